@@ -30,13 +30,16 @@ BENCHMARK_CAPTURE(plan, bert_large_h200_offload,
 
 // The processor time of all threads counts.
 void plan_rank(benchmark::State& state, const char* model) {
-  const Arguments arguments = parse_arguments(std::vector<std::string>{"--config_name", model, "--device", "h100",
-                                                                       "--nproc_per_node", "8", "--nnodes", "128"})
-                                  .arguments;
+  const Arguments arguments =
+      parse_arguments(std::vector<std::string>{"--config_name", model, "--device", "h100", "--nproc_per_node",
+                                               "8", "--nnodes", "128"})
+          .arguments;
   for (auto _ : state)
     benchmark::DoNotOptimize(plan_run(arguments, process_environment(), Savings::kPlan).total_bytes);
 }
-BENCHMARK_CAPTURE(plan_rank, bert_large, "bert-large-uncased")->Unit(benchmark::kMillisecond)->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(plan_rank, bert_large, "bert-large-uncased")
+    ->Unit(benchmark::kMillisecond)
+    ->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(plan_rank, gpt2, "gpt2")->Unit(benchmark::kMillisecond)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(plan_rank, tiny_llama, "TinyLlama-1.1B-Chat-v1.0")
     ->Unit(benchmark::kMillisecond)

@@ -30,7 +30,9 @@ class SmallVector {
   SmallVector() = default;
   SmallVector(size_t count, const T& value) { resize(count, value); }
   SmallVector(std::initializer_list<T> elements) { assign(elements.begin(), elements.end()); }
-  SmallVector(const std::vector<T>& elements) { assign(elements.begin(), elements.end()); }  // NOLINT: the same list
+  SmallVector(const std::vector<T>& elements) {
+    assign(elements.begin(), elements.end());
+  }  // NOLINT: the same list
   template <std::input_iterator Iterator>
   SmallVector(Iterator first, Iterator last) {
     assign(first, last);

@@ -42,8 +42,8 @@ std::string learning_rate_input(double factor) {
 
 void emit_update(Graph& graph, const OpSchema& op, std::span<const Parameter> group,
                  const UpdateStatesOf& states_of, Attributes attributes, ValueId clip, ValueId finite) {
-  ValueIds inputs{graph.input(learning_rate_input(group.front().rate_factor)),
-                              graph.input("step"), clip, finite};
+  ValueIds inputs{graph.input(learning_rate_input(group.front().rate_factor)), graph.input("step"), clip,
+                  finite};
   std::vector<std::string> names;
   for (const Parameter& parameter : group) {
     inputs.push_back(parameter.weight);

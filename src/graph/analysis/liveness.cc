@@ -44,19 +44,25 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
 
 std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedOp> all_queued) {
   constexpr uint32_t kUnseen = std::numeric_limits<uint32_t>::max();
-  std::vector<uint32_t> lifetime_of(graph.values().size(), kUnseen);
+  constexpr uint32_t kUntracked = kUnseen - 1;  // a root that is neither transient nor deferred
   const std::vector<Value>& values = graph.values();
+  bool has_deferred = false;
+  std::vector<uint32_t> lifetime_of(values.size());  // by root
   std::vector<ValueId> roots;
   roots.reserve(values.size());
-  for (uint32_t i = 0; i < values.size(); ++i)
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    const bool is_deferred = values[i].storage == Storage::kDeferred;
+    has_deferred = has_deferred || is_deferred;
+    lifetime_of[i] = is_deferred || values[i].storage == Storage::kTransient ? kUnseen : kUntracked;
     roots.push_back(values[i].version_of == kNoValue ? ValueId{i} : root_of(graph, ValueId{i}));
+  }
   std::vector<Lifetime> lifetimes;
   lifetimes.reserve(graph.ops().size());
   const auto touch = [&](ValueId id, uint32_t position) {
     const ValueId root = roots[index_of(id)];
-    const bool is_deferred = graph.value(root).storage == Storage::kDeferred;
-    if (!is_deferred && graph.value(root).storage != Storage::kTransient) return;
     uint32_t& index = lifetime_of[index_of(root)];
+    if (index == kUntracked) return;
+    const bool is_deferred = has_deferred && graph.value(root).storage == Storage::kDeferred;
     if (index == kUnseen) {
       index = static_cast<uint32_t>(lifetimes.size());
       lifetimes.push_back({.root = root, .first = is_deferred ? kUnseen : position, .last = 0});
@@ -78,7 +84,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedO
       const ValueId id = op.inputs[k];
       if (id == kNoValue) continue;
       // Overwriting the deferred content of the previous run does not count as reading it.
-      const bool is_deferred = graph.value(roots[index_of(id)]).storage == Storage::kDeferred;
+      const bool is_deferred = has_deferred && graph.value(roots[index_of(id)]).storage == Storage::kDeferred;
       if (is_deferred && is_place(graph, op, k)) continue;
       touch(id, i);
     }
@@ -135,7 +141,8 @@ int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {
   return peak;
 }
 
-void reorder_if_peak_is_below(Graph& graph, std::span<const uint32_t> order, const Bucket& bucket, int64_t limit) {
+void reorder_if_peak_is_below(Graph& graph, std::span<const uint32_t> order, const Bucket& bucket,
+                              int64_t limit) {
   graph.reorder_ops(order);
   if (peak_bytes(graph, bucket) < limit) return;
   std::vector<uint32_t> inverse(order.size());

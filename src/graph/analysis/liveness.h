@@ -52,6 +52,7 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
 int64_t peak_bytes(const Graph& graph, const Bucket& bucket);
 // Puts the ops into another order (Graph::reorder_ops()) if the peak in this bucket then is below `limit`. Otherwise the graph stays
 // as it is.
-void reorder_if_peak_is_below(Graph& graph, std::span<const uint32_t> order, const Bucket& bucket, int64_t limit);
+void reorder_if_peak_is_below(Graph& graph, std::span<const uint32_t> order, const Bucket& bucket,
+                              int64_t limit);
 
 }  // namespace plimsoll

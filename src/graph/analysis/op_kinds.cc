@@ -32,7 +32,8 @@ std::vector<uint32_t> number_types(const Graph& graph) {
   numbers.reserve(values.size());
   // An open hash table with the first value of each type. Its size is a power of two, and at least half of it is free.
   constexpr uint32_t kFree = 0;
-  std::vector<uint32_t> first(std::bit_ceil(2 * values.size() + 2), kFree);  // one more than the position of the value
+  std::vector<uint32_t> first(std::bit_ceil(2 * values.size() + 2),
+                              kFree);  // one more than the position of the value
   const size_t mask = first.size() - 1;
   for (const Value& value : values) {
     const size_t hash = hash_of_type(value.type);

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/shared_optional.h"
 #include "base/small_vector.h"
 #include "graph/ir/attributes.h"
 #include "graph/ir/name_index.h"
@@ -143,7 +144,7 @@ struct Value {
   // Set if each rank has only its slice of the value; the type is that of the whole value.
   std::optional<RankSlices> divided = {};
   // Set if the ranks of a tensor-parallel group divide the value; the type is that of the part of this rank.
-  std::optional<TensorSplit> split = {};
+  SharedOptional<TensorSplit> split = {};
 
   // Returns the number of elements that this rank has.
   int64_t elements(const Bucket& bucket) const {

@@ -424,8 +424,8 @@ struct DropoutSpec {
 ValueId emit(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attributes = {},
              std::string_view name = {});
 // Emits an op and returns all outputs.
-std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, ValueIds inputs,
-                              Attributes attributes = {}, std::span<const std::string> names = {});
+std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attributes = {},
+                              std::span<const std::string> names = {});
 
 // Emits op(a) op(b): [m,k] x [k,n] -> [m,n], in the type of a unless `dtype` states another.
 ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b, MatmulTranspose trans_b,

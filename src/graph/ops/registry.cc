@@ -112,8 +112,8 @@ ValueId emit(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attr
   return graph.op(id).outputs.front();
 }
 
-std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, ValueIds inputs,
-                              Attributes attributes, std::span<const std::string> names) {
+std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attributes,
+                              std::span<const std::string> names) {
   const OpId id = graph.add_op(def, std::move(inputs), std::move(attributes), names);
   const ValueIds& outputs = graph.op(id).outputs;
   return {outputs.begin(), outputs.end()};

@@ -11,8 +11,7 @@ namespace {
 
 size_t hash_of(const Op& op) {
   size_t hash = std::hash<const OpDef*>()(op.def);
-  for (ValueId id : op.inputs)
-    hash = (hash ^ static_cast<size_t>(index_of(id))) * 0x9e3779b97f4a7c15u;
+  for (ValueId id : op.inputs) hash = (hash ^ static_cast<size_t>(index_of(id))) * 0x9e3779b97f4a7c15u;
   return hash;
 }
 
@@ -23,7 +22,8 @@ bool is_equal(const Op& a, const Op& b) {
 void merge_equal_ops(Graph& graph) {
   std::vector<ValueId> replacement(graph.values().size());
   for (size_t i = 0; i < replacement.size(); ++i) replacement[i] = ValueId{static_cast<uint32_t>(i)};
-  std::unordered_multimap<size_t, size_t> first;  // the positions in `ops` of different expressions, by their hashes
+  std::unordered_multimap<size_t, size_t>
+      first;  // the positions in `ops` of different expressions, by their hashes
   first.reserve(graph.ops().size());
   std::vector<Op> ops;
   ops.reserve(graph.ops().size());
@@ -39,7 +39,8 @@ void merge_equal_ops(Graph& graph) {
     if (!writes) {
       const size_t hash = hash_of(op);
       const auto [begin, end] = first.equal_range(hash);
-      const auto it = std::find_if(begin, end, [&](const auto& entry) { return is_equal(ops[entry.second], op); });
+      const auto it =
+          std::find_if(begin, end, [&](const auto& entry) { return is_equal(ops[entry.second], op); });
       if (it != end) {
         const ValueIds& outputs = ops[it->second].outputs;
         for (size_t i = 0; i < op.outputs.size(); ++i) {

@@ -58,7 +58,8 @@ TEST(PassManager, NamesThePassThatBreaksAGraph) {
 
 TEST(PassManager, VerifiesAFinishedProgramUnlessItOnlyServesAsAnExample) {
   const std::string once = message_after_broken_pass(Verification::kOnce, false);
-  EXPECT_NE(once.find("after the last pass; --dump_passes FOLDER names the pass at fault"), std::string::npos) << once;
+  EXPECT_NE(once.find("after the last pass; --dump_passes FOLDER names the pass at fault"), std::string::npos)
+      << once;
   EXPECT_EQ(message_after_broken_pass(Verification::kNever, false), "");
 }
 

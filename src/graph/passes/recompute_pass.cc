@@ -203,8 +203,8 @@ class Recompute {
   Graph& graph_;
   const RecomputeChoice& choice_;
   const OpLists readers_ = find_readers(graph_);  // of each value
-  std::vector<bool> from_forward_;  // transient values of the forward pass
-  std::vector<bool> runs_again_;    // indexed by forward op
+  std::vector<bool> from_forward_;                // transient values of the forward pass
+  std::vector<bool> runs_again_;                  // indexed by forward op
   std::vector<bool> pinned_;
   std::vector<bool> stays_;  // for recipes of other outputs of the same op
   std::vector<bool> kept_;

@@ -163,7 +163,8 @@ class GreedyOrder {
 
   const Graph& graph_;
   const Dependences dependences_;
-  std::vector<std::pair<uint32_t, uint32_t>> held_;  // ops of which the second one also waits for the first one
+  std::vector<std::pair<uint32_t, uint32_t>>
+      held_;  // ops of which the second one also waits for the first one
   std::vector<Effect> effects_;
   std::vector<Reads> reads_;
   std::vector<uint32_t> reads_left_;  // number of ops that still read each root

@@ -54,8 +54,7 @@ void Rewriter::apply() {
   graph_.drop_unused_values();
 }
 
-Op op_instead_of(const Op& replaced, const OpSchema& def, ValueIds inputs,
-                 Attributes attributes) {
+Op op_instead_of(const Op& replaced, const OpSchema& def, ValueIds inputs, Attributes attributes) {
   return {.def = &def,
           .inputs = std::move(inputs),
           .outputs = replaced.outputs,

@@ -54,8 +54,7 @@ class Rewriter {
 };
 
 // Returns an op that produces what `replaced` produces, in its segment and module.
-Op op_instead_of(const Op& replaced, const OpSchema& def, ValueIds inputs,
-                 Attributes attributes = {});
+Op op_instead_of(const Op& replaced, const OpSchema& def, ValueIds inputs, Attributes attributes = {});
 
 // Patterns shared by the passes that fuse a linear layer with the ops after it (linear_gelu, linear_norm, linear_add,
 // first_token_attention). Pure functions; thread-safe.

@@ -15,7 +15,8 @@ ModelBuilder::ModelBuilder(const ModelConfig& config, const ForwardOptions& opti
       graph_(options.mode == Mode::kTrain ? "train" : "evaluate"),
       specs_(specs) {
   for (uint32_t i = 0; i < specs_.size(); ++i)
-    specs_by_name_.insert(specs_[i].name, i, [&](uint32_t spec) { return std::string_view(specs_[spec].name); });
+    specs_by_name_.insert(specs_[i].name, i,
+                          [&](uint32_t spec) { return std::string_view(specs_[spec].name); });
   cu_seqlens_ = graph_.add_input("cu_seqlens", {DType::kI32, Shape{Dim(1, Symbol::kSequences, 1)}},
                                  {.content = InputContent::kSequenceStarts});
   if (options.cache) {

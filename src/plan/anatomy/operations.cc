@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
-#include "graph/analysis/analysis.h"
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_efficiency.h"
 #include "plan/compile/op_times.h"
@@ -21,22 +21,23 @@ struct OpFigures {
 };
 
 std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) {
-  // A program that was not placed has no list of kinds.
-  const bool has_kinds = program.kinds.of_op.size() == program.graph.ops().size();
-  const OpKinds found = has_kinds ? OpKinds() : find_op_kinds(program.graph);
-  const OpKinds& kinds = has_kinds ? program.kinds : found;
-  std::vector<OpFigures> of_kind;
-  of_kind.reserve(kinds.first_op.size());
   const Bucket usual = usual_bucket(program.bucket, plan.request.model.label_share);
-  for (const uint32_t first : kinds.first_op) {
-    const OpView view{program.graph, program.graph.ops()[first]};
+  std::vector<OpFigures> figures;
+  figures.reserve(program.graph.ops().size());
+  // The figures of an op are those of all ops of its kind.
+  std::vector<std::optional<OpFigures>> of_kind(program.ops.size());
+  for (size_t i = 0; i < program.graph.ops().size(); ++i) {
+    const uint32_t kind = i < program.ops.size() ? program.ops[i].kind : OpPlan::kNoKind;
+    if (kind < of_kind.size() && of_kind[kind]) {
+      figures.push_back(*of_kind[kind]);
+      continue;
+    }
+    const OpView view{program.graph, program.graph.ops()[i]};
     const OpSchema& schema = schema_of(view.op);
     const Cost cost = schema.cost(view, usual);
-    of_kind.push_back({cost.flops, cost.bytes, estimated_ms(schema, view, cost, usual, plan.request)});
+    figures.push_back({cost.flops, cost.bytes, estimated_ms(schema, view, cost, usual, plan.request)});
+    if (kind < of_kind.size()) of_kind[kind] = figures.back();
   }
-  std::vector<OpFigures> figures;
-  figures.reserve(kinds.of_op.size());
-  for (const uint32_t kind : kinds.of_op) figures.push_back(of_kind[kind]);
   if (program.ops.size() != figures.size()) return figures;
   std::vector<double> op_ms;
   op_ms.reserve(figures.size());

@@ -524,8 +524,7 @@ GradientGraph begin_gradients(const PlanRequest& request) {
   Graph& graph = forward.graph;
   passes.changed(graph, "after building the model");
   const bool is_pipelined = request.ranks.pipeline_size > 1;
-  if (is_pipelined)
-    begun.shared_by_ends = weights_of_both_ends(graph, division_of(request).first_blocks);
+  if (is_pipelined) begun.shared_by_ends = weights_of_both_ends(graph, division_of(request).first_blocks);
   divide_layers(graph, request, passes);
   lower(graph, request, passes);
   if (request.chunked_loss != ChunkedLoss::kNever)
@@ -563,8 +562,7 @@ ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients) 
     if (!divides(request, ZeroStage::kGradients)) passes.run(graph, accumulate_pass());
   }
   passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
-  if (request.precision.fp8)
-    passes.run(graph, fp8_products_pass(fp8_choice(gradients.weights, request)));
+  if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(gradients.weights, request)));
   if (request.ranks.data_size() > 1)
     passes.run(graph, reduce_gradients_pass(request.ranks.data_size(), request.ranks.bucket_bytes));
   if (divides(request, ZeroStage::kStates)) passes.run(graph, shard_states_pass(shard_options(request)));
@@ -644,8 +642,8 @@ bool share_gradients(const PlanRequest& a, const PlanRequest& b) {
 
 bool share_evaluation(const PlanRequest& a, const PlanRequest& b) {
   // If ranks divide weights, the program for training determines which.
-  const bool divide_alike = (!divides(a, ZeroStage::kWeights) && !divides(b, ZeroStage::kWeights)) ||
-                            share_begun_graphs(a, b);
+  const bool divide_alike =
+      (!divides(a, ZeroStage::kWeights) && !divides(b, ZeroStage::kWeights)) || share_begun_graphs(a, b);
   return a.evaluate && b.evaluate && a.train == b.train && share_forward(a, b) && divide_alike &&
          a.chunked_loss == b.chunked_loss && a.batches.evaluate == b.batches.evaluate;
 }
@@ -663,7 +661,7 @@ PlanGraphs begin_graphs(const PlanRequest& request) {
   } else {
     graphs.weights = run_weights(request);
   }
-  if (request.evaluate) 
+  if (request.evaluate)
     graphs.programs.add(build_evaluation(request, graphs.weights, graphs.programs.find(kTrainProgram)));
   if (request.generation.num_pages > 0) graphs.programs.add(build_generate_graph(request));
   return graphs;

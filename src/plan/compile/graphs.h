@@ -30,7 +30,8 @@ struct GradientGraph {
   Graph graph = Graph();
   std::vector<Parameter> parameters = {};
   LossScale loss_scale = {};
-  std::set<std::string> shared_by_ends = {};  // names in updates of the weights of the first and the last stage of a pipeline
+  std::set<std::string> shared_by_ends =
+      {};  // names in updates of the weights of the first and the last stage of a pipeline
   PassManager passes;
 };
 
@@ -44,7 +45,8 @@ PlanGraphs begin_graphs(const PlanRequest& request);
 // are those of PlanGraphs, and `train` is the training program of the request, if it has one.
 GradientGraph begin_gradients(const PlanRequest& request);
 ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients);
-ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<WeightSpec>& weights, const ProgramPlan* train);
+ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<WeightSpec>& weights,
+                             const ProgramPlan* train);
 // Completes graphs that begin_graphs() returned. If the request's evaluation bucket is not the one that `begun` was
 // built for, it builds the evaluation program again, because that bucket determines which layers are fused with
 // their norms. Requires: `begun` is from begin_graphs() of a request that share_begun_graphs() accepts together

@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <unordered_map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "plan/compile/graphs.h"
@@ -37,7 +37,7 @@ struct PersistentBuffer {
   // One is set if each rank has only its slice, or its part of a value that a tensor-parallel group divides; the type is that of the
   // whole value.
   std::optional<RankSlices> divided = {};
-  std::optional<TensorSplit> split = {};
+  SharedOptional<TensorSplit> split = {};
 
   bool is_whole() const { return !divided && !split; }
   // Return the number of elements of the whole value, and of those that each rank has. Requires: they do not depend on the bucket.

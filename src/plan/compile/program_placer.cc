@@ -46,7 +46,7 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
   }
   enter_persistent(plan, program);
   program.ops.resize(graph.ops().size());
-  program.kinds = kernels_.kinds();
+  for (size_t i = 0; i < program.ops.size(); ++i) program.ops[i].kind = kernels_.kinds().of_op[i];
   for (const QueuedOp& queued : buffers_.queued_ops()) {
     program.ops[queued.op].queue = queued.queue;
     program.ops[queued.op].queue_end = queued.end;

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/file.h"
-#include "graph/analysis/analysis.h"
 #include "graph/ir/graph.h"
 #include "graph/ops/op.h"
 #include "graph/passes/pass.h"
@@ -44,6 +43,8 @@ struct OpPlan {
   uint32_t queue_end = 0;             // such an op has ended before the op at this position starts
   bool is_deferred = false;           // it does work of the previous run, and is skipped if that is done
   bool uses_disk = false;             // it is a copy from or to a disk
+  uint32_t kind = kNoKind;            // its kind among those of the program (graph/analysis/analysis.h)
+  static constexpr uint32_t kNoKind = std::numeric_limits<uint32_t>::max();
   bool is_queued() const { return queue != Queue::kCompute; }
 };
 
@@ -89,7 +90,6 @@ struct ProgramPlan {
   // The offset of each value from the start of its space's arena; -1 for values that have no place.
   std::vector<int64_t> offsets = {};
   std::vector<OpPlan> ops = {};
-  OpKinds kinds = {};  // the kinds of its ops
   std::vector<TransientBuffer> buffers = {};       // buffers in the device's arena
   std::vector<TransientBuffer> host_buffers = {};  // buffers in the host's arena
   // The number of micro-batches whose forward pass may have run and whose backward pass has not. Values that are saved for the

@@ -29,7 +29,8 @@ std::vector<int64_t> halves(int64_t from, int64_t down_to) {
 Change::Change(RunSpec run, PlanLabels labels) : run_(std::move(run)), labels_(std::move(labels)) {
   run_.facts.passes.dump = nullptr;
   // Nothing runs the plan of a change; a user who follows it makes the plan again.
-  if (run_.facts.passes.verification == Verification::kOnce) run_.facts.passes.verification = Verification::kNever;
+  if (run_.facts.passes.verification == Verification::kOnce)
+    run_.facts.passes.verification = Verification::kNever;
 }
 
 void Change::note(std::string text) {

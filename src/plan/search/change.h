@@ -66,7 +66,8 @@ class Change {
   // a type that no kernel computes. Cost: one plan.
   std::optional<Suggestion> planned(int64_t limit_bytes, double own_ms) const;
   // Does the same from shared graphs. Requires: `request` is request().
-  std::optional<Suggestion> planned(const PlanRequest& request, int64_t limit_bytes, double own_ms, SharedGraphs& shared) const;
+  std::optional<Suggestion> planned(const PlanRequest& request, int64_t limit_bytes, double own_ms,
+                                    SharedGraphs& shared) const;
 
  private:
   void note(std::string text);

@@ -120,7 +120,8 @@ std::vector<PlanRequest> different_requests() {
 }
 
 // Expects equal texts for all requests that share a part of their graphs. Returns the number of pairs.
-int expect_alike(const std::vector<PlanRequest>& requests, bool (*share)(const PlanRequest&, const PlanRequest&),
+int expect_alike(const std::vector<PlanRequest>& requests,
+                 bool (*share)(const PlanRequest&, const PlanRequest&),
                  const std::vector<std::string>& texts) {
   int num_alike = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -148,7 +149,8 @@ TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
   }
   EXPECT_EQ(expect_alike(requests, share_begun_graphs, texts), 20) << "five of each type";
   EXPECT_EQ(expect_alike(requests, share_gradients, gradients), 36 + 21)
-      << "in fp32 also another optimizer, offloaded states, accumulation, and no evaluation; in bf16 neither accumulation nor Lion, "
+      << "in fp32 also another optimizer, offloaded states, accumulation, and no evaluation; in bf16 neither "
+         "accumulation nor Lion, "
          "which does not split weights";
   EXPECT_EQ(expect_alike(requests, share_evaluation, evaluations), 28 + 15)
       << "the same without the request that does not evaluate";

@@ -22,7 +22,8 @@ bool SharedGraphs::shares_parts(const PlanRequest& request) const {
 }
 
 template <typename Part>
-SharedGraphs::Group<Part>& SharedGraphs::group_of(const PlanRequest& request, Groups<Part>& groups, Alike alike) {
+SharedGraphs::Group<Part>& SharedGraphs::group_of(const PlanRequest& request, Groups<Part>& groups,
+                                                  Alike alike) {
   const std::lock_guard lock(mutex_);
   for (Group<Part>& group : groups) {
     if (alike(group.request, request)) return group;
@@ -53,8 +54,8 @@ void SharedGraphs::announce(const PlanRequest& request) {
 PlanGraphs SharedGraphs::begun(const PlanRequest& request) {
   if (!shares_parts(request)) return begin_graphs(request);
   PlanGraphs graphs = part_of(group_of(request, training_, share_begun_graphs), [&] {
-    GradientGraph gradients = part_of(group_of(request, gradients_, share_gradients),
-                                      [&] { return begin_gradients(request); });
+    GradientGraph gradients =
+        part_of(group_of(request, gradients_, share_gradients), [&] { return begin_gradients(request); });
     PlanGraphs training{.weights = gradients.weights};
     training.programs.add(begin_training(request, std::move(gradients)));
     return training;
