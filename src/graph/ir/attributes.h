@@ -1,9 +1,8 @@
 // Named constants of an op: integers, numbers and words. They are sorted by name, so that two ops with the same
-// attributes compare equal and print the same text. Copies share the list until one of them changes, because passes copy ops often
-// and rarely change their attributes. Thread-safe: values only.
+// attributes compare equal and print the same text. Copies share the list, which set() replaces, because passes copy ops often and
+// rarely change their attributes. Thread-safe: values only.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -24,19 +23,16 @@ class Attributes {
 
   Attributes() = default;
   Attributes(std::initializer_list<std::pair<std::string_view, AttributeValue>> items) {
-    own().reserve(items.size());
-    for (const auto& [name, value] : items) set(name, value);
+    auto list = std::make_shared<Items>();
+    list->reserve(items.size());
+    for (const auto& [name, value] : items) set(*list, name, value);
+    items_ = std::move(list);
   }
 
   void set(std::string_view name, AttributeValue value) {
-    Items& items = own();
-    auto it = items.begin();
-    while (it != items.end() && it->first < name) ++it;
-    if (it != items.end() && it->first == name) {
-      it->second = std::move(value);
-    } else {
-      items.insert(it, {std::string(name), std::move(value)});
-    }
+    auto list = items_ ? std::make_shared<Items>(*items_) : std::make_shared<Items>();
+    set(*list, name, std::move(value));
+    items_ = std::move(list);
   }
   bool has(std::string_view name) const { return find(name) != nullptr; }
   // Requires: the attribute exists with that type.
@@ -71,20 +67,17 @@ class Attributes {
     PLIMSOLL_CHECK(std::holds_alternative<T>(*value), "attribute '{}' has another type", name);
     return std::get<T>(*value);
   }
-  // Returns a list that no other object shares.
-  Items& own() {
-    if (!items_) {
-      items_ = std::make_shared<Items>();
-    } else if (items_.use_count() > 1) {
-      items_ = std::make_shared<Items>(*items_);
+  static void set(Items& items, std::string_view name, AttributeValue value) {
+    auto it = items.begin();
+    while (it != items.end() && it->first < name) ++it;
+    if (it != items.end() && it->first == name) {
+      it->second = std::move(value);
     } else {
-      // Another thread may just have dropped its copy; what it has read before happens before the change.
-      std::atomic_thread_fence(std::memory_order_acquire);
+      items.insert(it, {std::string(name), std::move(value)});
     }
-    return *items_;
   }
 
-  std::shared_ptr<Items> items_;  // null: no attributes
+  std::shared_ptr<const Items> items_;  // null: no attributes
 };
 
 }  // namespace plimsoll
