@@ -99,6 +99,21 @@ FitWords read_words(const CommandWords& words) {
 }
 
 // Searches how a number of GPUs trains together.
+// Refuses the settings that `fit --gpus` itself chooses, on the command line and in configurations of DeepSpeed and others.
+void refuse_searched_settings(const ParseResult& parsed) {
+  const auto refuse = [](const std::string& name, const std::string& what) {
+    throw Error(ErrorCode::kUsage, "fit: --" + name + ": fit --gpus " + what + "; omit it");
+  };
+  for (const char* name : {"tp_size", "pp_size", "zero_stage"}) {
+    if (parsed.explicitly_set.contains(name)) refuse(name, "tries all values of it");
+  }
+  if (parsed.explicitly_set.contains("nnodes"))
+    refuse("nnodes", "computes the number of machines from --gpus and --nproc_per_node");
+  if (parsed.explicitly_set.contains("recompute_budget") || parsed.arguments.recompute == "selective")
+    refuse(parsed.explicitly_set.contains("recompute_budget") ? "recompute_budget" : "recompute selective",
+           "chooses what is recomputed within --memory");
+}
+
 int fit_gpus(const CommandWords& words) {
   for (const char* name : {"prices", "epoch_samples", "all_methods"}) {
     if (words.has(name))
@@ -123,10 +138,14 @@ int fit_gpus(const CommandWords& words) {
     rest.insert(rest.end(), {"--device", device});
   }
   const ParseResult parsed = parse_arguments(rest);
+  refuse_searched_settings(parsed);
   set_verbosity(parsed.arguments);
   say_all(parsed.warnings, parsed.notes);
   options.arguments = parsed.arguments;
+  if (parsed.explicitly_set.contains("nproc_per_node"))
+    options.gpus_per_machine = parsed.arguments.nproc_per_node;
   const RankFitReport report = fit_ranks(options, program_environment());
+  say_all(report.warnings, report.notes);
   print(words.has("json") ? report.json : report.table);
   return 0;
 }
@@ -147,6 +166,7 @@ int run_fit(const std::vector<std::string>& words) {
   if (!read.options.prices.empty() && read.options.devices.empty())
     throw Error(ErrorCode::kUsage, "fit: --prices compares cards: give --device all, or several (l4,t4)");
   const FitReport report = fit_run(read.options, program_environment());
+  say_all(report.warnings, report.notes);
   print(read.json ? report.json : report.table);
   return 0;
 }
