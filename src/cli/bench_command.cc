@@ -95,7 +95,7 @@ class Bench {
     std::vector<std::string> words{own_program(),   "plan",
                                    "--config_name", "MiniLM-L6-H384-uncased",
                                    "--json",        words_.output_dir + "/device.json"};
-    for (const std::string& word : device_arguments()) words.push_back(word);
+    for (const std::string& word : device_arguments(words_.more)) words.push_back(word);
     num_ranks_ = words_.parallel ? parse_arguments(words_.more).arguments.nproc_per_node : 1;
     if (num_ranks_ > 1) words.insert(words.end(), {"--nproc_per_node", std::to_string(num_ranks_)});
     Child child(words, words_.output_dir + "/device.log");
@@ -190,21 +190,9 @@ class Bench {
     throw Error(is_ours ? static_cast<ErrorCode>(code) : ErrorCode::kInternal, "bench: " + context + said);
   }
 
-  // Returns the arguments that select the device.
-  std::vector<std::string> device_arguments() const {
-    std::vector<std::string> words;
-    for (size_t i = 0; i < words_.more.size(); ++i) {
-      const std::string& word = words_.more[i];
-      if (!word.starts_with("--use_cpu") && !word.starts_with("--device")) continue;
-      words.push_back(word);
-      if (word == "--device" && i + 1 < words_.more.size()) words.push_back(words_.more[i + 1]);
-    }
-    return words;
-  }
-
   // Returns true if the arguments select a GPU: --device cuda:N.
   bool is_for_gpu() const {
-    const std::vector<std::string> words = device_arguments();
+    const std::vector<std::string> words = device_arguments(words_.more);
     return std::any_of(words.begin(), words.end(), [](const std::string& word) {
       return word.starts_with("cuda") || word.starts_with("--device=cuda");
     });
@@ -311,8 +299,8 @@ class Bench {
     return (shown + ": " + line).substr(0, columns);
   }
 
-  // If the program refused the row's arguments, the refusal is recorded as the result of the row. Any other failure
-  // ends the bench.
+  // Records why a row has no figures: the refusal of its arguments, or the exit code and the last message of a run that
+  // failed. The bench continues with the next row.
   static void take_refusal(const Child& child, ExperimentRow& row) {
     const std::string said = child.said_after("plimsoll: ");
     const int code = child.exit_code();
