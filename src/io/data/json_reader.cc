@@ -409,8 +409,8 @@ bool looks_like_jsonl(const TextFile& file) {
   const simdjson::simdjson_result<simdjson::dom::element> parsed = parser.parse(padded);
   const bool rest_is_empty = text.find_first_not_of(" \t\r\n", newline) == std::string_view::npos;
   if (parsed.error() != simdjson::SUCCESS) {
-    // A document with several lines begins with an object that its first line does not close. A malformed row
-    // of JSONL does close it.
+    // The first line of a JSON document in several lines opens an object and does not close it. A malformed row of JSONL contains
+    // the brace that closes it.
     return first_line.find('}') != std::string_view::npos && !rest_is_empty;
   }
   const simdjson::dom::element document = parsed.value_unsafe();

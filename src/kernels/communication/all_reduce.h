@@ -22,15 +22,15 @@
 namespace plimsoll {
 
 struct AllReduceArgs {
-  Communicator* communicator = nullptr;  // of a CPU
-  GpuCommunicator* gpus = nullptr;       // of a GPU, for all_reduce_cuda_nccl
-  PeerMemory* peers = nullptr;           // of a GPU, for all_reduce_cuda_peers
+  Communicator* communicator = nullptr;         // of a CPU
+  GpuCommunicator* gpus = nullptr;              // of a GPU, for all_reduce_cuda_nccl
+  PeerMemory* peers = nullptr;                  // of a GPU, for all_reduce_cuda_peers
   std::shared_ptr<PeerMemory> at_offsets = {};  // what `peers` points to, if it serves this call alone
   std::span<const ReducedTensor> tensors = {};
   View scratch = {};
 };
 
-// Copies the small tensors of a list of several into scratch and reduces them as one, and each other tensor where it is.
+// If the list has several tensors, copies the small ones into scratch and reduces them together. Reduces every other tensor in place.
 void all_reduce_cpu(const AllReduceArgs& args);
 // Gathers the tensors of all ranks and adds them in double precision, in the order of the ranks.
 void all_reduce_ref(const AllReduceArgs& args);

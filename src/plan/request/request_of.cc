@@ -54,7 +54,7 @@ bool offloads_states(const Arguments& arguments, const OptimizerConfig& optimize
   const OptimizerName* name = find_optimizer_name(arguments.optim);
   const bool is_paged = name != nullptr && name->is_paged;
   if (!trains || (!offloads_optimizer(arguments) && !is_paged)) return false;
-  // Training in 16 bits with fp32 master weights can offload these.
+  // An optimizer without states can still offload the fp32 master weights of training in 16 bits.
   if (optimizer_state_names(optimizer).empty() && !precision.has_masters()) {
     throw_error(ErrorCode::kUsage, "--offload_optimizer: --optim {} has no states to store {}; leave it out",
                 arguments.optim, nvme_folder(arguments).empty() ? "in host memory" : "on a disk");
@@ -193,11 +193,11 @@ RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
                     .pipeline_size = pipeline_size_of(arguments)};
   const int64_t group = ranks.tensor_size * ranks.pipeline_size;
   if (ranks.count % group != 0) {
-    throw_error(ErrorCode::kUsage,
-                "--pp_size {} --tp_size {}: {} processes (--nproc_per_node x --nnodes) cannot be divided into "
-                "{} stages of groups of {}; give --nproc_per_node {} or another multiple",
-                ranks.pipeline_size, ranks.tensor_size, ranks.count, ranks.pipeline_size, ranks.tensor_size,
-                group);
+    throw_error(
+        ErrorCode::kUsage,
+        "--pp_size {} --tp_size {}: {} processes (--nproc_per_node x --nnodes) cannot be divided into "
+        "{} stages of groups of {}; give --nproc_per_node {} or another multiple",
+        ranks.pipeline_size, ranks.tensor_size, ranks.count, ranks.pipeline_size, ranks.tensor_size, group);
   }
   if (arguments.pipeline_schedule == "gpipe") ranks.schedule = PipelineSchedule::kGpipe;
   if (!arguments.ddp_backend.empty() && (arguments.ddp_backend == "nccl") != device.is_gpu()) {
@@ -261,11 +261,11 @@ ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, Re
   if (ranks.updates_on_first) return ZeroStage::kStates;
   if (arguments.zero_stage == 0) return ZeroStage::kNone;
   if (ranks.data_size() == 1) {
-    remarks.notes.push_back(fmt::format("--zero_stage {} has no effect here: it divides states among {}, "
-                                        "and {} has one",
-                                        arguments.zero_stage,
-                                        ranks.count == 1 ? "processes" : "the processes of a stage",
-                                        ranks.count == 1 ? "this run" : "each stage"));
+    remarks.notes.push_back(
+        fmt::format("--zero_stage {} has no effect here: it divides states among {}, "
+                    "and {} has one",
+                    arguments.zero_stage, ranks.count == 1 ? "processes" : "the processes of a stage",
+                    ranks.count == 1 ? "this run" : "each stage"));
     return ZeroStage::kNone;
   }
   return static_cast<ZeroStage>(arguments.zero_stage);

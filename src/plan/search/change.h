@@ -82,7 +82,7 @@ double ms_per_sample(const Plan& plan);
 std::vector<int64_t> smaller_micro_batches(const PlanRequest& request);
 std::vector<int64_t> smaller_evaluation_batches(const PlanRequest& request);
 std::vector<int64_t> shorter_lengths(const PlanRequest& request);
-// Sizes of a plan that generates texts; empty for other plans.
+// These are the sizes of a plan that generates texts. For other plans they return no sizes.
 std::vector<int64_t> fewer_prompts_at_once(const PlanRequest& request);
 std::vector<int64_t> fewer_sequences_per_prompt(const PlanRequest& request);
 std::vector<int64_t> fewer_new_tokens(const PlanRequest& request);
