@@ -107,6 +107,12 @@ void RowParser::fail_syntax(simdjson::error_code error, size_t begin, size_t end
                      word);
     }
   }
+  if (rest.find_first_not_of(" \t\r,") == std::string_view::npos && rest.starts_with(',')) {
+    throw_at_place(
+        file_.name, place,
+        "a comma follows the row, but rows of JSON Lines have only line ends between them; remove it, or "
+        "write all rows as a list, [...], into a .json file");
+  }
   throw_at_place(file_.name, place, "not valid JSON: {}\n  at: {}\n  the row begins: {}",
                  simdjson::error_message(error), rest.empty() ? "the row's end" : excerpt(rest, 20),
                  excerpt(row));
