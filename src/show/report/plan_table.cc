@@ -515,7 +515,7 @@ std::string plan_summary(const Plan& plan, const PlanLabels& labels) {
          (generates
               ? one_line("texts   ", describe_work(plan))
               : one_line("batch   ", fmt::format("{}; {}", describe_batch(plan), describe_work(plan)))) +
-         (trains_on_ranks(plan) ? wrapped("ranks   " + describe_ranks(plan.request.ranks), kSummaryColumns, 8)
+         (trains_on_ranks(plan) ? wrapped("on      " + describe_ranks(plan.request.ranks), kSummaryColumns, 8)
                                 : "") +
          one_line("memory  ", fmt::format("{}; full tables: --dry_run", describe_verdict(plan))) +
          one_line("of it   ", describe_purposes(phase)) + one_line("peak    ", place);
