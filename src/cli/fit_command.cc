@@ -101,17 +101,18 @@ FitWords read_words(const CommandWords& words) {
 // Searches how a number of GPUs trains together.
 // Refuses the settings that `fit --gpus` itself chooses, on the command line and in configurations of DeepSpeed and others.
 void refuse_searched_settings(const ParseResult& parsed) {
-  const auto refuse = [](const std::string& name, const std::string& what) {
-    throw Error(ErrorCode::kUsage, "fit: --" + name + ": fit --gpus " + what + "; omit it");
+  const auto refuse = [&](const std::string& name, bool is_set, const std::string& what) {
+    if (is_set || parsed.explicitly_set.contains(name))
+      throw Error(ErrorCode::kUsage, "fit: --" + name + ": fit --gpus " + what + "; omit it");
   };
-  for (const char* name : {"tp_size", "pp_size", "zero_stage"}) {
-    if (parsed.explicitly_set.contains(name)) refuse(name, "tries all values of it");
-  }
-  if (parsed.explicitly_set.contains("nnodes"))
-    refuse("nnodes", "computes the number of machines from --gpus and --nproc_per_node");
-  if (parsed.explicitly_set.contains("recompute_budget") || parsed.arguments.recompute == "selective")
-    refuse(parsed.explicitly_set.contains("recompute_budget") ? "recompute_budget" : "recompute selective",
-           "chooses what is recomputed within --memory");
+  const Arguments& asked = parsed.arguments;
+  refuse("tp_size", asked.tp_size > 1, "tries all values of it");
+  refuse("pp_size", asked.pp_size > 1, "tries all values of it");
+  refuse("zero_stage", asked.zero_stage > 0, "tries all values of it");
+  refuse("nnodes", asked.nnodes > 1, "computes the number of machines from --gpus and --nproc_per_node");
+  const std::string chooses = "chooses what is recomputed within --memory";
+  refuse("recompute_budget", asked.recompute_budget.has_value(), chooses);
+  refuse("recompute selective", asked.recompute == "selective", chooses);
 }
 
 int fit_gpus(const CommandWords& words) {
@@ -138,9 +139,9 @@ int fit_gpus(const CommandWords& words) {
     rest.insert(rest.end(), {"--device", device});
   }
   const ParseResult parsed = parse_arguments(rest);
-  refuse_searched_settings(parsed);
   set_verbosity(parsed.arguments);
   say_all(parsed.warnings, parsed.notes);
+  refuse_searched_settings(parsed);
   options.arguments = parsed.arguments;
   if (parsed.explicitly_set.contains("nproc_per_node"))
     options.gpus_per_machine = parsed.arguments.nproc_per_node;
