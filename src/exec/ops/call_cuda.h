@@ -1,4 +1,4 @@
-// The calls of CUDA kernels, as call.h. Views hold device memory, and a bound call only enqueues work on the stream.
+// Makes the calls of CUDA kernels, as call.h makes those of CPU kernels. Views hold device memory, and a bound call only enqueues work on the stream.
 #pragma once
 
 #include <functional>
