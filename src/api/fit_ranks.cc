@@ -158,6 +158,8 @@ RankFitReport fit_ranks(const RankFitOptions& options, const Environment& enviro
                        .links = describe_rank_link(request),
                        .warnings = setup.diagnostics.warnings,
                        .notes = setup.diagnostics.notes};
+  if (std::string note = idle_network_note(links, question.ranks, base.nnodes); !note.empty())
+    report.notes.push_back(std::move(note));
   report.refused = refusals_of(search.refused);
   if (search.answers.empty()) {
     if (search.num_choices == 0 && !report.refused.empty())

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "api/searched_run.h"
 #include "base/file.h"
 #include "base/optimizer_table.h"
 #include "graph/passes/pass.h"
@@ -327,6 +328,8 @@ PlanReport plan_run_with_links(const Arguments& arguments, const std::string& li
   if (request.ranks.count == 1)
     setup.diagnostics.note(
         "--links has no effect here: it describes links between processes, and this run has one");
+  if (std::string note = idle_network_note(named, request.ranks.count, request.num_machines); !note.empty())
+    setup.diagnostics.note(std::move(note));
   return report_of_setup(std::move(setup), savings, environment);
 }
 

@@ -1,6 +1,7 @@
 // Tests `plimsoll fit --gpus` and `plimsoll plan --links`: the answers are plans of their arguments, and refusals say what to do.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -130,6 +131,11 @@ TEST(FitRanks, RemarksAndLengthAreThoseOfTheRun) {
   const Words run{"--device",       "h100",      "--config_name", "gpt2",
                   "--problem_type", "causal_lm", "--block_size",  "2048"};
   const RankFitReport report = fit_ranks(options_of(run, 2, ""), {});
+  const std::string idle = "--links: eth10 has no effect here: it connects machines, and this run is on one";
+  EXPECT_EQ(fit_ranks(options_of(run, 2, "eth10"), {}).notes.back(), idle);
+  const std::vector<std::string> notes =
+      plan_run_with_links(arguments_of(joined(run, {"--nproc_per_node", "2"})), "nvlink4,eth10", {}).notes;
+  EXPECT_EQ(std::count(notes.begin(), notes.end(), idle), 1);
   EXPECT_NE(in_one_line(report.table).find("gpt2, 1024 tokens,"), std::string::npos) << report.table;
   const FitReport one = fit_run({.arguments = arguments_of(run)}, {});
   EXPECT_EQ(report.warnings, one.warnings);

@@ -243,8 +243,8 @@ RankLinks named_links_of(const RunFacts& facts, const RankOptions& ranks, int64_
   if (!links.inside.empty() && !facts.device.is_gpu()) {
     throw_error(
         ErrorCode::kUsage,
-        "--links {}: {} connects GPUs, but this run is on CPUs; name a network such as eth100, or give "
-        "--device",
+        "--links {}: {} connects GPUs, but this run is on CPUs; name only the network between its machines, "
+        "such as eth100, or give --device",
         links.inside, links.inside);
   }
   if (num_machines > 1 && !links.empty() && links.between.empty()) {
