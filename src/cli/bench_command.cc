@@ -41,6 +41,11 @@ void write_file(const std::string& path, const std::string& text) {
   fs::rename(unfinished, path);
 }
 
+// Returns true if the exit code is an ErrorCode. That of a process which a signal has ended is not.
+bool is_error_code(int code) {
+  return code >= static_cast<int>(ErrorCode::kInternal) && code <= static_cast<int>(ErrorCode::kDevice);
+}
+
 volatile std::sig_atomic_t stop_signal = 0;
 void on_stop(int signal) {
   stop_signal = signal;
@@ -83,6 +88,13 @@ class Bench {
       }
     }
     report();
+    if (failed_rows_ > 0) {
+      say_warning(
+          std::to_string(failed_rows_) + (failed_rows_ == 1 ? " row was" : " rows were") +
+          " neither completed nor refused: the table states how each ended, and output.txt in its folder "
+          "what it printed; run the same command again to repeat them");
+      return static_cast<int>(failure_);
+    }
     const bool any = std::any_of(rows_.begin(), rows_.end(),
                                  [](const ExperimentRow& row) { return row.figures.has_value(); });
     return any ? 0 : static_cast<int>(ErrorCode::kUsage);
@@ -183,11 +195,10 @@ class Bench {
   // ErrorCode, for example after a signal.
   [[noreturn]] static void fail_as(const Child& child, const std::string& context) {
     const int code = child.exit_code();
-    const bool is_ours =
-        code >= static_cast<int>(ErrorCode::kInternal) && code <= static_cast<int>(ErrorCode::kDevice);
     std::string said = child.said_after("plimsoll: ");
     if (said.empty()) said = "ended with exit code " + std::to_string(code) + ": " + child.last_line();
-    throw Error(is_ours ? static_cast<ErrorCode>(code) : ErrorCode::kInternal, "bench: " + context + said);
+    throw Error(is_error_code(code) ? static_cast<ErrorCode>(code) : ErrorCode::kInternal,
+                "bench: " + context + said);
   }
 
   // Returns true if the arguments select a GPU: --device cuda:N.
@@ -300,8 +311,9 @@ class Bench {
   }
 
   // Records why a row has no figures: the refusal of its arguments, or the exit code and the last message of a run that
-  // failed. The bench continues with the next row.
-  static void take_refusal(const Child& child, ExperimentRow& row) {
+  // failed. The bench continues with the next row. A loss that is not finite is a result of the row's arguments; any other failure
+  // is reported at the end.
+  void take_refusal(const Child& child, ExperimentRow& row) {
     const std::string said = child.said_after("plimsoll: ");
     const int code = child.exit_code();
     if (code == static_cast<int>(ErrorCode::kUsage) || code == static_cast<int>(ErrorCode::kWillNotFit)) {
@@ -310,6 +322,9 @@ class Bench {
     }
     row.refused =
         "ended with exit code " + std::to_string(code) + ": " + (said.empty() ? child.last_line() : said);
+    if (code == static_cast<int>(ErrorCode::kNotFinite)) return;
+    if (failed_rows_++ == 0)
+      failure_ = is_error_code(code) ? static_cast<ErrorCode>(code) : ErrorCode::kInternal;
   }
 
   void run_peer(ExperimentRow& row, const std::string& head) {
@@ -372,6 +387,8 @@ class Bench {
   ExperimentDevice device_ = ExperimentDevice::kCpu;
   int64_t num_ranks_ = 1;  // of each run of --parallel
   std::vector<ExperimentRow> rows_;
+  int failed_rows_ = 0;  // runs that failed, without refusals and losses that are not finite
+  ErrorCode failure_ = ErrorCode::kInternal;  // of the first of them
 };
 
 // Runs in the process of one row: trains as `train` does, but does not save the weights, which are not
