@@ -1,4 +1,5 @@
-// Measures the time of planning BERT-large, and of `fit` for 12 GiB of a card that need not be present.
+// Measures the time of planning BERT-large, of planning one rank of 1024 GPUs together with the changes that save memory, as the
+// command `plan` does, and of `fit` for 12 GiB of a card that need not be present.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -26,6 +27,23 @@ BENCHMARK_CAPTURE(plan, bert_large_h200, std::vector<std::string>{"--device", "h
 BENCHMARK_CAPTURE(plan, bert_large_h200_offload,
                   std::vector<std::string>{"--device", "h200", "--bf16", "--offload_optimizer"})
     ->Unit(benchmark::kMillisecond);
+
+// The processor time of all threads counts.
+void plan_rank(benchmark::State& state, const char* model) {
+  const Arguments arguments =
+      parse_arguments(std::vector<std::string>{"--config_name", model, "--device", "h100", "--nproc_per_node",
+                                               "8", "--nnodes", "128"})
+          .arguments;
+  for (auto _ : state)
+    benchmark::DoNotOptimize(plan_run(arguments, process_environment(), Savings::kPlan).total_bytes);
+}
+BENCHMARK_CAPTURE(plan_rank, bert_large, "bert-large-uncased")
+    ->Unit(benchmark::kMillisecond)
+    ->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(plan_rank, gpt2, "gpt2")->Unit(benchmark::kMillisecond)->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(plan_rank, tiny_llama, "TinyLlama-1.1B-Chat-v1.0")
+    ->Unit(benchmark::kMillisecond)
+    ->MeasureProcessCPUTime();
 
 // plans_per_s: plans per second of one thread, in the time that planning itself took.
 void fit(benchmark::State& state) {

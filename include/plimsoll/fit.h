@@ -79,6 +79,9 @@ struct FitReport {
   std::string searched;  // describes the sets of methods that were compared
   // Cards of the table that were not compared or on which no release runs, with the reason; may be empty.
   std::string plan_only;
+  // Remarks on the run, such as settings without effect.
+  std::vector<std::string> warnings = {};
+  std::vector<std::string> notes = {};
 };
 
 // Finds the fastest ways to run within the memory limit. Errors: kUsage and kBadData for the arguments;

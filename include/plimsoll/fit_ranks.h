@@ -15,11 +15,12 @@
 namespace plimsoll {
 
 struct RankFitOptions {
-  // Model, sequence length, device and the other settings of the run. nproc_per_node states the GPUs of a machine if
-  // `gpus_per_machine` is not set.
+  // Model, sequence length, device and the other settings of the run. If `gpus_per_machine` is 0, a nproc_per_node above 1 states
+  // the GPUs of a machine. The search chooses tp_size, pp_size, zero_stage and nnodes, and does not read them.
   Arguments arguments = {};
   int64_t gpus = 1;
-  int64_t gpus_per_machine = 0;  // 0: 8, or all if there are fewer
+  int64_t gpus_per_machine =
+      0;                   // 0: those that nproc_per_node states; otherwise 8, or all if there are fewer
   std::string links = {};  // names of links, "nvlink4,ib400"; "": the card's own links, between machines too
   // Number of sequences per optimizer step of all GPUs. Default: batch size x accumulation steps x GPUs.
   std::optional<int64_t> effective_batch_size = {};
@@ -61,6 +62,8 @@ struct RankFitReport {
   int64_t num_plans = 0;
   double seconds = 0;
   std::string links = {};  // the rates between the GPUs, and where they come from
+  std::vector<std::string> warnings = {};
+  std::vector<std::string> notes = {};
   std::string table = {};  // output for people
   std::string json = {};   // output for programs
 };

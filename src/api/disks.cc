@@ -20,12 +20,14 @@ namespace {
 // The bytes of a transfer: AdamW's moments of an update with the largest number of elements.
 constexpr int64_t kMeasuredTransferBytes = int64_t{16} << 20;
 
-// Transfers between the whole file and one piece of memory.
+// Transfers between the whole file and two pieces of memory: one that reads fill, and one that writes take. A read and a write may
+// run at the same time.
 class MeasuredDisk {
  public:
   MeasuredDisk(std::unique_ptr<ScratchFile> file, int64_t file_bytes)
       : count_(static_cast<size_t>(file_bytes / kMeasuredTransferBytes)),
-        memory_(static_cast<size_t>(kMeasuredTransferBytes), std::byte{0x5a}),
+        read_memory_(static_cast<size_t>(kMeasuredTransferBytes)),
+        written_memory_(static_cast<size_t>(kMeasuredTransferBytes), std::byte{0x5a}),
         disk_(std::move(file), 2 * count_) {}
 
   bool is_direct() const { return disk_.file().is_direct(); }
@@ -53,7 +55,8 @@ class MeasuredDisk {
  private:
   int64_t transfer(TransferDirection direction, size_t block) {
     const int64_t offset = static_cast<int64_t>(block) * kMeasuredTransferBytes;
-    const DiskTransfer::Part part{.memory = memory_.data(),
+    const bool reads = direction == TransferDirection::kFromDisk;
+    const DiskTransfer::Part part{.memory = reads ? read_memory_.data() : written_memory_.data(),
                                   .offset = offset,
                                   .bytes = kMeasuredTransferBytes,
                                   .value_end = offset + kMeasuredTransferBytes};
@@ -62,7 +65,7 @@ class MeasuredDisk {
   }
 
   size_t count_;
-  std::vector<std::byte> memory_;
+  std::vector<std::byte> read_memory_, written_memory_;
   DiskTransfers disk_;
 };
 

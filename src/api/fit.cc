@@ -43,12 +43,25 @@ std::string names_of(const std::vector<const Method*>& methods) {
   return names;
 }
 
+std::vector<std::string> card_names() {
+  std::vector<std::string> names;
+  for (const GpuTarget& target : gpu_targets()) names.push_back(target.name);
+  return names;
+}
+
 // Returns the short form of a reason: "no TF32" for "t4 has no TF32 (a GPU of ...); leave it out".
 std::string short_reason(std::string reason, const std::string& device) {
   for (const std::string& beginning : {device + " ", std::string("has ")}) {
     if (reason.starts_with(beginning)) reason.erase(0, beginning.size());
   }
   return reason.substr(0, std::min(reason.find(" ("), reason.find(';')));
+}
+
+// Appends the texts that are not in the list yet. The cards of a comparison have mostly equal remarks.
+void add_new(std::vector<std::string>& texts, const std::vector<std::string>& more) {
+  for (const std::string& text : more) {
+    if (std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
+  }
 }
 
 // A run on a device, and the methods that it can use.
@@ -84,10 +97,13 @@ class Fit {
                   options.epoch_samples);
     }
     for (const CardPrice& price : options.prices) {
-      if (!find_gpu_target(price.device) || !(price.per_hour > 0)) {
-        throw_error(ErrorCode::kUsage,
-                    "the price {} of '{}': expected a card of the table and a price above 0", price.per_hour,
-                    price.device);
+      if (!find_gpu_target(price.device)) {
+        throw_error(ErrorCode::kUsage, "prices: no card is called '{}'; the cards are {}", price.device,
+                    fmt::join(card_names(), ", "));
+      }
+      if (!(price.per_hour > 0)) {
+        throw_error(ErrorCode::kUsage, "prices: the price of {} is {}, but has to be above 0", price.device,
+                    price.per_hour);
       }
     }
   }
@@ -168,6 +184,8 @@ class Fit {
     length_argument_ = setup.plan_labels.length_argument;
     most_tokens_ = max_sequence_length(setup.model.config);
     if (label_.empty()) label_ = setup.model.label;
+    add_new(report_.warnings, setup.diagnostics.warnings);
+    add_new(report_.notes, setup.diagnostics.notes);
     if (!compares_cards()) {
       device_label_ = setup.device.label;
       limit_bytes_ = setup.request.memory_limit_bytes;

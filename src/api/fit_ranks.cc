@@ -23,14 +23,37 @@ namespace {
 constexpr int64_t kMostGpus = 65536;
 constexpr int64_t kGpusOfMachine = 8;
 
+// Returns the number of sequences per optimizer step of all GPUs, at most kMostEffective per GPU.
+int64_t effective_batch_of(const RankFitOptions& options, const Arguments& base) {
+  const int64_t most = kMostEffective * options.gpus;
+  const auto is_possible = [&](int64_t sequences) { return sequences >= 1 && sequences <= most; };
+  if (options.effective_batch_size) {
+    if (is_possible(*options.effective_batch_size)) return *options.effective_batch_size;
+    throw_error(ErrorCode::kUsage, "--effective_batch_size {}: expected 1 to {} sequences for {}",
+                *options.effective_batch_size, most, counted(options.gpus, "GPU"));
+  }
+  if (base.train_batch_size) {
+    if (is_possible(*base.train_batch_size)) return *base.train_batch_size;
+    throw_error(ErrorCode::kUsage, "--train_batch_size {}: expected 1 to {} sequences for {}",
+                *base.train_batch_size, most, counted(options.gpus, "GPU"));
+  }
+  // Each factor is below 2^31, so that the product of two fits into 64 bits.
+  const int64_t of_one_gpu = base.per_device_train_batch_size * base.gradient_accumulation_steps;
+  if (of_one_gpu <= kMostEffective) return of_one_gpu * options.gpus;
+  throw_error(
+      ErrorCode::kUsage,
+      "--per_device_train_batch_size {} x --gradient_accumulation_steps {}: {} sequences per step and "
+      "GPU are more than {}; give fewer, or state those of all GPUs with --effective_batch_size",
+      base.per_device_train_batch_size, base.gradient_accumulation_steps, of_one_gpu, kMostEffective);
+}
+
 RankQuestion question_of(const RankFitOptions& options, const Arguments& base) {
   RankQuestion question{.ranks = options.gpus};
   if (options.gpus < 1 || options.gpus > kMostGpus)
     throw_error(ErrorCode::kUsage, "--gpus {}: expected a number from 1 to {}", options.gpus, kMostGpus);
-  const int64_t asked =
-      options.gpus_per_machine > 0 ? options.gpus_per_machine : std::max<int64_t>(base.nproc_per_node, 1);
-  question.ranks_per_machine =
-      asked > 1 || options.gpus_per_machine > 0 ? asked : std::min(options.gpus, kGpusOfMachine);
+  question.ranks_per_machine = options.gpus_per_machine > 0 ? options.gpus_per_machine
+                               : base.nproc_per_node > 1    ? base.nproc_per_node
+                                                            : std::min(options.gpus, kGpusOfMachine);
   if (question.ranks % question.ranks_per_machine != 0) {
     throw_error(
         ErrorCode::kUsage,
@@ -38,14 +61,7 @@ RankQuestion question_of(const RankFitOptions& options, const Arguments& base) {
         "state the GPUs of a machine with --nproc_per_node",
         question.ranks, question.ranks_per_machine);
   }
-  const int64_t of_one_gpu = base.per_device_train_batch_size * base.gradient_accumulation_steps;
-  question.effective_batch =
-      options.effective_batch_size.value_or(base.train_batch_size.value_or(of_one_gpu * options.gpus));
-  const int64_t most = kMostEffective * options.gpus;
-  if (question.effective_batch < 1 || question.effective_batch > most) {
-    throw_error(ErrorCode::kUsage, "--effective_batch_size {}: expected 1 to {}", question.effective_batch,
-                most);
-  }
+  question.effective_batch = effective_batch_of(options, base);
   question.num_threads = base.num_threads > 0 ? static_cast<int>(base.num_threads) : available_threads();
   return question;
 }
@@ -121,7 +137,6 @@ RankFitReport fit_ranks(const RankFitOptions& options, const Environment& enviro
   resolve_arguments(base);
   const RankQuestion question = question_of(options, base);
   const RankLinks links = options.links.empty() ? RankLinks{} : parse_rank_links(options.links);
-  const int64_t length = planned_length(base);
   const bool has_evaluation = evaluates(base);
   base = without_recompute_choice(without_data(base, environment));
   base.train_batch_size.reset();
@@ -140,7 +155,11 @@ RankFitReport fit_ranks(const RankFitOptions& options, const Environment& enviro
   RankFitReport report{.num_choices = search.num_choices,
                        .num_pruned = search.num_pruned,
                        .num_plans = search.num_plans,
-                       .links = describe_rank_link(request)};
+                       .links = describe_rank_link(request),
+                       .warnings = setup.diagnostics.warnings,
+                       .notes = setup.diagnostics.notes};
+  if (std::string note = idle_network_note(links, question.ranks, base.nnodes); !note.empty())
+    report.notes.push_back(std::move(note));
   report.refused = refusals_of(search.refused);
   if (search.answers.empty()) {
     if (search.num_choices == 0 && !report.refused.empty())
@@ -161,10 +180,10 @@ RankFitReport fit_ranks(const RankFitOptions& options, const Environment& enviro
   for (const RankAnswer& answer : search.answers)
     report.rows.push_back(row_of(answer, question, command.words));
   const RankFitContext context{
-      .subject =
-          fmt::format("{}, {}, {} per step, on {} x {}: {} of {}", setup.model.label,
-                      counted(length, "token"), counted(question.effective_batch, "sequence"), question.ranks,
-                      setup.device.label, counted(base.nnodes, "machine"), question.ranks_per_machine),
+      .subject = fmt::format("{}, {}, {} per step, on {} x {}: {} of {}", setup.model.label,
+                             counted(run.facts.train_bucket.longest, "token"),
+                             counted(question.effective_batch, "sequence"), question.ranks,
+                             setup.device.label, counted(base.nnodes, "machine"), question.ranks_per_machine),
       .to_fill_in =
           command.to_fill_in + (base.nnodes > 1 ? std::string(command.to_fill_in.empty() ? "" : "; ") +
                                                       "HOST: the name of the first machine"

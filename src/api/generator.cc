@@ -223,7 +223,7 @@ struct Generator::Impl {
     return of_run.encode(chat.text, {.special_tokens = SpecialTokens::kOmit}).ids;
   }
 
-  // Makes the end of a turn end texts, in addition to the tokens of generation_config.json.
+  // Lets the token that ends a turn of the chat template end a text, as the tokens of generation_config.json do.
   void use_chat_template(const Arguments& arguments, const TokenizerSource& source) {
     if (draws_prompts(arguments))
       throw_error(ErrorCode::kUsage,

@@ -120,7 +120,7 @@ class LinksOfRun {
     return disables_nccl_p2p(environment_) ? LinkExchange::kNcclWithoutP2p : LinkExchange::kNccl;
   }
 
-  // With NCCL_P2P_DISABLE=1 only NCCL is different.
+  // NCCL_P2P_DISABLE=1 changes the rates of NCCL only, so mapped memory is not measured again with it.
   bool measures_mapped_memory() {
     const bool can =
         device_.options.gpu.maps_peers && place_.local_size == place_.size && place_.size <= kMostPeers;

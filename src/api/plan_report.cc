@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "api/searched_run.h"
 #include "base/file.h"
 #include "base/optimizer_table.h"
 #include "graph/passes/pass.h"
@@ -264,7 +265,7 @@ PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabe
   report.summary = plan_summary(plan, labels);
   report.line = plan_headline(plan, labels);
   if (savings == Savings::kPlan) {
-    SharedGraphs none;
+    SharedGraphs none(ChunkedGraphs::kShared);
     add_changes(plan, run, labels, style.columns, shared == nullptr ? none : *shared, report);
   }
   if (plan.request.generation.num_pages > 0) report.generation = generation_of(plan, beams);
@@ -286,20 +287,21 @@ RunSetup prepare_plan(Arguments arguments, const Environment& environment) {
   return prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
 }
 
-// Returns the plan of the run, and of a pipeline that of the stage that needs the most memory, for which it changes the setup.
-Plan plan_of_largest_stage(RunSetup& setup, SharedGraphs& shared) {
-  Plan plan = build_plan(setup.request, shared);
+// Returns the plan of the run, and of a pipeline that of the stage that needs the most memory, for which it changes the setup. If
+// `shared` is not null, other plans are made from the same graphs later.
+Plan plan_of_largest_stage(RunSetup& setup, SharedGraphs* shared) {
+  Plan plan = shared != nullptr ? build_plan(setup.request, *shared) : build_plan(setup.request);
   if (!plan.is_pipelined()) return plan;
   const auto largest = std::ranges::max_element(plan.stages, {}, &StagePlan::total_bytes);
   const int64_t stage = largest - plan.stages.begin();
   if (stage == setup.facts.ranks.stage) return plan;
   setup.facts.ranks.stage = setup.request.ranks.stage = stage;
-  return build_plan(setup.request, shared);
+  return build_plan(setup.request);
 }
 
 PlanReport report_of_setup(RunSetup setup, Savings savings, const Environment& environment) {
-  SharedGraphs shared;
-  const Plan plan = plan_of_largest_stage(setup, shared);
+  SharedGraphs shared(ChunkedGraphs::kShared);
+  const Plan plan = plan_of_largest_stage(setup, savings == Savings::kPlan ? &shared : nullptr);
   require_states_folder(plan, setup.arguments, posix_file_system(), 0, setup.arguments.nproc_per_node);
   PlanReport report =
       make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment), {}, &shared);
@@ -327,13 +329,14 @@ PlanReport plan_run_with_links(const Arguments& arguments, const std::string& li
   if (request.ranks.count == 1)
     setup.diagnostics.note(
         "--links has no effect here: it describes links between processes, and this run has one");
+  if (std::string note = idle_network_note(named, request.ranks.count, request.num_machines); !note.empty())
+    setup.diagnostics.note(std::move(note));
   return report_of_setup(std::move(setup), savings, environment);
 }
 
 void require_fit(const Arguments& arguments, const Environment& environment) {
   RunSetup setup = prepare_plan(arguments, environment);
-  SharedGraphs shared;
-  const Plan plan = plan_of_largest_stage(setup, shared);
+  const Plan plan = plan_of_largest_stage(setup, nullptr);
   require_fit(plan, setup.spec(), setup.plan_labels);
 }
 

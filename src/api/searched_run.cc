@@ -42,6 +42,12 @@ Arguments without_recompute_choice(Arguments arguments) {
   return arguments;
 }
 
+std::string idle_network_note(const RankLinks& links, int64_t num_ranks, int64_t num_machines) {
+  if (num_ranks == 1 || num_machines > 1 || links.between.empty()) return {};
+  return fmt::format("--links: {} has no effect here: it connects machines, and this run is on one",
+                     links.between);
+}
+
 std::string shell_word(const std::string& word) {
   if (!word.empty() && word.find_first_of(" \t*?[]{}()<>|&;$`\"'\\!#~") == std::string::npos) return word;
   std::string quoted = "'";

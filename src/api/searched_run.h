@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "hardware/rank_links.h"
 #include "plimsoll/arguments.h"
 #include "plimsoll/training.h"
 
@@ -39,6 +40,9 @@ struct CommandKind {
 // Returns the command. `label`: the name of the model.
 SearchedCommand command_of_search(const Arguments& arguments, const std::string& label,
                                   const CommandKind& kind);
+
+// Returns the note that a network which --links names has no effect, because all ranks are in one machine; otherwise "".
+std::string idle_network_note(const RankLinks& links, int64_t num_ranks, int64_t num_machines);
 
 // Returns the word quoted for a shell.
 std::string shell_word(const std::string& word);

@@ -266,8 +266,10 @@ std::vector<std::string> notes_of(const Arguments& arguments) {
 
 std::vector<std::string> resolve_arguments(Arguments& arguments) {
   std::vector<std::string> notes = replace_foreign_configs(arguments, nullptr).notes;
+  std::string where;
   for (const Setting& setting : settings()) {
-    check_range(arguments, setting, fmt::format("--{}", setting.info.name));
+    where.assign("--").append(setting.info.name);
+    check_range(arguments, setting, where);
   }
   check_data(arguments);
   check_exclusions(arguments);

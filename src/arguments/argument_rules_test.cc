@@ -318,8 +318,7 @@ TEST(ResolveArguments, EverySettingWithoutEffectGetsOneNote) {
     Arguments arguments;
     set_from_text(arguments, setting, another_value(setting), setting.info.name);
     const std::vector<std::string> notes = resolve_arguments(arguments);
-    // The setting is a flag without a default that is set to true, or any other setting that differs from its
-    // default.
+    // another_value() has set the setting to a value other than its default; flags without a default were set to true.
     ASSERT_EQ(notes.size(), 1u) << setting.info.name;
     EXPECT_EQ(notes[0], "--" + std::string(setting.info.name) +
                             " has no effect here: " + std::string(setting.info.note));

@@ -59,7 +59,7 @@ const ForeignKeys& fsdp_keys();
 const ForeignKeys& fsdp_options();
 const ForeignKeys& parallelism_keys();
 
-// Returns the row of a key, that of the other keys of its section, or null.
+// Returns the row of a key; if it has none, the row that covers all other keys of its section; otherwise null.
 const ForeignKey* find_key(const ForeignKeys& table, std::string_view path);
 // Returns true if the table has keys in this section.
 bool is_section(const ForeignKeys& table, std::string_view path);

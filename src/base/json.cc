@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -62,6 +63,8 @@ using Json = nlohmann::json;
 // Writes a text in quotes with escapes for all characters outside ASCII. The JSON library escapes the same characters
 // as Python and in the same way. Bytes that are not valid UTF-8 become U+FFFD.
 std::string python_string(const std::string& text) {
+  const auto is_plain = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
+  if (std::ranges::all_of(text, is_plain)) return '"' + text + '"';
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
@@ -98,6 +101,10 @@ void append_python(std::string& out, const Json& value, int indent, int depth) {
     out.append(python_string(value.get_ref<const std::string&>()));
   } else if (value.is_number_float()) {
     out.append(python_float(value.get<double>()));
+  } else if (value.is_number_unsigned()) {
+    out.append(std::to_string(value.get<uint64_t>()));
+  } else if (value.is_number_integer()) {
+    out.append(std::to_string(value.get<int64_t>()));
   } else {
     out.append(value.dump());
   }

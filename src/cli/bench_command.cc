@@ -41,6 +41,11 @@ void write_file(const std::string& path, const std::string& text) {
   fs::rename(unfinished, path);
 }
 
+// Returns true if the exit code is an ErrorCode. That of a process which a signal has ended is not.
+bool is_error_code(int code) {
+  return code >= static_cast<int>(ErrorCode::kInternal) && code <= static_cast<int>(ErrorCode::kDevice);
+}
+
 volatile std::sig_atomic_t stop_signal = 0;
 void on_stop(int signal) {
   stop_signal = signal;
@@ -83,6 +88,13 @@ class Bench {
       }
     }
     report();
+    if (failed_rows_ > 0) {
+      say_warning(
+          std::to_string(failed_rows_) + (failed_rows_ == 1 ? " row was" : " rows were") +
+          " neither completed nor refused: the table states how each ended, and output.txt in its folder "
+          "what it printed; run the same command again to repeat them");
+      return static_cast<int>(failure_);
+    }
     const bool any = std::any_of(rows_.begin(), rows_.end(),
                                  [](const ExperimentRow& row) { return row.figures.has_value(); });
     return any ? 0 : static_cast<int>(ErrorCode::kUsage);
@@ -95,7 +107,7 @@ class Bench {
     std::vector<std::string> words{own_program(),   "plan",
                                    "--config_name", "MiniLM-L6-H384-uncased",
                                    "--json",        words_.output_dir + "/device.json"};
-    for (const std::string& word : device_arguments()) words.push_back(word);
+    for (const std::string& word : device_arguments(words_.more)) words.push_back(word);
     num_ranks_ = words_.parallel ? parse_arguments(words_.more).arguments.nproc_per_node : 1;
     if (num_ranks_ > 1) words.insert(words.end(), {"--nproc_per_node", std::to_string(num_ranks_)});
     Child child(words, words_.output_dir + "/device.log");
@@ -183,28 +195,15 @@ class Bench {
   // ErrorCode, for example after a signal.
   [[noreturn]] static void fail_as(const Child& child, const std::string& context) {
     const int code = child.exit_code();
-    const bool is_ours =
-        code >= static_cast<int>(ErrorCode::kInternal) && code <= static_cast<int>(ErrorCode::kDevice);
     std::string said = child.said_after("plimsoll: ");
     if (said.empty()) said = "ended with exit code " + std::to_string(code) + ": " + child.last_line();
-    throw Error(is_ours ? static_cast<ErrorCode>(code) : ErrorCode::kInternal, "bench: " + context + said);
-  }
-
-  // Returns the arguments that select the device.
-  std::vector<std::string> device_arguments() const {
-    std::vector<std::string> words;
-    for (size_t i = 0; i < words_.more.size(); ++i) {
-      const std::string& word = words_.more[i];
-      if (!word.starts_with("--use_cpu") && !word.starts_with("--device")) continue;
-      words.push_back(word);
-      if (word == "--device" && i + 1 < words_.more.size()) words.push_back(words_.more[i + 1]);
-    }
-    return words;
+    throw Error(is_error_code(code) ? static_cast<ErrorCode>(code) : ErrorCode::kInternal,
+                "bench: " + context + said);
   }
 
   // Returns true if the arguments select a GPU: --device cuda:N.
   bool is_for_gpu() const {
-    const std::vector<std::string> words = device_arguments();
+    const std::vector<std::string> words = device_arguments(words_.more);
     return std::any_of(words.begin(), words.end(), [](const std::string& word) {
       return word.starts_with("cuda") || word.starts_with("--device=cuda");
     });
@@ -311,9 +310,10 @@ class Bench {
     return (shown + ": " + line).substr(0, columns);
   }
 
-  // If the program refused the row's arguments, the refusal is recorded as the result of the row. Any other failure
-  // ends the bench.
-  static void take_refusal(const Child& child, ExperimentRow& row) {
+  // Records why a row has no figures: the refusal of its arguments, or the exit code and the last message of a run that
+  // failed. The bench continues with the next row. A loss that is not finite is a result of the row's arguments; any other failure
+  // is reported at the end.
+  void take_refusal(const Child& child, ExperimentRow& row) {
     const std::string said = child.said_after("plimsoll: ");
     const int code = child.exit_code();
     if (code == static_cast<int>(ErrorCode::kUsage) || code == static_cast<int>(ErrorCode::kWillNotFit)) {
@@ -322,6 +322,9 @@ class Bench {
     }
     row.refused =
         "ended with exit code " + std::to_string(code) + ": " + (said.empty() ? child.last_line() : said);
+    if (code == static_cast<int>(ErrorCode::kNotFinite)) return;
+    if (failed_rows_++ == 0)
+      failure_ = is_error_code(code) ? static_cast<ErrorCode>(code) : ErrorCode::kInternal;
   }
 
   void run_peer(ExperimentRow& row, const std::string& head) {
@@ -384,6 +387,8 @@ class Bench {
   ExperimentDevice device_ = ExperimentDevice::kCpu;
   int64_t num_ranks_ = 1;  // of each run of --parallel
   std::vector<ExperimentRow> rows_;
+  int failed_rows_ = 0;  // runs that failed, without refusals and losses that are not finite
+  ErrorCode failure_ = ErrorCode::kInternal;  // of the first of them
 };
 
 // Runs in the process of one row: trains as `train` does, but does not save the weights, which are not

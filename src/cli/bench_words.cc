@@ -131,8 +131,8 @@ BenchWords read_bench_words(const CommandWords& words) {
         "or --links, or --disk FOLDER");
   }
   if (words.has("disk") && !read.more.empty()) {
-    throw Error(ErrorCode::kUsage, "bench: --disk measures a disk and no run, so that " + read.more.front() +
-                                       " has no effect; omit it");
+    throw Error(ErrorCode::kUsage,
+                "bench: --disk only measures the disk, so " + read.more.front() + " has no effect; omit it");
   }
   refuse_dry_run(read.more);
   // By default each row of a sweep runs once, because the rows are often long and are compared by their metrics, not
@@ -147,6 +147,20 @@ BenchWords read_bench_words(const CommandWords& words) {
                     ": the file does not exist; omit the option to use the program's own script");
   }
   return read;
+}
+
+std::vector<std::string> device_arguments(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::string name = arguments[i].substr(0, arguments[i].find('='));
+    std::replace(name.begin(), name.end(), '-', '_');
+    if (name != "__use_cpu" && name != "__no_use_cpu" && name != "__device") continue;
+    words.push_back(arguments[i]);
+    const bool has_value = arguments[i].find('=') != std::string::npos;
+    if (!has_value && i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
+      words.push_back(arguments[i + 1]);
+  }
+  return words;
 }
 
 bool is_named(const Experiment& experiment, const std::vector<std::string>& texts) {

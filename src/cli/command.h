@@ -60,7 +60,7 @@ std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks
 // Prints all tables of the plan, and with --modules and --why the additional ones. --json writes the plan to
 // a file; --json - prints only JSON.
 void print_plan(const PlanReport& plan, const Arguments& arguments);
-// Prints the start of every run: device, data, warnings and a summary of the plan, of five lines if the run trains and of
+// Prints the start of every run: device, data, warnings and a summary of the plan, of five to seven lines if the run trains and of
 // one otherwise; with --dry_run, --modules or --why all tables. Then allocates the memory and reads the
 // weights, except with --dry_run. Returns true if the run continues.
 bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Remarks& remarks);

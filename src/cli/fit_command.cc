@@ -99,6 +99,22 @@ FitWords read_words(const CommandWords& words) {
 }
 
 // Searches how a number of GPUs trains together.
+// Refuses the settings that `fit --gpus` itself chooses, on the command line and in configurations of DeepSpeed and others.
+void refuse_searched_settings(const ParseResult& parsed) {
+  const auto refuse = [&](const std::string& name, bool is_set, const std::string& what) {
+    if (is_set || parsed.explicitly_set.contains(name))
+      throw Error(ErrorCode::kUsage, "fit: --" + name + ": fit --gpus " + what + "; omit it");
+  };
+  const Arguments& asked = parsed.arguments;
+  refuse("tp_size", asked.tp_size > 1, "tries all values of it");
+  refuse("pp_size", asked.pp_size > 1, "tries all values of it");
+  refuse("zero_stage", asked.zero_stage > 0, "tries all values of it");
+  refuse("nnodes", asked.nnodes > 1, "computes the number of machines from --gpus and --nproc_per_node");
+  const std::string chooses = "chooses what is recomputed within --memory";
+  refuse("recompute_budget", asked.recompute_budget.has_value(), chooses);
+  refuse("recompute selective", asked.recompute == "selective", chooses);
+}
+
 int fit_gpus(const CommandWords& words) {
   for (const char* name : {"prices", "epoch_samples", "all_methods"}) {
     if (words.has(name))
@@ -125,8 +141,12 @@ int fit_gpus(const CommandWords& words) {
   const ParseResult parsed = parse_arguments(rest);
   set_verbosity(parsed.arguments);
   say_all(parsed.warnings, parsed.notes);
+  refuse_searched_settings(parsed);
   options.arguments = parsed.arguments;
+  if (parsed.explicitly_set.contains("nproc_per_node"))
+    options.gpus_per_machine = parsed.arguments.nproc_per_node;
   const RankFitReport report = fit_ranks(options, program_environment());
+  say_all(report.warnings, report.notes);
   print(words.has("json") ? report.json : report.table);
   return 0;
 }
@@ -147,6 +167,7 @@ int run_fit(const std::vector<std::string>& words) {
   if (!read.options.prices.empty() && read.options.devices.empty())
     throw Error(ErrorCode::kUsage, "fit: --prices compares cards: give --device all, or several (l4,t4)");
   const FitReport report = fit_run(read.options, program_environment());
+  say_all(report.warnings, report.notes);
   print(read.json ? report.json : report.table);
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
@@ -53,7 +54,20 @@ const char* stop_running() {
   return notice;
 }
 
+// Keeps errno over a signal handler, which may run between a failed call and the test of its errno.
+class ErrnoKeeper {
+ public:
+  ErrnoKeeper() = default;
+  ~ErrnoKeeper() { errno = saved_; }
+  ErrnoKeeper(const ErrnoKeeper&) = delete;
+  ErrnoKeeper& operator=(const ErrnoKeeper&) = delete;
+
+ private:
+  int saved_ = errno;
+};
+
 void on_signal(int signal) {
+  const ErrnoKeeper keeper;
   // A closing terminal sends SIGHUP more than once, from the kernel and from its shell; this is not a request
   // to stop at once.
   static volatile std::sig_atomic_t hung_up = 0;
@@ -75,6 +89,7 @@ bool came_in_ignored = false;
 void (*volatile sent_handler)(int) = nullptr;
 
 void on_sent_interrupt(int signal, siginfo_t* info, void*) {
+  const ErrnoKeeper keeper;
   // A positive code means that the kernel sent the signal, on behalf of the terminal.
   if (info->si_code > 0) return;
   if (sent_handler != nullptr) {

@@ -471,6 +471,23 @@ TEST(Launch, OnlyAProcessThatIsNoRankStartsRanks) {
   EXPECT_TRUE(error_of(with({"--nproc_per_node", "all"}), std::nullopt).starts_with("--nproc_per_node"));
 }
 
+// A signal may arrive between a call that fails and the test of its errno.
+TEST(Launch, ASignalKeepsErrno) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGTERM, SIG_DFL);
+    StoppedBySignals stopped([](void*) { errno = EBADF; }, nullptr, "");
+    catch_signals();
+    errno = EINTR;
+    std::raise(SIGTERM);
+    _exit(errno == EINTR ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 // A rank can receive one request from its launcher and from a batch system.
 TEST(Launch, ARankJoinsSignalsThatArriveTogether) {
   const pid_t child = fork();

@@ -1,5 +1,7 @@
 #include "plimsoll/plan.h"
 
+#include <malloc.h>
+
 #include <charconv>
 #include <limits>
 #include <system_error>
@@ -37,9 +39,18 @@ int64_t prompt_length(const CommandWords& words) {
   return tokens;
 }
 
+// Keeps memory that a plan frees for the plans of its savings. Returning it to the system and getting it again takes 5 % of the time.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  mallopt(M_TOP_PAD, 16 << 20);
+#endif
+}
+
 }  // namespace
 
 int run_plan(const std::vector<std::string>& words) {
+  keep_freed_memory();
   const CommandInfo& command = command_named("plan");
   const CommandWords sorted = read_command_words(command, words);
   if (sorted.help) {

@@ -247,6 +247,12 @@ void Executor::write_divided(const PersistentBuffer& buffer, int64_t offset,
     part.insert(part.end(), bytes.begin() + static_cast<std::ptrdiff_t>(first),
                 bytes.begin() + static_cast<std::ptrdiff_t>(first + count));
   });
+  // The end of the whole value is followed by the padding of this rank, if it has any.
+  if (buffer.split &&
+      offset + std::ssize(bytes) == buffer.whole_elements() * dtype_bytes(buffer.type.dtype)) {
+    const int64_t own = piece.offset_of(ranks.rank()) + std::ssize(part);
+    part.resize(part.size() + static_cast<size_t>(buffer.elements() * dtype_bytes(buffer.type.dtype) - own));
+  }
   if (!part.empty()) backend_->write(buffer.space, buffer.offset + piece.offset_of(ranks.rank()), part);
 }
 

@@ -21,7 +21,7 @@
 
 namespace plimsoll {
 
-// The outputs of a step for the host.
+// The results of a step that the host reads.
 struct StepOutputs {
   double loss = 0;  // loss of the last micro-batch; 0 in a stage of a pipeline that does not compute it
   double grad_norm = 0;

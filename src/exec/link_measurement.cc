@@ -30,7 +30,7 @@ int64_t elements_of(int64_t bytes, int num_ranks) {
   return std::max<int64_t>(1, bytes / kFloatBytes / kVector / num_ranks) * kVector * num_ranks;
 }
 
-// The value of an element before an operation. Sums over 2^17 ranks are whole numbers below 2^24, which f32 has exactly.
+// The value of an element before an operation. Sums over 2^17 ranks are whole numbers below 2^24, which fp32 represents exactly.
 float value_before(int rank, int64_t element) {
   return static_cast<float>((element * 7 + rank * int64_t{13}) % 97);
 }

@@ -21,9 +21,11 @@ inline constexpr int64_t kOtherShapesBytes = int64_t{30} << 20;
 // Memory that NCCL allocates on a GPU for the exchange of gradients between several GPUs, with at most 8 thread blocks: 586 MiB
 // measured on two H200 with driver 580 (bench/results/h200-2026-11-27.md), and an allowance for more GPUs.
 inline constexpr int64_t kNcclBytes = int64_t{600} << 20;
-// The same for each further group of GPUs, and for a connection that carries messages in one direction.
-inline constexpr int64_t kNcclMoreBytes = int64_t{200} << 20;
-inline constexpr int64_t kNcclMessageBytes = int64_t{100} << 20;
+// The same for each further group of GPUs, and for a connection that carries messages in one direction with at most 4 thread blocks:
+// on two H100, a pipeline of two stages with two groups and two such connections held 725 MiB more than one with mapped memory
+// (bench/results/h100-2026-11-28.md).
+inline constexpr int64_t kNcclMoreBytes = int64_t{80} << 20;
+inline constexpr int64_t kNcclMessageBytes = int64_t{50} << 20;
 // The most GPUs of one machine that map each other's memory; more use NCCL.
 inline constexpr int kMostPeers = 8;
 // Returns the memory that a GPU needs to map the arena of one other GPU: 8 bytes per 4 KiB, the size of an entry of a page table.

@@ -45,7 +45,7 @@ struct LinkPoint {
   int64_t num_runs = 0;
   friend bool operator==(const LinkPoint&, const LinkPoint&) = default;
 };
-// In the order of their sizes.
+// Points in ascending order of their sizes.
 using LinkCurve = std::vector<LinkPoint>;
 
 // The measurements of one exchange between a number of ranks.

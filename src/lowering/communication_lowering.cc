@@ -22,7 +22,7 @@ LoweredOp describe_all_reduce(const OpView& op, const Bucket& bucket, const Kern
   return {.dtype = op.input(AllReduceOp::kX).type.dtype, .family = problem};
 }
 
-// The outputs of both ops are whole values.
+// Describes reduce_scatter and all_gather. The outputs of both have the size of the whole values.
 AllReduceProblem slices_problem(const OpView& op, const Bucket& bucket) {
   const RankSlices slices = *rank_slices_of(op.attributes());
   AllReduceProblem problem{.ranks = slices.ranks, .maps_peers = maps_peers(op.attributes())};

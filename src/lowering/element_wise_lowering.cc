@@ -1,4 +1,4 @@
-// The description of element-wise ops and of ops that sum over rows.
+// Describes element-wise ops, and ops that sum over rows, to their kernels.
 #include "graph/ops/ops.h"
 #include "lowering/lowering.h"
 

@@ -1,11 +1,18 @@
 #include "lowering/lowering.h"
 
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
 namespace {
 
 // The ops have these operands in the same places.
+static_assert(int{LinearClassSumsOp::kX} == LinearCrossEntropyOp::kX &&
+              int{LinearClassSumsOp::kW} == LinearCrossEntropyOp::kW &&
+              int{LinearClassSumsOp::kBias} == LinearCrossEntropyOp::kBias &&
+              int{LinearClassSumsBwdOp::kBias} == LinearCrossEntropyOp::kBias &&
+              int{LinearClassSumsGradOp::kBias} == LinearCrossEntropyOp::kBias &&
+              int{LinearClassSumsGradientsOp::kBias} == LinearCrossEntropyOp::kBias);
 static_assert(int{LinearCrossEntropyBwdOp::kX} == LinearCrossEntropyOp::kX &&
               int{LinearCrossEntropyBwdOp::kW} == LinearCrossEntropyOp::kW &&
               int{LinearCrossEntropyBwdOp::kBias} == LinearCrossEntropyOp::kBias &&
@@ -22,6 +29,9 @@ DType weight_gradient_type(const OpView& op) {
     return op.output(LinearCrossEntropyGradOp::kDW).type.dtype;
   if (op.op.def == &linear_cross_entropy_with_gradients_op())
     return op.output(LinearCrossEntropyWithGradientsOp::kDW).type.dtype;
+  if (op.op.def == &linear_class_sums_grad_op()) return op.output(LinearClassSumsGradOp::kDW).type.dtype;
+  if (op.op.def == &linear_class_sums_gradients_op())
+    return op.output(LinearClassSumsGradientsOp::kDW).type.dtype;
   return op.input(LinearCrossEntropyOp::kW).type.dtype;
 }
 
@@ -33,6 +43,11 @@ LoweredOp describe_linear_cross_entropy(const OpView& op, const Bucket& bucket, 
 // A GPU keeps the z-loss of each row next to its loss.
 LoweredOp describe_cross_entropy(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   LoweredOp lowered = describe_rows_of(op.input(ClassLossOp::kLogits), bucket);
+  if (z_coefficient_of(op.attributes()) > 0.0) std::get<RowsProblem>(lowered.family).sums_per_row = 2;
+  return lowered;
+}
+LoweredOp describe_class_sums_loss(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  LoweredOp lowered = describe_rows_of(op.input(ClassSumsLossOp::kSums), bucket);
   if (z_coefficient_of(op.attributes()) > 0.0) std::get<RowsProblem>(lowered.family).sums_per_row = 2;
   return lowered;
 }
@@ -54,6 +69,7 @@ LinearCrossEntropyProblem linear_cross_entropy_problem(const OpView& op, const B
           .bias = op.has_input(LinearCrossEntropyOp::kBias) ? MatmulBias::kRow : MatmulBias::kNone,
           .label_smoothing = op.attributes().number("smoothing"),
           .z_coefficient = z_coefficient_of(op.attributes()),
+          .columns = op.attributes().has(kTensorRanks) ? class_columns_of(op.attributes()) : ClassColumns(),
           .num_threads = target.num_threads,
           .isa = target.isa,
           .fp32 = target.fp32_products == Fp32Products::kTf32 ? Fp32Products::kTf32 : Fp32Products::kF32,
@@ -68,8 +84,17 @@ std::vector<Lowering> loss_lowerings() {
       {&nll_bwd_op(), "nll_bwd", describe_rows<ClassLossBwdOp::kLogits>},
       {&softmax_cross_entropy_op(), "softmax_cross_entropy_fwd", describe_cross_entropy},
       {&softmax_cross_entropy_bwd_op(), "softmax_cross_entropy_bwd", describe_rows<ClassLossBwdOp::kLogits>},
+      {&class_sums_op(), "class_sums", describe_rows<ClassSumsOp::kLogits>},
+      {&class_sums_bwd_op(), "class_sums_bwd", describe_rows<ClassSumsBwdOp::kLogits>},
+      {&class_sums_loss_op(), "class_sums_loss", describe_class_sums_loss},
+      {&class_sums_loss_bwd_op(), "class_sums_loss_bwd", describe_rows<ClassSumsLossBwdOp::kSums>},
       {&count_correct_op(), "count_correct", describe_rows<CountCorrectOp::kLogits>},
       {&top_logits_op(), "top_logits", describe_rows<TopLogitsOp::kLogits>},
+      {&linear_class_sums_op(), "linear_cross_entropy_fwd", describe_linear_cross_entropy},
+      {&linear_class_sums_bwd_op(), "linear_cross_entropy_bwd", describe_linear_cross_entropy},
+      {&linear_class_sums_grad_op(), "linear_cross_entropy_grad", describe_linear_cross_entropy},
+      {&linear_class_sums_gradients_op(), "linear_cross_entropy_with_gradients",
+       describe_linear_cross_entropy},
       {&linear_cross_entropy_op(), "linear_cross_entropy_fwd", describe_linear_cross_entropy},
       {&linear_cross_entropy_bwd_op(), "linear_cross_entropy_bwd", describe_linear_cross_entropy},
       {&linear_cross_entropy_grad_op(), "linear_cross_entropy_grad", describe_linear_cross_entropy},

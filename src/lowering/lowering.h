@@ -97,7 +97,7 @@ FirstTokenAttentionProblem first_token_attention_problem(const OpView& op, const
 // `cache` is the shape of the pages, [P, 2, S, G * D].
 PagedAttentionDims paged_attention_dims(const OpView& op, const Bucket& bucket, const Shape& cache);
 
-// The description of a classifier's last product with its loss. Thread-safe: pure functions.
+// Describes ops that compute the last product of a classifier together with its loss. Thread-safe: pure functions.
 
 // Returns the problem of linear_cross_entropy, linear_cross_entropy_bwd or linear_cross_entropy_grad. Its scratch memory
 // has no space for operands in three parts, so that fp32 products are computed in TF32 or in fp32.

@@ -6,12 +6,12 @@
 namespace plimsoll {
 namespace {
 
-// The ops have their product's operands in the same places.
+// The operands of the product have the same positions in these ops as in matmul.
 static_assert(int{NormLinearOp::kX} == MatmulOp::kA && int{NormLinearOp::kW} == MatmulOp::kB);
 static_assert(int{LinearAddOp::kX} == MatmulOp::kA && int{LinearAddOp::kW} == MatmulOp::kB &&
               int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&
               int{LinearNormOp::kX} == MatmulOp::kA && int{LinearNormOp::kW} == MatmulOp::kB);
-// So has scaled_matmul, with the other operands of a product too.
+// In scaled_matmul, so have the other operands of a product.
 static_assert(int{ScaledMatmulOp::kA} == MatmulOp::kA && int{ScaledMatmulOp::kB} == MatmulOp::kB &&
               int{ScaledMatmulOp::kBias} == MatmulOp::kBias &&
               int{ScaledMatmulOp::kInto} == MatmulOp::kInto &&

@@ -93,8 +93,13 @@ std::vector<std::string> ignored_on_disk(const ModelConfig& config) {
 }
 
 ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& options) {
+  return build_forward(config, options, model_weights(config));
+}
+
+ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& options,
+                           std::span<const WeightSpec> weights) {
   const Architecture& architecture = architecture_of(config.model_type);
-  ModelBuilder builder(config, options, model_weights(config));
+  ModelBuilder builder(config, options, weights);
   ValueId x = architecture.build_encoder(builder);
   if (options.cache) {
     builder.graph().set_module("last_token");

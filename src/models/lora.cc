@@ -24,7 +24,7 @@ constexpr std::string_view kExcluded = "exclude_modules";
 constexpr std::string_view kWeightSuffix = ".weight";
 // Longer than any useful expression for module names.
 constexpr size_t kMaxExpressionLength = 1000;
-// Longer than any number in an expression for module names.
+// More digits than any useful number in an expression for module names has.
 constexpr size_t kMaxDigits = 9;
 // The dropout sites of the adapters follow those of the model, which are numbered from 0.
 constexpr int64_t kFirstSite = int64_t{1} << 20;
@@ -292,7 +292,7 @@ class AddLora {
     graph_.replace_ops({});
     // For each value, the value that later ops read instead of it.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
-    // By the value after which adapters are added: the weight and the input of the product.
+    // The products that get an adapter, indexed by the value after which its ops are added.
     struct Pending {
       ValueId weight;
       ValueId x;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,8 +49,11 @@ struct ForwardGraph {
 // Returns every weight in the order of the model. Cost: linear in the number of weights.
 std::vector<WeightSpec> model_weights(const ModelConfig& config);
 
-// Builds the forward graph up to the logits of each sequence. Requires: the configuration was checked.
+// Builds the forward graph up to the logits of each sequence. `weights` have the names and shapes of model_weights(config). Requires: the
+// configuration was checked.
 ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& options);
+ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& options,
+                           std::span<const WeightSpec> weights);
 
 // Returns the endings of names in a checkpoint that no weight needs and that are not reported as unused:
 // buffers that transformers once saved.

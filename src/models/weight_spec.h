@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace plimsoll {
@@ -58,6 +60,29 @@ struct WeightSpec {
     for (const WeightPart& part : parts) rows = std::gcd(rows, part.num_rows);
     return rows > 0 ? rows : shape.front();
   }
+};
+
+// The weights of a run's model. Copies share the list, which does not change. Thread-safe.
+class WeightList {
+ public:
+  WeightList() = default;
+  WeightList(std::vector<WeightSpec> specs)  // NOLINT: the list of these weights
+      : specs_(std::make_shared<const std::vector<WeightSpec>>(std::move(specs))) {}
+
+  const std::vector<WeightSpec>& specs() const {
+    static const std::vector<WeightSpec> none;
+    return specs_ ? *specs_ : none;
+  }
+  operator const std::vector<WeightSpec>&() const { return specs(); }  // NOLINT: as above
+  auto begin() const { return specs().begin(); }
+  auto end() const { return specs().end(); }
+  size_t size() const { return specs().size(); }
+  bool empty() const { return specs().empty(); }
+  const WeightSpec& front() const { return specs().front(); }
+  const WeightSpec& operator[](size_t i) const { return specs()[i]; }
+
+ private:
+  std::shared_ptr<const std::vector<WeightSpec>> specs_;
 };
 
 }  // namespace plimsoll

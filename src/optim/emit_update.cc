@@ -42,15 +42,15 @@ std::string learning_rate_input(double factor) {
 
 void emit_update(Graph& graph, const OpSchema& op, std::span<const Parameter> group,
                  const UpdateStatesOf& states_of, Attributes attributes, ValueId clip, ValueId finite) {
-  std::vector<ValueId> inputs{graph.input(learning_rate_input(group.front().rate_factor)),
-                              graph.input("step"), clip, finite};
+  ValueIds inputs{graph.input(learning_rate_input(group.front().rate_factor)), graph.input("step"), clip,
+                  finite};
   std::vector<std::string> names;
   for (const Parameter& parameter : group) {
-    const Value weight = graph.value(parameter.weight);
     inputs.push_back(parameter.weight);
     inputs.push_back(parameter.gradient);
-    names.push_back(weight.name + ".updated");
-    for (const UpdateState& state : states_of(parameter, weight.type)) {
+    names.push_back(graph.value(parameter.weight).name + ".updated");
+    const ValueType type = graph.value(parameter.weight).type;
+    for (const UpdateState& state : states_of(parameter, type)) {
       inputs.push_back(
           graph.add_value(state.name + "/" + parameter.name, state.type, Storage::kOptimizerState));
       names.push_back(state.name + ".updated/" + parameter.name);

@@ -49,21 +49,22 @@ void add_updates(Graph& graph, std::span<const Parameter> parameters, const Opti
                  ValueId clip, ValueId finite, SitesTaken& taken) {
   const OptimizerRow& row = optimizer_row(config.kind);
   const UpdateBuilder& builder = update_builder(row.frame);
+  const std::set<double> factors = rate_factors(parameters);
   for (const bool decays : {true, false}) {
     for (const WeightFormat format : {WeightFormat::kSplit, WeightFormat::kWithCopy, WeightFormat::kWhole}) {
-      for (const double factor : rate_factors(parameters)) {
+      for (const double factor : factors) {
         std::vector<Parameter> group;
-        for (Parameter parameter : parameters) {
+        for (const Parameter& each : parameters) {
           const bool is_of_group =
-              parameter.decays == decays && format_of(parameter) == format && parameter.rate_factor == factor;
+              each.decays == decays && format_of(each) == format && each.rate_factor == factor;
           if (!is_of_group) continue;
+          Parameter& parameter = group.emplace_back(each);
           if (parameter.name.empty()) parameter.name = graph.value(parameter.weight).name;
           const TakenSites its = builder.sites(graph, parameter);
           int64_t& next_site = taken[static_cast<size_t>(its.sites)];
           parameter.sites = its.sites;
           parameter.first_site = next_site;
           next_site += its.count;
-          group.push_back(std::move(parameter));
         }
         for (size_t first = 0; first < group.size();) {
           const size_t end = end_of_op(graph, group, first, config.most_elements_at_once);

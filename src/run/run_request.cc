@@ -180,6 +180,7 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
 }  // namespace
 
 void set_passes(const Arguments& arguments, PassOptions& passes) {
+  passes.verification = Verification::kOnce;
   for (const std::string& pass : arguments.disable_pass) {
     check_pass("disable_pass", pass, {});
     passes.disabled.insert(pass);

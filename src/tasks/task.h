@@ -96,7 +96,7 @@ size_t most_likely_class(std::span<const float> logits);
 // Adds the task's loss over logits_BK to a forward graph, marks it as an output and returns it.
 ValueId add_loss(Graph& graph, ValueId logits, const TaskRecord& task, const LossOptions& options);
 
-// The output of a training with a z-loss: the part of the loss that it is.
+// The name of an output of a training program with a z-loss: the value of the z-loss, which is a part of the loss.
 inline constexpr std::string_view kZLossOutput = "z_loss";
 
 // Adds the output kNumCorrect to the graph of an evaluation that has a loss. Requires: one class per row.

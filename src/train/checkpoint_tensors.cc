@@ -33,7 +33,8 @@ bool holds_for(const Plan& plan, const std::string& buffer, const Condition& con
 // Returns true if each rank has a slice of the buffer. The slices of the ranks of other stages of a pipeline are empty.
 bool has_slices(const Plan& plan, const std::string& name) {
   if (plan.is_pipelined())
-    return !holds_for(plan, name, [](const PersistentBuffer& buffer) { return buffer.split.has_value(); });
+    return !holds_for(plan, name,
+                      [](const PersistentBuffer& buffer) { return static_cast<bool>(buffer.split); });
   return holds_for(plan, name, [](const PersistentBuffer& buffer) { return buffer.divided.has_value(); });
 }
 

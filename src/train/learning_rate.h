@@ -24,7 +24,7 @@ class LearningRate {
   // Returns true if the schedule has reduced the learning rate to at most a hundredth of its peak after `num_updates`
   // updates. A schedule that follows a metric has no planned end, so it never has.
   bool has_decayed(int64_t num_updates) const;
-  // Follows the metric of an evaluation, if the schedule depends on it.
+  // Passes the metric of an evaluation to the schedule, if it depends on one.
   void follow(double metric);
 
   // Stores the state of a schedule that follows a metric; other schedules leave `state` unchanged.

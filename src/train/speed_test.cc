@@ -38,7 +38,7 @@ TEST(Waiting, TheFirstStepCountsNowhere) {
   EXPECT_NE(watch.at_log(0), "") << "by the steps since the last record";
 }
 
-// A run that ends before its first record is warned at its end, by the time of all its steps.
+// If a run ends before its first log record, the warning appears at its end and counts the waiting time of all steps.
 TEST(Waiting, TheEndWarnsByTheWholeRun) {
   WaitingWatch watch;
   watch.add(0, 100);

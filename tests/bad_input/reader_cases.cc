@@ -332,7 +332,7 @@ std::vector<Case> reader_cases() {
        [](const Ground& ground) { return ground.train(ground.path("nothing.csv")); }},
       {"DataIsAFolderOfFiles",
        2,
-       {"files: data files must be .csv, .tsv, .json, .jsonl or .conll; this is a folder; give a file in it"},
+       {"files: data files must be .csv, .tsv, .tab, .json", "; this is a folder; give a file in it"},
        [](const Ground& ground) {
          std::filesystem::create_directories(ground.path("files"));
          return ground.train(ground.path("files"));

@@ -203,7 +203,7 @@ std::vector<Case> settings_files() {
             {"bench", "--links", "--calibrate"}),
       words("DiskOfNoFolder", 2, {"bench: --disk /nowhere: '/nowhere' does not exist"},
             {"bench", "--disk", "/nowhere"}),
-      words("DiskAndMore", 2, {"bench: --disk measures a disk and no run, so that --use_cpu has no effect"},
+      words("DiskAndMore", 2, {"bench: --disk only measures the disk, so --use_cpu has no effect"},
             {"bench", "--disk", "/tmp", "--use_cpu"}),
       words("LinkCalibrationThatIsMissing", 4, {"/nowhere/links.json"},
             {"plan", "--config_name", "bert-base-uncased", "--use_cpu", "--nproc_per_node", "2",

@@ -354,6 +354,54 @@ TEST(Bench, GoesOnWithTheRowWhosePeerWasKilled) {
   EXPECT_EQ(table_of(folder).at("rows")[2].at("peer").at("samples_per_s"), 2.5);
 }
 
+// Returns the first child of a process, or 0 if it has none.
+pid_t child_of(pid_t process) {
+  const std::string id = std::to_string(process);
+  std::ifstream children("/proc/" + id + "/task/" + id + "/children");
+  pid_t child = 0;
+  return children >> child ? child : 0;
+}
+
+// A row that crashes is a line of the table, and the exit code shows that something failed.
+TEST(Bench, ARowThatCrashesIsReportedAtTheEnd) {
+  const TestFolder folder("bench_crash");
+  write_tiny_model(folder);
+  Process bench(bench_arguments(folder, {"--sweep", "max_steps=100000,3", "--dataset_name", "dummy"}),
+                folder.path("log"));
+  const auto has_started = [&] {
+    for (const fs::directory_entry& row : fs::directory_iterator(folder.path("out") + "/rows")) {
+      if (fs::exists(row.path() / "log.jsonl")) return true;
+    }
+    return false;
+  };
+  for (int waited = 0; !(fs::exists(folder.path("out") + "/rows") && has_started()) && waited < 30000;
+       ++waited)
+    sleep_us(1000);
+  const pid_t row = child_of(bench.pid());
+  ASSERT_GT(row, 0);
+  ASSERT_EQ(kill(row, SIGKILL), 0);
+  const ProcessResult result = bench.wait();
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_TRUE(contains(result.output, "1 row was neither completed nor refused")) << result.output;
+  const nlohmann::json rows = table_of(folder).at("rows");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_TRUE(contains(rows[0].at("refused"), "ended with exit code 137")) << rows[0].dump(1);
+  EXPECT_FALSE(rows[1].at("figures").is_null()) << rows[1].dump(1);
+}
+
+// A loss that is not finite is a result.
+TEST(Bench, ARowWhoseLossIsNotFiniteIsNoFault) {
+  const TestFolder folder("bench_not_finite");
+  write_tiny_model(folder);
+  const ProcessResult result = run_plimsoll(
+      bench_arguments(
+          folder, {"--sweep", "learning_rate=1e-4,1e30", "--max_grad_norm", "0", "--dataset_name", "dummy"}),
+      folder.path("log"));
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(contains(table_of(folder).at("rows")[1].at("refused"), "ended with exit code 5"))
+      << result.output;
+}
+
 TEST(Bench, StopsAtASignalAndSaysHowToGoOn) {
   const TestFolder folder("bench_stop");
   write_tiny_model(folder);

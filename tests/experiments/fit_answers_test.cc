@@ -418,8 +418,12 @@ TEST(Fit, ChecksOptionsThatAProgramFilled) {
   refused([](FitOptions& o) { o.arguments.memory_limit = -1; }, "memory_limit");
   refused([](FitOptions& o) { o.epoch_samples = 0; }, "--epoch_samples 0");
   refused([](FitOptions& o) { o.effective_batch_size = 0; }, "--effective_batch_size 0");
-  refused([](FitOptions& o) { o.prices = {{"l5", 1.0}}; }, "'l5'");
-  refused([](FitOptions& o) { o.prices = {{"l4", -1.0}}; }, "the price -1 of 'l4'");
+  refused([](FitOptions& o) { o.prices = {{"l5", 1.0}}; }, "prices: no card is called 'l5'; the cards are ");
+  refused(
+      [](FitOptions& o) {
+        o.prices = {{"l4", -1.0}};
+      },
+      "prices: the price of l4 is -1, but has to be above 0");
   refused([](FitOptions& o) { o.devices = {"l4", "l5"}; }, "--device l5");
   // use_cpu means --device cpu. Parsing would have set that, but a program may set only use_cpu.
   FitOptions cpu;

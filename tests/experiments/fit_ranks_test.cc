@@ -1,10 +1,12 @@
 // Tests `plimsoll fit --gpus` and `plimsoll plan --links`: the answers are plans of their arguments, and refusals say what to do.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "plimsoll/experiments.h"
+#include "plimsoll/fit.h"
 #include "plimsoll/fit_ranks.h"
 #include "plimsoll/plan.h"
 #include "tests/bad_input/binary.h"
@@ -86,11 +88,61 @@ TEST(FitRanks, RefusalsSayWhatToDo) {
   refused(fit({"--gpus", "16", "--device", "h100", "--links", "nvlink7,ib400"}),
           "no link is called 'nvlink7'");
   refused(fit({"--gpus", "16", "--device", "h100", "--prices", "x"}), "--prices has no effect with --gpus");
+  refused(fit({"--gpus", "16", "--device", "h100", "--zero_stage", "0"}),
+          "fit: --zero_stage: fit --gpus tries all values of it; omit it");
+  refused(fit({"--gpus", "16", "--device", "h100", "--tp_size", "2"}), "fit: --tp_size: fit --gpus tries");
+  refused(fit({"--gpus", "16", "--device", "h100", "--pp_size", "2"}), "fit: --pp_size: fit --gpus tries");
+  refused(fit({"--gpus", "16", "--device", "h100", "--nnodes", "2"}),
+          "fit: --nnodes: fit --gpus computes the number of machines from --gpus and --nproc_per_node");
+  refused(fit({"--gpus", "16", "--device", "h100", "--recompute", "selective"}),
+          "fit: --recompute selective: fit --gpus chooses what is recomputed");
+  refused(fit({"--gpus", "16", "--device", "h100", "--deepspeed", R"({"zero_optimization": {"stage": 3}})"}),
+          "fit: --zero_stage: fit --gpus tries all values of it");
+  refused(fit({"--gpus", "8", "--device", "h100", "--per_device_train_batch_size", "2147483647",
+               "--gradient_accumulation_steps", "2147483647"}),
+          "--per_device_train_batch_size 2147483647 x --gradient_accumulation_steps 2147483647: "
+          "4611686014132420609 sequences per step and GPU are more than 65536");
+  refused(fit({"--gpus", "2", "--device", "h100", "--effective_batch_size", "131073"}),
+          "--effective_batch_size 131073: expected 1 to 131072 sequences for 2 GPUs");
   refused({"plan", "--config_name", "MiniLM-L6-H384-uncased", "--use_cpu", "--nproc_per_node", "2", "--links",
            "nvlink4"},
           "--links nvlink4: nvlink4 connects GPUs, but this run is on CPUs");
   refused({"plan", "--config_name", "MiniLM-L6-H384-uncased", "--phase", "generate", "--links", "nvlink4"},
           "--links is for the training of one run");
+}
+
+// --nproc_per_node 1 states machines of one GPU, although 1 is also its default.
+TEST(FitRanks, MachinesOfOneGpuAreCommandedAsSuch) {
+  const TestFolder folder("fit_ranks_machines");
+  const ProcessResult result =
+      run_plimsoll({"fit", "--gpus", "4", "--nproc_per_node", "1", "--device", "h100", "--config_name",
+                    "MiniLM-L6-H384-uncased", "--links", "nvlink4,ib400"},
+                   folder.path("log"));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(in_one_line(result.output).find("4 machines of 1 "), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("torchrun --nnodes 4 --nproc_per_node 1 "), std::string::npos)
+      << result.output;
+  EXPECT_EQ(result.output.find("--tp_size"), std::string::npos) << result.output;
+}
+
+// A search reports what is noted about its run, and the length of sequences that it plans.
+TEST(FitRanks, RemarksAndLengthAreThoseOfTheRun) {
+  const TestFolder folder("fit_ranks_remarks");
+  const Words run{"--device",       "h100",      "--config_name", "gpt2",
+                  "--problem_type", "causal_lm", "--block_size",  "2048"};
+  const RankFitReport report = fit_ranks(options_of(run, 2, ""), {});
+  const std::string idle = "--links: eth10 has no effect here: it connects machines, and this run is on one";
+  EXPECT_EQ(fit_ranks(options_of(run, 2, "eth10"), {}).notes.back(), idle);
+  const std::vector<std::string> notes =
+      plan_run_with_links(arguments_of(joined(run, {"--nproc_per_node", "2"})), "nvlink4,eth10", {}).notes;
+  EXPECT_EQ(std::count(notes.begin(), notes.end(), idle), 1);
+  EXPECT_NE(in_one_line(report.table).find("gpt2, 1024 tokens,"), std::string::npos) << report.table;
+  const FitReport one = fit_run({.arguments = arguments_of(run)}, {});
+  EXPECT_EQ(report.warnings, one.warnings);
+  EXPECT_EQ(report.notes, one.notes);
+  ASSERT_EQ(report.warnings.size(), 1u);
+  EXPECT_TRUE(report.warnings[0].starts_with("--block_size 2048 is more than the positions of the model"))
+      << report.warnings[0];
 }
 
 TEST(FitRanks, PrintsATableAndJson) {

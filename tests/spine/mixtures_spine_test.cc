@@ -84,14 +84,17 @@ Mixture mixture(uint32_t seed) {
       draw.of<PipelineSchedule>({PipelineSchedule::kGpipe, PipelineSchedule::kOneForwardOneBackward});
   ranks.bucket_bytes = draw.of<int64_t>({1, 2048, 1 << 20});
   ranks.late = draw.of<int>({0, 1}) == 1;
+  const bool chunks = draw.of<int>({0, 1}) == 1;
+  if (chunks) test.chunked_loss = ChunkedLoss::kAlways;
   mixed.text = fmt::format(
       "mixture {}: {}, {}, {} ranks, {} per tensor-parallel group, {} stages, ZeRO {}{}, buckets of {} "
       "bytes, "
-      "recompute {}, {}{}",
+      "recompute {}, {}{}{}",
       seed, test.model_type, kind, ranks.mesh.size, ranks.mesh.tensor_size, ranks.mesh.pipeline_size,
       static_cast<int>(ranks.zero_stage), ranks.keeps_gathered ? ", kept" : "", ranks.bucket_bytes,
       recompute_policy_name(test.recompute.policy),
-      test.optimizer.max_grad_norm > 0 ? "AdamW, clipping" : "SGD", ranks.late ? ", late" : "");
+      test.optimizer.max_grad_norm > 0 ? "AdamW, clipping" : "SGD", ranks.late ? ", late" : "",
+      chunks ? ", loss in chunks" : "");
   return mixed;
 }
 

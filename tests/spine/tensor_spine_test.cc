@@ -47,7 +47,8 @@ Plan plan_of(TinyCase test, const RankMesh& mesh, int64_t batches) {
   test.accumulation = batches / mesh.data_size();
   PlanRequest request = testing::tiny_request(test, kBucket);
   request.device.num_threads = 1;
-  request.precision.weight_copies = test.activations.has_value();
+  // The fast kernels of a CPU round weights when they read them.
+  request.precision.weight_copies = test.activations.has_value() && test.reference_kernels;
   request.ranks = {.count = mesh.size, .tensor_size = mesh.tensor_size, .bucket_bytes = 2048};
   return build_plan(request);
 }
@@ -134,8 +135,9 @@ std::vector<Result> results_of_mesh(const Plan& plan, const TinyCase& test, cons
                                     int64_t batches, const Start& start = {}, bool late = false) {
   std::vector<Result> results(static_cast<size_t>(mesh.size));
   run_on_mesh(mesh, [&](int rank, const RankConnections& connections) {
-    results[static_cast<size_t>(rank)] =
-        run_steps(plan, test, mesh, rank, batches, {.connections = connections, .late_copies = late}, start);
+    // Memory that nothing has written, such as padding, would be NaN.
+    const ExecutorOptions options{.fill = 0xFF, .connections = connections, .late_copies = late};
+    results[static_cast<size_t>(rank)] = run_steps(plan, test, mesh, rank, batches, options, start);
   });
   return results;
 }
@@ -154,10 +156,40 @@ std::vector<NamedCase> exact_cases() {
   base.recompute.policy = RecomputePolicy::kFull;
   cases.push_back({"gpt2, full recomputation", base});
   base.recompute.policy = RecomputePolicy::kNone;
+  base.label_smoothing = 0.1;
+  cases.push_back({"gpt2, label smoothing", base});
+  base.chunked_loss = ChunkedLoss::kAlways;
+  cases.push_back({"gpt2, label smoothing, loss in chunks", base});
+  base.freeze = {"*wte*"};
+  cases.push_back({"gpt2, words that are not trained, loss in chunks", base});
+  base.freeze = {};
+  base.label_smoothing = 0.0;
+  base.z_coefficient = 1e-2;
+  cases.push_back({"gpt2, z-loss, loss in chunks", base});
+  base.chunked_loss = ChunkedLoss::kNever;
+  cases.push_back({"gpt2, z-loss", base});
+  base.z_coefficient = 0.0;
+  base.model_type = "bert";
+  base.problem_type = ProblemType::kMaskedLm;
+  for (const ChunkedLoss chunked : {ChunkedLoss::kNever, ChunkedLoss::kAlways}) {
+    base.chunked_loss = chunked;
+    for (const double share : {1.0, 0.4}) {
+      base.label_share = share;
+      cases.push_back({fmt::format("bert, masked words, logits of {} of the tokens{}", share,
+                                   chunked == ChunkedLoss::kNever ? "" : " in chunks"),
+                       base});
+    }
+  }
+  base.chunked_loss = ChunkedLoss::kNever;
+  base.label_share = 1.0;
+  base.problem_type = ProblemType::kCausalLm;
   base.model_type = "llama";
   base.hidden_act = "silu";
   base.decoder.num_key_value_heads = 4;
   cases.push_back({"llama", base});
+  base.tied = false;
+  cases.push_back({"llama, a matrix of its own for the head", base});
+  base.tied = true;
   base.decoder.qkv_bias = base.decoder.output_bias = base.decoder.mlp_bias = base.decoder.head_norms = true;
   cases.push_back({"llama, biases, norms of heads", base});
   base.model_type = "modernbert";
@@ -354,6 +386,35 @@ TEST(TensorParallelRanks, StoreDividedWeightsInHalves) {
   }
 }
 
+// With activations in 16 bits, the loss in chunks is that of one rank up to the roundings of the activations.
+TEST(TensorParallelRanks, ComputeTheLossOfBf16ActivationsInChunks) {
+  for (const ChunkedLoss chunked : {ChunkedLoss::kNever, ChunkedLoss::kAlways}) {
+    const TinyCase test{.model_type = "gpt2",
+                        .problem_type = ProblemType::kCausalLm,
+                        .label_smoothing = 0.1,
+                        .heads = 4,
+                        .activations = DType::kBF16,
+                        .chunked_loss = chunked};
+    const Plan alone = plan_of(test, {}, 2);
+    const Result one = run_steps(alone, test, {}, 0, 2, {});
+    // Without a step, the evaluation is that of the weights of the start.
+    constexpr Start kNoStep{.first_step = kSteps + 1};
+    const double evaluation = run_steps(alone, test, {}, 0, 2, {}, kNoStep).evaluation_loss;
+    for (const RankMesh& mesh :
+         {RankMesh{.size = 2, .tensor_size = 2}, RankMesh{.size = 4, .tensor_size = 4}}) {
+      const Plan plan = plan_of(test, mesh, 2);
+      const std::vector<Result> results = results_of_mesh(plan, test, mesh, 2);
+      for (const Result& result : results) expect_same_bits(result, results.front());
+      // The bound is that of the test before.
+      for (size_t i = 0; i < one.losses.size(); ++i)
+        EXPECT_NEAR(results[0].losses[i], one.losses[i],
+                    4 * unit_roundoff(DType::kBF16) * std::abs(one.losses[i]));
+      EXPECT_NEAR(results_of_mesh(plan, test, mesh, 2, kNoStep)[0].evaluation_loss, evaluation,
+                  4 * unit_roundoff(DType::kBF16) * std::abs(evaluation));
+    }
+  }
+}
+
 // Each rank has room for its part of what is divided, to the byte.
 TEST(TensorParallelRanks, HaveRoomForTheirParts) {
   const auto in_arena = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
@@ -371,12 +432,16 @@ TEST(TensorParallelRanks, HaveRoomForTheirParts) {
       const bool is_row_bias = buffer.name.find("output.dense.bias") != std::string::npos;
       const bool is_divided =
           is_in_layer && !is_row_bias && buffer.name.find("LayerNorm") == std::string::npos;
+      // 37 rows of words, which the ranks do not divide.
+      const bool has_words = buffer.name.find("word_embeddings") != std::string::npos;
+      int64_t elements = buffer.whole_elements() / (is_divided ? ranks : 1);
+      if (has_words) elements = TensorSplit::rows_of_rank(37, ranks) * 16;
       EXPECT_EQ(part.type, buffer.type);
-      EXPECT_EQ(part.bytes, in_arena(4 * buffer.whole_elements() / (is_divided ? ranks : 1))) << buffer.name;
-      checked += is_divided ? 1 : 0;
+      EXPECT_EQ(part.bytes, in_arena(4 * elements)) << buffer.name;
+      checked += is_divided || has_words ? 1 : 0;
     }
-    // Six tensors per layer, each with a gradient and two states.
-    EXPECT_EQ(checked, 2 * 6 * 4);
+    // Six tensors per layer and the table of words, each with a gradient and two states.
+    EXPECT_EQ(checked, (2 * 6 + 1) * 4);
     EXPECT_LT(divided.arena_bytes, whole.arena_bytes);
     expect_apart(divided.programs.at(kTrainProgram), "train");
   }
@@ -398,18 +463,28 @@ TEST(TensorParallelRanks, HaveNoSlicesOfDividedWeights) {
         EXPECT_EQ(executor.own_bytes(spec.name).end, 4 * spec.elements()) << spec.name;
       }
     }
-    EXPECT_EQ(num_divided, 2 * 6) << "six tensors per layer";
+    EXPECT_EQ(num_divided, 2 * 6 + 1) << "six tensors per layer and the table of words";
   });
 }
 
-// One sum per attention and per feed-forward layer in each pass, and none in the rest of the model.
+// One sum per attention and per feed-forward layer in each pass; one for the words that were looked up; and for a language model
+// one of the numbers from which the loss follows, and one of the gradient of the head's input.
 TEST(TensorParallelRanks, SumOncePerBlockAndPass) {
-  const Plan plan = plan_of({.layers = 3}, {.size = 4, .tensor_size = 2}, 2);
-  std::map<Segment, int> sums;
-  for (const Op& op : plan.programs.at(kTrainProgram).graph.ops()) {
-    if (op.def == &all_reduce_op() && mesh_axis_of(op.attributes) == MeshAxis::kTensor) ++sums[op.segment];
+  const auto sums_of = [](const TinyCase& test) {
+    const Plan plan = plan_of(test, {.size = 4, .tensor_size = 2}, 2);
+    std::map<Segment, int> sums;
+    for (const Op& op : plan.programs.at(kTrainProgram).graph.ops()) {
+      if (op.def == &all_reduce_op() && mesh_axis_of(op.attributes) == MeshAxis::kTensor) ++sums[op.segment];
+    }
+    return sums;
+  };
+  EXPECT_EQ(sums_of({.layers = 3}),
+            (std::map<Segment, int>{{Segment::kForward, 7}, {Segment::kBackward, 6}}));
+  for (const ChunkedLoss chunked : {ChunkedLoss::kNever, ChunkedLoss::kAlways}) {
+    const TinyCase language{
+        .model_type = "gpt2", .problem_type = ProblemType::kCausalLm, .layers = 3, .chunked_loss = chunked};
+    EXPECT_EQ(sums_of(language), (std::map<Segment, int>{{Segment::kForward, 8}, {Segment::kBackward, 7}}));
   }
-  EXPECT_EQ(sums, (std::map<Segment, int>{{Segment::kForward, 6}, {Segment::kBackward, 6}}));
 }
 
 // A number that is not finite on one rank stops the update of all.

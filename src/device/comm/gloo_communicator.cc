@@ -343,7 +343,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     return slot_of(number, fmt::format("message of {} bytes from rank {} to rank {}", bytes, from, to));
   }
 
-  // Frees what was sent. When a run ends, all of it has been received, unless a rank has failed.
+  // Frees what was sent. The executor, which alone sends messages, has waited for all of them when it is destroyed, unless a rank
+  // has failed; a caller that sends without one has to call wait_sent() itself.
   void forget_messages() {
     for (const auto& [to, messages] : sending_) {
       try {

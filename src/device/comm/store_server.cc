@@ -11,6 +11,7 @@
 #include <list>
 #include <map>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -25,7 +26,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kRegistrationLimit = std::chrono::seconds(10);
-// After an error of accept(), such as too many open files, the server waits before it accepts again.
+// After an error of accept() or poll(), such as too many open files, the server waits before it tries again.
 constexpr milliseconds kAcceptPause{100};
 constexpr milliseconds kLastMessagesLimit{500};
 constexpr size_t kMaxUnregistered = 256;
@@ -106,7 +107,13 @@ class StoreServer::Loop {
       polls.push_back({.fd = connection.socket.fd(), .events = static_cast<short>(events), .revents = 0});
       polled.push_back(&connection);
     }
-    if (::poll(polls.data(), polls.size(), timeout_ms) < 0) return true;
+    if (::poll(polls.data(), polls.size(), timeout_ms) < 0) {
+      if (errno == EINTR) return true;
+      // The failure may last, such as more connections than RLIMIT_NOFILE permits, and hides a request to stop.
+      std::this_thread::sleep_for(kAcceptPause);
+      eventfd_t requests = 0;
+      return stops_ || ::eventfd_read(wake_.fd(), &requests) != 0;
+    }
     for (size_t i = 0; i < polled.size(); ++i) {
       const short happened = polls[i + 2].revents;
       if ((happened & ~POLLOUT) != 0) read_from(*polled[i]);

@@ -1,10 +1,13 @@
 #include "device/comm/store_server.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cstring>
+#include <ctime>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -49,6 +52,42 @@ TEST(Store, AValueIsKnownToAllRanksWhenItExists) {
   client.set("shape", {}, kStoreLimit);
   EXPECT_TRUE(client.get("shape", kStoreLimit).empty());
   late.join();
+}
+
+// Lets a process open this many descriptors, and restores the limit.
+class DescriptorLimit {
+ public:
+  explicit DescriptorLimit(rlim_t limit) {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit lower{.rlim_cur = limit, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &lower), 0);
+  }
+  ~DescriptorLimit() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
+  DescriptorLimit(const DescriptorLimit&) = delete;
+  DescriptorLimit& operator=(const DescriptorLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+double cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// poll() fails if it is called with more descriptors than the process may open. The server neither takes a whole core meanwhile, nor
+// misses that it is to stop.
+TEST(Store, AServerThatCannotPollWaits) {
+  std::optional<StoreServer> server(std::in_place, std::string(kHost), 0, 1);
+  // The server polls again and again while it waits for the registration of a connection.
+  const TcpSocket unregistered = raw_connection(*server);
+  const DescriptorLimit limit(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const double before = cpu_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(cpu_seconds() - before, 0.25);
+  server.reset();
 }
 
 TEST(Store, AValueThatNobodySetsEndsAtTheTimeLimit) {

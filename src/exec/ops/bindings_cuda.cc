@@ -113,6 +113,22 @@ std::function<void()> bind_chunks_cuda(const BindContext& context, const Args& a
 
 }  // namespace
 
+std::function<void()> bind_linear_class_sums_cuda(const BindContext& context, CudaStream stream) {
+  return bind_chunks_cuda(context, linear_class_sums_args(context), prepare_linear_cross_entropy_fwd_cuda,
+                          stream);
+}
+std::function<void()> bind_linear_class_sums_bwd_cuda(const BindContext& context, CudaStream stream) {
+  return bind_chunks_cuda(context, linear_class_sums_bwd_args(context), prepare_linear_cross_entropy_bwd_cuda,
+                          stream);
+}
+std::function<void()> bind_linear_class_sums_grad_cuda(const BindContext& context, CudaStream stream) {
+  return bind_chunks_cuda(context, linear_class_sums_grad_args(context),
+                          prepare_linear_cross_entropy_grad_cuda, stream);
+}
+std::function<void()> bind_linear_class_sums_gradients_cuda(const BindContext& context, CudaStream stream) {
+  return bind_chunks_cuda(context, linear_class_sums_gradients_args(context),
+                          prepare_linear_cross_entropy_with_gradients_cuda, stream);
+}
 std::function<void()> bind_linear_cross_entropy_cuda(const BindContext& context, CudaStream stream) {
   return bind_chunks_cuda(context, linear_cross_entropy_args(context), prepare_linear_cross_entropy_fwd_cuda,
                           stream);

@@ -1,4 +1,4 @@
-// The calls of CUDA kernels, as call.h. Views hold device memory, and a bound call only enqueues work on the stream.
+// Makes the calls of CUDA kernels, as call.h makes those of CPU kernels. Views hold device memory, and a bound call only enqueues work on the stream.
 #pragma once
 
 #include <functional>
@@ -45,6 +45,10 @@ std::function<void()> bind_norm_linear_cuda(const BindContext& context, CudaStre
 std::function<void()> bind_linear_add_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_attention_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_attention_bwd_cuda(const BindContext& context, CudaStream stream);
+std::function<void()> bind_linear_class_sums_cuda(const BindContext& context, CudaStream stream);
+std::function<void()> bind_linear_class_sums_bwd_cuda(const BindContext& context, CudaStream stream);
+std::function<void()> bind_linear_class_sums_grad_cuda(const BindContext& context, CudaStream stream);
+std::function<void()> bind_linear_class_sums_gradients_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_cross_entropy_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_cross_entropy_bwd_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_cross_entropy_grad_cuda(const BindContext& context, CudaStream stream);

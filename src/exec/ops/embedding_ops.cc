@@ -1,6 +1,7 @@
 #include "exec/ops/family_ops.h"
 
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
 
@@ -15,20 +16,32 @@ EmbeddingSumFwdArgs embedding_sum_args(const BindContext& context) {
     args.ids[table] = context.input(ids);
     args.tables[table] = context.input(ids + EmbeddingSumOp::kTable - EmbeddingSumOp::kIds);
   }
+  if (context.attributes().integer_or(kTensorRanks, 1) > 1) {
+    const int64_t rank = context.communicator(MeshAxis::kTensor).rank();
+    args.num_rows = context.input_size(EmbeddingSumOp::kTable, 0);
+    args.first_row = rank * args.num_rows;
+    if (rank > 0) args.num_tables = 1;
+  }
   return args;
 }
 
 EmbeddingBwdArgs embedding_bwd_args(const BindContext& context) {
-  return {.d_x = context.input(EmbeddingBwdOp::kDX),
-          .sorted = context.input(EmbeddingBwdOp::kSorted),
-          .d_table = context.output(EmbeddingBwdOp::kDTable),
-          .T = context.bucket().tokens,
-          .C = context.output_size(EmbeddingBwdOp::kDTable, 1),
-          .V = context.output_size(EmbeddingBwdOp::kDTable, 0),
-          .first_row = context.attributes().integer_or("first_row", 0),
-          .table_rows = context.attributes().integer_or("of_rows", 0),
-          .padding_id = context.attributes().integer_or("padding_id", -1),
-          .scratch = context.scratch()};
+  EmbeddingBwdArgs args{.d_x = context.input(EmbeddingBwdOp::kDX),
+                        .sorted = context.input(EmbeddingBwdOp::kSorted),
+                        .d_table = context.output(EmbeddingBwdOp::kDTable),
+                        .T = context.bucket().tokens,
+                        .C = context.output_size(EmbeddingBwdOp::kDTable, 1),
+                        .V = context.output_size(EmbeddingBwdOp::kDTable, 0),
+                        .first_row = context.attributes().integer_or("first_row", 0),
+                        .table_rows = context.attributes().integer_or("of_rows", 0),
+                        .padding_id = context.attributes().integer_or("padding_id", -1),
+                        .scratch = context.scratch()};
+  if (const int64_t ranks = context.attributes().integer_or(kTensorRanks, 1); ranks > 1) {
+    const int64_t rows = context.attributes().integer(kRankRows);
+    args.first_row += context.communicator(MeshAxis::kTensor).rank() * rows;
+    args.table_rows = ranks * rows;
+  }
+  return args;
 }
 
 SortIdsArgs sort_ids_args(const BindContext& context) {

@@ -31,6 +31,7 @@
 #include "kernels/layer_norm/normalize.h"
 #include "kernels/layer_norm/rms_norm.h"
 #include "kernels/loss/bce_with_logits.h"
+#include "kernels/loss/class_sums.h"
 #include "kernels/loss/linear_cross_entropy.h"
 #include "kernels/loss/mse.h"
 #include "kernels/loss/nll.h"
@@ -151,14 +152,26 @@ Args element_loss_bwd_args(const BindContext& context) {
           .num_classes = context.input_size(ElementLossBwdOp::kLogits, 1)};
 }
 
+ClassSumsArgs class_sums_args(const BindContext& context);
+ClassSumsBwdArgs class_sums_bwd_args(const BindContext& context);
+ClassSumsLossArgs class_sums_loss_args(const BindContext& context);
+ClassSumsLossBwdArgs class_sums_loss_bwd_args(const BindContext& context);
 CountCorrectArgs count_correct_args(const BindContext& context);
 TopLogitsArgs top_logits_args(const BindContext& context);
 LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& context);
+LinearCrossEntropyFwdArgs linear_class_sums_args(const BindContext& context);
+LinearCrossEntropyBwdArgs linear_class_sums_bwd_args(const BindContext& context);
+LinearCrossEntropyGradArgs linear_class_sums_grad_args(const BindContext& context);
+LinearCrossEntropyWithGradientsArgs linear_class_sums_gradients_args(const BindContext& context);
 LinearCrossEntropyFwdArgs linear_cross_entropy_args(const BindContext& context);
 LinearCrossEntropyBwdArgs linear_cross_entropy_bwd_args(const BindContext& context);
 LinearCrossEntropyGradArgs linear_cross_entropy_grad_args(const BindContext& context);
 LinearCrossEntropyWithGradientsArgs linear_cross_entropy_with_gradients_args(const BindContext& context);
 
+std::function<void()> bind_linear_class_sums_cpu(const BindContext& context);
+std::function<void()> bind_linear_class_sums_bwd_cpu(const BindContext& context);
+std::function<void()> bind_linear_class_sums_grad_cpu(const BindContext& context);
+std::function<void()> bind_linear_class_sums_gradients_cpu(const BindContext& context);
 std::function<void()> bind_linear_cross_entropy_cpu(const BindContext& context);
 std::function<void()> bind_linear_cross_entropy_bwd_cpu(const BindContext& context);
 std::function<void()> bind_linear_cross_entropy_grad_cpu(const BindContext& context);

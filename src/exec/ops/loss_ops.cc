@@ -21,6 +21,30 @@ Args class_loss_args(const BindContext& context) {
   return args;
 }
 
+// Returns the classes of this rank of a tensor-parallel group, which has `columns` columns of logits.
+ClassShare class_share_of(const BindContext& context, int64_t columns) {
+  return class_share(context.communicator(MeshAxis::kTensor).rank(), columns,
+                     context.attributes().integer(kAllClasses));
+}
+
+// Returns the arguments that class_sums_loss and its gradient share.
+template <typename Args>
+Args sums_loss_args(const BindContext& context) {
+  static_assert(int{ClassSumsLossBwdOp::kSums} == ClassSumsLossOp::kSums &&
+                int{ClassSumsLossBwdOp::kLabels} == ClassSumsLossOp::kLabels &&
+                int{ClassSumsLossBwdOp::kDenominator} == ClassSumsLossOp::kDenominator);
+  Args args;
+  args.sums_BS = context.input(ClassSumsLossOp::kSums);
+  args.labels_B = context.input(ClassSumsLossOp::kLabels);
+  args.denominator = context.input(ClassSumsLossOp::kDenominator);
+  args.num_rows = context.input_size(ClassSumsLossOp::kSums, 0);
+  args.num_classes = context.attributes().integer(kAllClasses);
+  args.label_smoothing = context.attributes().number("smoothing");
+  args.z_coefficient = z_coefficient_of(context.attributes());
+  args.columns = class_columns_of(context.attributes());
+  return args;
+}
+
 // Returns the arguments that the ops of a classifier with its loss share.
 template <typename Args, typename Operands>
 Args classifier_args(const BindContext& context) {
@@ -30,6 +54,20 @@ Args classifier_args(const BindContext& context) {
   args.bias_K = context.input(Operands::kBias);
   args.labels_B = context.input(Operands::kLabels);
   args.denominator = context.input(Operands::kDenominator);
+  args.scratch = {static_cast<std::byte*>(context.scratch().data),
+                  static_cast<size_t>(context.scratch_bytes())};
+  return args;
+}
+
+// Returns the arguments that the same ops share if the ranks divide the classes.
+template <typename Args, typename Operands>
+Args divided_classifier_args(const BindContext& context) {
+  Args args;
+  args.x_BH = context.input(Operands::kX);
+  args.w_KH = context.input(Operands::kW);
+  args.bias_K = context.input(Operands::kBias);
+  args.labels_B = context.input(Operands::kLabels);
+  args.share = class_share_of(context, context.input_size(Operands::kW, 0));
   args.scratch = {static_cast<std::byte*>(context.scratch().data),
                   static_cast<size_t>(context.scratch_bytes())};
   return args;
@@ -119,6 +157,46 @@ SoftmaxCrossEntropyBwdArgs cross_entropy_bwd_args(const BindContext& context) {
   return args;
 }
 
+ClassSumsArgs class_sums_args(const BindContext& context) {
+  const int64_t columns = context.input_size(ClassSumsOp::kLogits, 1);
+  return {.logits_BK = context.input(ClassSumsOp::kLogits),
+          .labels_B = context.input(ClassSumsOp::kLabels),
+          .sums_BS = context.output(ClassSumsOp::kSums),
+          .num_rows = context.input_size(ClassSumsOp::kLogits, 0),
+          .row_stride = columns,
+          .share = class_share_of(context, columns),
+          .columns = class_columns_of(context.attributes())};
+}
+ClassSumsBwdArgs class_sums_bwd_args(const BindContext& context) {
+  const int64_t columns = context.input_size(ClassSumsBwdOp::kLogits, 1);
+  return {.logits_BK = context.input(ClassSumsBwdOp::kLogits),
+          .labels_B = context.input(ClassSumsBwdOp::kLabels),
+          .d_sums_BS = context.input(ClassSumsBwdOp::kDSums),
+          .d_logits_BK = context.output(ClassSumsBwdOp::kDLogits),
+          .num_rows = context.input_size(ClassSumsBwdOp::kLogits, 0),
+          .row_stride = columns,
+          .num_columns = columns,
+          .share = class_share_of(context, columns),
+          .columns = class_columns_of(context.attributes())};
+}
+ClassSumsLossArgs class_sums_loss_args(const BindContext& context) {
+  auto args = sums_loss_args<ClassSumsLossArgs>(context);
+  args.loss = context.output(ClassSumsLossOp::kLoss);
+  args.rank_classes = context.attributes().integer(kRankClasses);
+  args.scratch = context.scratch();
+  if (args.z_coefficient > 0.0)
+    args.z_loss = context.output(ClassSumsLossOp::kZLoss);
+  else if (args.columns.counts)
+    args.num_correct = context.output(ClassSumsLossOp::kNumCorrect);
+  return args;
+}
+ClassSumsLossBwdArgs class_sums_loss_bwd_args(const BindContext& context) {
+  auto args = sums_loss_args<ClassSumsLossBwdArgs>(context);
+  args.d_loss = context.input(ClassSumsLossBwdOp::kDLoss);
+  args.d_sums_BS = context.output(ClassSumsLossBwdOp::kDSums);
+  return args;
+}
+
 CountCorrectArgs count_correct_args(const BindContext& context) {
   return {.logits_BK = context.input(CountCorrectOp::kLogits),
           .labels_B = context.input(CountCorrectOp::kLabels),
@@ -173,6 +251,52 @@ LinearCrossEntropyWithGradientsArgs linear_cross_entropy_with_gradients_args(con
   args.d_w_KH = context.output(Operands::kDW);
   args.d_bias_K = context.output(Operands::kDBias);
   return args;
+}
+
+LinearCrossEntropyFwdArgs linear_class_sums_args(const BindContext& context) {
+  auto args = divided_classifier_args<LinearCrossEntropyFwdArgs, LinearClassSumsOp>(context);
+  args.sums_BS = context.output(LinearClassSumsOp::kSums);
+  return args;
+}
+LinearCrossEntropyBwdArgs linear_class_sums_bwd_args(const BindContext& context) {
+  auto args = divided_classifier_args<LinearCrossEntropyBwdArgs, LinearClassSumsBwdOp>(context);
+  args.d_sums_BS = context.input(LinearClassSumsBwdOp::kDSums);
+  args.d_x_BH = context.output(LinearClassSumsBwdOp::kDX);
+  return args;
+}
+LinearCrossEntropyGradArgs linear_class_sums_grad_args(const BindContext& context) {
+  auto args = divided_classifier_args<LinearCrossEntropyGradArgs, LinearClassSumsGradOp>(context);
+  args.d_sums_BS = context.input(LinearClassSumsGradOp::kDSums);
+  args.d_w_KH = context.output(LinearClassSumsGradOp::kDW);
+  args.d_bias_K = context.output(LinearClassSumsGradOp::kDBias);
+  return args;
+}
+LinearCrossEntropyWithGradientsArgs linear_class_sums_gradients_args(const BindContext& context) {
+  using Operands = LinearClassSumsGradientsOp;
+  auto args = divided_classifier_args<LinearCrossEntropyWithGradientsArgs, Operands>(context);
+  args.d_sums_BS = context.input(Operands::kDSums);
+  args.d_x_BH = context.output(Operands::kDX);
+  args.d_w_KH = context.output(Operands::kDW);
+  args.d_bias_K = context.output(Operands::kDBias);
+  return args;
+}
+
+std::function<void()> bind_linear_class_sums_cpu(const BindContext& context) {
+  return bind_chunks(context, linear_class_sums_args(context), linear_cross_entropy_fwd_ref,
+                     prepare_linear_cross_entropy_fwd_cpu);
+}
+std::function<void()> bind_linear_class_sums_bwd_cpu(const BindContext& context) {
+  return bind_chunks(context, linear_class_sums_bwd_args(context), linear_cross_entropy_bwd_ref,
+                     prepare_linear_cross_entropy_bwd_cpu);
+}
+std::function<void()> bind_linear_class_sums_grad_cpu(const BindContext& context) {
+  return bind_accumulating_chunks(context, linear_class_sums_grad_args(context),
+                                  linear_cross_entropy_grad_ref, prepare_linear_cross_entropy_grad_cpu);
+}
+std::function<void()> bind_linear_class_sums_gradients_cpu(const BindContext& context) {
+  return bind_accumulating_chunks(context, linear_class_sums_gradients_args(context),
+                                  linear_cross_entropy_with_gradients_ref,
+                                  prepare_linear_cross_entropy_with_gradients_cpu);
 }
 
 std::function<void()> bind_linear_cross_entropy_cpu(const BindContext& context) {

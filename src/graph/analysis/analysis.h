@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/ir/graph.h"
@@ -77,16 +78,36 @@ std::optional<Segment> find_deferring_segment(const Graph& graph, const std::vec
 // This is happens-before between ops that run on one stream in the order of the list; the analyses of liveness and
 // schedule build on it.
 
+// A list of positions of ops for each value of a graph, or for each op. One array contains all lists, because most of them are
+// short: a graph has thousands, and every pass needs them.
+class OpLists {
+ public:
+  OpLists() = default;
+  // `ends`: the end of each list in `positions`, in which the lists follow one another.
+  OpLists(std::vector<uint32_t> ends, std::vector<uint32_t> positions)
+      : ends_(std::move(ends)), positions_(std::move(positions)) {}
+
+  size_t size() const { return ends_.size(); }
+  std::span<const uint32_t> operator[](size_t i) const {
+    const uint32_t begin = i == 0 ? 0 : ends_[i - 1];
+    return {positions_.data() + begin, ends_[i] - begin};
+  }
+
+ private:
+  std::vector<uint32_t> ends_;
+  std::vector<uint32_t> positions_;
+};
+
 // The ops that must have finished before each op starts, and those that wait for it, without repetition and in
 // increasing order.
 struct Dependences {
-  std::vector<std::vector<uint32_t>> before;
-  std::vector<std::vector<uint32_t>> after;
+  OpLists before;
+  OpLists after;
 };
 Dependences find_dependences(const Graph& graph);
 
-// Returns the ops that read each value.
-std::vector<std::vector<uint32_t>> find_readers(const Graph& graph);
+// Returns the ops that read each value, in increasing order.
+OpLists find_readers(const Graph& graph);
 
 // Kinds of ops in a graph. Two ops are of one kind if they have the same definition, the same attributes and the same
 // types of operands and results, whatever their values are called. The kernel and the estimated time of one of them,

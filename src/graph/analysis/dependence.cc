@@ -1,30 +1,55 @@
+#include <algorithm>
+#include <utility>
+
 #include "graph/analysis/analysis.h"
 
-#include <algorithm>
-
 namespace plimsoll {
+namespace {
 
-std::vector<std::vector<uint32_t>> find_readers(const Graph& graph) {
-  std::vector<std::vector<uint32_t>> readers(graph.values().size());
-  for (size_t i = 0; i < graph.ops().size(); ++i) {
-    for (ValueId id : graph.ops()[i].inputs) {
-      if (id == kNoValue) continue;
-      std::vector<uint32_t>& list = readers[index_of(id)];
-      if (list.empty() || list.back() != i) list.push_back(static_cast<uint32_t>(i));
-    }
+// Returns the lists that `add_all` makes. It calls its argument with (list, position) for each entry, the entries of one list in
+// their order, and is called twice: to count the entries, and to store them.
+template <typename AddAll>
+OpLists lists_of(size_t num_lists, const AddAll& add_all) {
+  std::vector<uint32_t> ends(num_lists, 0);
+  add_all([&](size_t list, uint32_t) { ++ends[list]; });
+  uint32_t sum = 0;
+  for (uint32_t& end : ends) {
+    const uint32_t count = end;
+    end = sum;
+    sum += count;
   }
-  return readers;
+  // Until here `ends` contains the begins. Each entry that is stored moves one of them on, at last to the end.
+  std::vector<uint32_t> positions(sum);
+  add_all([&](size_t list, uint32_t position) { positions[ends[list]++] = position; });
+  return {std::move(ends), std::move(positions)};
+}
+
+}  // namespace
+
+OpLists find_readers(const Graph& graph) {
+  std::vector<uint32_t> last(graph.values().size());
+  return lists_of(graph.values().size(), [&](const auto& add) {
+    // An op that reads a value several times is one reader.
+    std::ranges::fill(last, static_cast<uint32_t>(graph.ops().size()));
+    for (uint32_t i = 0; i < graph.ops().size(); ++i) {
+      for (ValueId id : graph.ops()[i].inputs) {
+        if (id != kNoValue && std::exchange(last[index_of(id)], i) != i) add(index_of(id), i);
+      }
+    }
+  });
 }
 
 Dependences find_dependences(const Graph& graph) {
-  const auto readers = find_readers(graph);
-  Dependences result;
-  result.before.resize(graph.ops().size());
-  result.after.resize(graph.ops().size());
-  for (size_t i = 0; i < graph.ops().size(); ++i) {
-    std::vector<uint32_t>& before = result.before[i];
+  const OpLists readers = find_readers(graph);
+  const size_t num_ops = graph.ops().size();
+  std::vector<uint32_t> ends;
+  std::vector<uint32_t> positions;
+  ends.reserve(num_ops);
+  positions.reserve(4 * num_ops);
+  for (uint32_t i = 0; i < num_ops; ++i) {
+    const auto begin = static_cast<std::ptrdiff_t>(positions.size());
     const auto add = [&](uint32_t op) {
-      if (op != i) before.push_back(op);
+      if (op != i) positions.push_back(op);
     };
     for (ValueId id : graph.ops()[i].inputs) {
       if (id != kNoValue && graph.value(id).producer != kNoOp)
@@ -36,10 +61,16 @@ Dependences find_dependences(const Graph& graph) {
       for (uint32_t reader : readers[index_of(older)]) add(reader);
       if (graph.value(older).producer != kNoOp) add(static_cast<uint32_t>(graph.value(older).producer));
     }
-    std::sort(before.begin(), before.end());
-    before.erase(std::unique(before.begin(), before.end()), before.end());
-    for (uint32_t op : before) result.after[op].push_back(static_cast<uint32_t>(i));
+    std::sort(positions.begin() + begin, positions.end());
+    positions.erase(std::unique(positions.begin() + begin, positions.end()), positions.end());
+    ends.push_back(static_cast<uint32_t>(positions.size()));
   }
+  Dependences result{.before = OpLists(std::move(ends), std::move(positions)), .after = {}};
+  result.after = lists_of(num_ops, [&](const auto& add) {
+    for (uint32_t i = 0; i < num_ops; ++i) {
+      for (uint32_t op : result.before[i]) add(op, i);
+    }
+  });
   return result;
 }
 

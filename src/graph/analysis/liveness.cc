@@ -39,14 +39,30 @@ bool is_new(const Graph& graph, ValueId id) {
 }  // namespace
 
 std::vector<Lifetime> find_lifetimes(const Graph& graph) {
+  return find_lifetimes(graph, find_queued_ops(graph));
+}
+
+std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedOp> all_queued) {
   constexpr uint32_t kUnseen = std::numeric_limits<uint32_t>::max();
-  std::vector<uint32_t> lifetime_of(graph.values().size(), kUnseen);
+  constexpr uint32_t kUntracked = kUnseen - 1;  // a root that is neither transient nor deferred
+  const std::vector<Value>& values = graph.values();
+  bool has_deferred = false;
+  std::vector<uint32_t> lifetime_of(values.size());  // by root
+  std::vector<ValueId> roots;
+  roots.reserve(values.size());
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    const bool is_deferred = values[i].storage == Storage::kDeferred;
+    has_deferred = has_deferred || is_deferred;
+    lifetime_of[i] = is_deferred || values[i].storage == Storage::kTransient ? kUnseen : kUntracked;
+    roots.push_back(values[i].version_of == kNoValue ? ValueId{i} : root_of(graph, ValueId{i}));
+  }
   std::vector<Lifetime> lifetimes;
+  lifetimes.reserve(graph.ops().size());
   const auto touch = [&](ValueId id, uint32_t position) {
-    const ValueId root = root_of(graph, id);
-    const bool is_deferred = graph.value(root).storage == Storage::kDeferred;
-    if (!is_deferred && graph.value(root).storage != Storage::kTransient) return;
+    const ValueId root = roots[index_of(id)];
     uint32_t& index = lifetime_of[index_of(root)];
+    if (index == kUntracked) return;
+    const bool is_deferred = has_deferred && graph.value(root).storage == Storage::kDeferred;
     if (index == kUnseen) {
       index = static_cast<uint32_t>(lifetimes.size());
       lifetimes.push_back({.root = root, .first = is_deferred ? kUnseen : position, .last = 0});
@@ -68,13 +84,13 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
       const ValueId id = op.inputs[k];
       if (id == kNoValue) continue;
       // Overwriting the deferred content of the previous run does not count as reading it.
-      const bool is_deferred = graph.value(root_of(graph, id)).storage == Storage::kDeferred;
+      const bool is_deferred = has_deferred && graph.value(roots[index_of(id)]).storage == Storage::kDeferred;
       if (is_deferred && is_place(graph, op, k)) continue;
       touch(id, i);
     }
     for (ValueId id : op.outputs) touch(id, i);
   }
-  for (const QueuedOp& queued : find_queued_ops(graph)) {
+  for (const QueuedOp& queued : all_queued) {
     const Op& op = graph.ops()[queued.op];
     for (ValueId id : values_in_use(op)) {
       if (id != kNoValue) touch(id, queued.end - 1);
@@ -91,9 +107,10 @@ LiveRange live_range(const Graph& graph, const Lifetime& lifetime, const Bucket&
 }
 
 std::vector<LiveRange> find_live_ranges(const Graph& graph, const Bucket& bucket) {
+  const std::vector<Lifetime> lifetimes = find_lifetimes(graph);
   std::vector<LiveRange> ranges;
-  for (const Lifetime& lifetime : find_lifetimes(graph))
-    ranges.push_back(live_range(graph, lifetime, bucket));
+  ranges.reserve(lifetimes.size());
+  for (const Lifetime& lifetime : lifetimes) ranges.push_back(live_range(graph, lifetime, bucket));
   return ranges;
 }
 
@@ -122,6 +139,15 @@ int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {
   for (const int64_t bytes : live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), kAlignment))
     peak = std::max(peak, bytes);
   return peak;
+}
+
+void reorder_if_peak_is_below(Graph& graph, std::span<const uint32_t> order, const Bucket& bucket,
+                              int64_t limit) {
+  graph.reorder_ops(order);
+  if (peak_bytes(graph, bucket) < limit) return;
+  std::vector<uint32_t> inverse(order.size());
+  for (uint32_t i = 0; i < order.size(); ++i) inverse[order[i]] = i;
+  graph.reorder_ops(inverse);
 }
 
 std::vector<Tail> find_tails(const Graph& graph) {

@@ -8,8 +8,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "graph/analysis/analysis.h"
 #include "graph/ir/graph.h"
 
 namespace plimsoll {
@@ -29,13 +31,13 @@ struct Lifetime {
   ValueId root = kNoValue;
   uint32_t first = 0;
   uint32_t last = 0;
-  std::vector<ValueId> sizes =
-      {};  // one version of each type; the largest version in a bucket determines the bytes
+  ValueIds sizes = {};  // one version of each type; the largest version in a bucket determines the bytes
 };
 
 // Returns every transient and deferred buffer of a program in the order in which ops touch them. Requires: the graph
-// verifies.
+// verifies. `queued`: find_queued_ops(graph).
 std::vector<Lifetime> find_lifetimes(const Graph& graph);
+std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedOp> queued);
 LiveRange live_range(const Graph& graph, const Lifetime& lifetime, const Bucket& bucket);
 std::vector<LiveRange> find_live_ranges(const Graph& graph, const Bucket& bucket);
 
@@ -48,5 +50,9 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
 // Returns the most bytes that are live at any op, with every buffer rounded up to a multiple of 64. Scratch memory of kernels is not
 // part of it.
 int64_t peak_bytes(const Graph& graph, const Bucket& bucket);
+// Puts the ops into another order (Graph::reorder_ops()) if the peak in this bucket then is below `limit`. Otherwise the graph stays
+// as it is.
+void reorder_if_peak_is_below(Graph& graph, std::span<const uint32_t> order, const Bucket& bucket,
+                              int64_t limit);
 
 }  // namespace plimsoll

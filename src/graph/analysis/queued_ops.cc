@@ -1,7 +1,7 @@
 #include "graph/analysis/analysis.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <limits>
 
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
@@ -16,6 +16,38 @@ bool are_apart(const Op& a, const Op& b) {
   return one && other && one->of == other->of &&
          (one->first + one->elements <= other->first || other->first + other->elements <= one->first);
 }
+
+// A list of numbers for each value, most of which are empty. All lists share one array, so that many short lists need few
+// allocations.
+class ListPerValue {
+ public:
+  explicit ListPerValue(size_t num_values) : first_(num_values, kEnd) {}
+
+  void add(ValueId id, uint32_t number) {
+    entries_.push_back({number, first_[index_of(id)]});
+    first_[index_of(id)] = static_cast<uint32_t>(entries_.size() - 1);
+  }
+  bool is_empty(ValueId id) const { return first_[index_of(id)] == kEnd; }
+  void clear(ValueId id) { first_[index_of(id)] = kEnd; }
+  // Calls visit(number) for the numbers of a list, the last one first. `visit` may add to other lists.
+  template <typename Visit>
+  void for_each(ValueId id, const Visit& visit) const {
+    for (uint32_t at = first_[index_of(id)]; at != kEnd;) {
+      const Entry entry = entries_[at];
+      visit(entry.number);
+      at = entry.next;
+    }
+  }
+
+ private:
+  static constexpr uint32_t kEnd = std::numeric_limits<uint32_t>::max();
+  struct Entry {
+    uint32_t number = 0;
+    uint32_t next = kEnd;
+  };
+  std::vector<uint32_t> first_;  // per value
+  std::vector<Entry> entries_;
+};
 
 }  // namespace
 
@@ -33,59 +65,59 @@ std::span<const ValueId> values_in_use(const Op& op) {
 
 std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
   std::vector<QueuedOp> queued;
-  const auto queue_of = [&](const Op& op) { return schema_of(op).queue({graph, op}); };
   // For each value, the queued ops that read it (read_by) and those that write it (written_by). Several copies can write one
   // value, each of them other elements.
-  std::unordered_map<ValueId, std::vector<size_t>> read_by;
-  std::unordered_map<ValueId, std::vector<size_t>> written_by;
-  std::vector<size_t> to_host;  // the copies of this segment to the host
-  const auto end_by = [&](size_t i, uint32_t position) { queued[i].end = std::min(queued[i].end, position); };
-  // Ends the queued ops of the list before the op at this position, except the copies that access other elements than that op.
-  // Returns those copies.
-  const auto disturb = [&](const std::vector<size_t>& list, uint32_t position) {
-    std::vector<size_t> undisturbed;
-    for (size_t i : list) {
-      if (are_apart(graph.ops()[queued[i].op], graph.ops()[position])) {
-        undisturbed.push_back(i);
-      } else {
+  ListPerValue read_by(graph.values().size());
+  ListPerValue written_by(graph.values().size());
+  std::vector<uint32_t> to_host;  // the copies of this segment to the host
+  const auto end_by = [&](uint32_t i, uint32_t position) {
+    queued[i].end = std::min(queued[i].end, position);
+  };
+  // Ends the queued ops of the list of `older` before the op at this position, except the copies that access other elements than
+  // that op. If `newer` is a value, these copies form its list.
+  const auto disturb = [&](ListPerValue& lists, ValueId older, uint32_t position, ValueId newer) {
+    if (newer != kNoValue) lists.clear(newer);
+    lists.for_each(older, [&](uint32_t i) {
+      if (!are_apart(graph.ops()[queued[i].op], graph.ops()[position])) {
         end_by(i, position);
+      } else if (newer != kNoValue) {
+        lists.add(newer, i);
       }
-    }
-    return undisturbed;
+    });
   };
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
     if (i > 0 && graph.ops()[i - 1].segment != op.segment) {
       // Ends the queued ops of the previous segment, unless they ended before.
-      for (size_t k = queued.size(); k-- > 0 && graph.ops()[queued[k].op].segment != op.segment;)
+      for (auto k = static_cast<uint32_t>(queued.size());
+           k-- > 0 && graph.ops()[queued[k].op].segment != op.segment;)
         end_by(k, i);
       to_host.clear();
     }
     for (ValueId id : op.inputs) {
-      if (const auto it = written_by.find(id); it != written_by.end()) disturb(it->second, i);
+      if (id != kNoValue && !written_by.is_empty(id)) disturb(written_by, id, i, kNoValue);
     }
     for (ValueId id : op.outputs) {
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
       // A copy of other elements may still read or write these bytes when they belong to the newer version of the
       // value.
-      if (const auto it = read_by.find(older); it != read_by.end()) {
-        std::vector<size_t> undisturbed = disturb(it->second, i);
-        if (!undisturbed.empty()) read_by[id] = std::move(undisturbed);
-      }
-      if (const auto it = written_by.find(older); it != written_by.end())
-        written_by[id] = disturb(it->second, i);
+      if (!read_by.is_empty(older)) disturb(read_by, older, i, id);
+      if (!written_by.is_empty(older)) disturb(written_by, older, i, id);
     }
-    const auto ended = static_cast<size_t>(op.attributes.integer_or("ended", 0));
-    for (size_t k = 0; k < std::min(ended, to_host.size()); ++k) end_by(to_host[k], i);
-    const Queue queue = queue_of(op);
+    if (!to_host.empty()) {
+      const auto ended = static_cast<size_t>(op.attributes.integer_or("ended", 0));
+      for (size_t k = 0; k < std::min(ended, to_host.size()); ++k) end_by(to_host[k], i);
+    }
+    const Queue queue = schema_of(op).queue({graph, op});
     if (queue == Queue::kCompute) continue;
+    const auto entry = static_cast<uint32_t>(queued.size());
     queued.push_back({.op = i, .end = static_cast<uint32_t>(graph.ops().size()), .queue = queue});
-    if (queue == Queue::kToHost) to_host.push_back(queued.size() - 1);
+    if (queue == Queue::kToHost) to_host.push_back(entry);
     for (ValueId id : values_in_use(op)) {
-      if (id != kNoValue) read_by[id].push_back(queued.size() - 1);
+      if (id != kNoValue) read_by.add(id, entry);
     }
-    for (ValueId id : op.outputs) written_by[id].push_back(queued.size() - 1);
+    for (ValueId id : op.outputs) written_by.add(id, entry);
   }
   return queued;
 }

@@ -1,8 +1,10 @@
 // Named constants of an op: integers, numbers and words. They are sorted by name, so that two ops with the same
-// attributes compare equal and print the same text. Thread-safe: values only.
+// attributes compare equal and print the same text. Copies share the list, which set() replaces, because passes copy ops often and
+// rarely change their attributes. Thread-safe: values only.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,19 +19,20 @@ using AttributeValue = std::variant<int64_t, double, std::string>;
 
 class Attributes {
  public:
+  using Items = std::vector<std::pair<std::string, AttributeValue>>;
+
   Attributes() = default;
   Attributes(std::initializer_list<std::pair<std::string_view, AttributeValue>> items) {
-    for (const auto& [name, value] : items) set(name, value);
+    auto list = std::make_shared<Items>();
+    list->reserve(items.size());
+    for (const auto& [name, value] : items) set(*list, name, value);
+    items_ = std::move(list);
   }
 
   void set(std::string_view name, AttributeValue value) {
-    auto it = items_.begin();
-    while (it != items_.end() && it->first < name) ++it;
-    if (it != items_.end() && it->first == name) {
-      it->second = std::move(value);
-    } else {
-      items_.insert(it, {std::string(name), std::move(value)});
-    }
+    auto list = items_ ? std::make_shared<Items>(*items_) : std::make_shared<Items>();
+    set(*list, name, std::move(value));
+    items_ = std::move(list);
   }
   bool has(std::string_view name) const { return find(name) != nullptr; }
   // Requires: the attribute exists with that type.
@@ -41,12 +44,18 @@ class Attributes {
     const AttributeValue* value = find(name);
     return value == nullptr ? fallback : std::get<int64_t>(*value);
   }
-  const std::vector<std::pair<std::string, AttributeValue>>& items() const { return items_; }
-  friend bool operator==(const Attributes&, const Attributes&) = default;
+  const Items& items() const {
+    static const Items none;
+    return items_ ? *items_ : none;
+  }
+  friend bool operator==(const Attributes& a, const Attributes& b) {
+    return a.items_ == b.items_ || a.items() == b.items();
+  }
 
  private:
   const AttributeValue* find(std::string_view name) const {
-    for (const auto& [key, value] : items_) {
+    if (!items_) return nullptr;
+    for (const auto& [key, value] : *items_) {
       if (key == name) return &value;
     }
     return nullptr;
@@ -58,8 +67,17 @@ class Attributes {
     PLIMSOLL_CHECK(std::holds_alternative<T>(*value), "attribute '{}' has another type", name);
     return std::get<T>(*value);
   }
+  static void set(Items& items, std::string_view name, AttributeValue value) {
+    auto it = items.begin();
+    while (it != items.end() && it->first < name) ++it;
+    if (it != items.end() && it->first == name) {
+      it->second = std::move(value);
+    } else {
+      items.insert(it, {std::string(name), std::move(value)});
+    }
+  }
 
-  std::vector<std::pair<std::string, AttributeValue>> items_;
+  std::shared_ptr<const Items> items_;  // null: no attributes
 };
 
 }  // namespace plimsoll

@@ -60,10 +60,18 @@ std::string format_type(const ValueType& type) {
 Graph::Graph(std::string name) : name_(std::move(name)) {}
 
 ValueId Graph::add_value(std::string_view name, ValueType type, Storage storage) {
+  return add_named(std::string(name), type, storage);
+}
+
+ValueId Graph::add_named(std::string name, const ValueType& type, Storage storage) {
   const auto id = static_cast<uint32_t>(values_.size());
-  const bool inserted = by_name_.emplace(std::string(name), id).second;
-  PLIMSOLL_CHECK(inserted, "the name '{}' is taken in graph '{}'", name, name_);
-  values_.push_back({.name = std::string(name), .type = type, .storage = storage, .module = module_});
+  const bool is_new = values_by_name_.insert(name, id, [this](uint32_t value) { return name_of(value); });
+  PLIMSOLL_CHECK(is_new, "the name '{}' is taken in graph '{}'", name, name_);
+  Value& value = values_.emplace_back();
+  value.name = std::move(name);
+  value.type = type;
+  value.storage = storage;
+  value.module = module_;
   return ValueId{id};
 }
 
@@ -73,7 +81,7 @@ ValueId Graph::add_input(std::string_view name, ValueType type, const InputRule&
   return id;
 }
 
-OpId Graph::add_op(const OpDef& def, std::vector<ValueId> inputs, Attributes attributes,
+OpId Graph::add_op(const OpDef& def, ValueIds inputs, Attributes attributes,
                    std::span<const std::string> output_names) {
   for (ValueId id : inputs) {
     PLIMSOLL_CHECK(id == kNoValue || index_of(id) < values_.size(), "{} reads a value that does not exist",
@@ -88,8 +96,8 @@ OpId Graph::add_op(const OpDef& def, std::vector<ValueId> inputs, Attributes att
                   .module = module_});
   const std::vector<ValueType> types = def.infer({*this, ops_.back()});
   for (size_t i = 0; i < types.size(); ++i) {
-    const std::string name = unique_name(i < output_names.size() ? output_names[i] : std::string(def.name()));
-    const ValueId value = add_value(name, types[i], Storage::kTransient);
+    std::string name = unique_name(i < output_names.size() ? output_names[i] : def.name());
+    const ValueId value = add_named(std::move(name), types[i], Storage::kTransient);
     values_.back().producer = id;
     ops_.back().outputs.push_back(value);
   }
@@ -108,17 +116,18 @@ OpId Graph::add_op(const OpDef& def, std::vector<ValueId> inputs, Attributes att
 }
 
 void Graph::set_module(std::string_view module) {
-  auto it = module_by_name_.find(module);
-  if (it == module_by_name_.end()) {
-    it = module_by_name_.emplace(std::string(module), static_cast<uint32_t>(modules_.size())).first;
+  const auto name_of_module = [this](uint32_t i) -> std::string_view { return modules_[i]; };
+  uint32_t number = module.empty() ? 0 : modules_by_name_.find(module, name_of_module);
+  if (number == NameIndex::kAbsent) {
+    number = static_cast<uint32_t>(modules_.size());
+    modules_by_name_.insert(module, number, name_of_module);
     modules_.emplace_back(module);
   }
-  module_ = ModuleId{it->second};
+  module_ = ModuleId{number};
 }
 
 ValueId Graph::find(std::string_view name) const {
-  const auto it = by_name_.find(name);
-  return it == by_name_.end() ? kNoValue : ValueId{it->second};
+  return ValueId{values_by_name_.find(name, [this](uint32_t value) { return name_of(value); })};
 }
 
 ValueId Graph::required(std::string_view name, Storage storage) const {
@@ -130,19 +139,20 @@ ValueId Graph::required(std::string_view name, Storage storage) const {
 
 std::string Graph::unique_name(std::string_view stem) {
   std::string name(stem);
-  if (!by_name_.contains(name)) return name;
-  uint32_t& next = next_number_[name];
+  if (!has_name(name)) return name;
+  uint32_t& number = last_number_[name];
   std::string candidate;
   do {
-    candidate = name + "." + std::to_string(++next);
-  } while (by_name_.contains(candidate));
+    candidate = name + "." + std::to_string(++number);
+  } while (has_name(candidate));
   return candidate;
 }
 
 void Graph::rename(ValueId id, std::string_view name) {
-  PLIMSOLL_CHECK(!by_name_.contains(name), "the name '{}' is taken in graph '{}'", name, name_);
-  by_name_.erase(value(id).name);
-  by_name_.emplace(std::string(name), static_cast<uint32_t>(id));
+  PLIMSOLL_CHECK(!has_name(name), "the name '{}' is taken in graph '{}'", name, name_);
+  const auto of_value = [this](uint32_t value) { return name_of(value); };
+  values_by_name_.erase(value(id).name, of_value);
+  values_by_name_.insert(name, static_cast<uint32_t>(id), of_value);
   value(id).name = name;
 }
 
@@ -152,6 +162,14 @@ void Graph::replace_ops(std::vector<Op> ops) {
   for (size_t i = 0; i < ops_.size(); ++i) {
     for (ValueId output : ops_[i].outputs) value(output).producer = OpId{static_cast<uint32_t>(i)};
   }
+}
+
+void Graph::reorder_ops(std::span<const uint32_t> order) {
+  PLIMSOLL_CHECK(order.size() == ops_.size(), "an order of {} for {} ops", order.size(), ops_.size());
+  std::vector<Op> ops;
+  ops.reserve(order.size());
+  for (const uint32_t i : order) ops.push_back(std::move(ops_[i]));
+  replace_ops(std::move(ops));
 }
 
 void Graph::drop_unused_values() {
@@ -168,24 +186,23 @@ void Graph::drop_unused_values() {
     if (values_[i].version_of != kNoValue && values_[i].producer == kNoOp) used[i] = false;
   }
   if (std::find(used.begin(), used.end(), false) == used.end()) return;
-  std::vector<ValueId> renumbered(values_.size(), kNoValue);
-  std::vector<Value> kept;
-  by_name_.clear();
+  std::vector<uint32_t> renumbered(values_.size(), static_cast<uint32_t>(kNoValue));
+  uint32_t kept = 0;
   for (size_t i = 0; i < values_.size(); ++i) {
     if (!used[i]) continue;
-    renumbered[i] = ValueId{static_cast<uint32_t>(kept.size())};
-    by_name_.emplace(values_[i].name, static_cast<uint32_t>(kept.size()));
-    kept.push_back(std::move(values_[i]));
+    if (kept != i) values_[kept] = std::move(values_[i]);
+    renumbered[i] = kept++;
   }
+  values_.resize(kept);
+  values_by_name_.renumber(renumbered);
   const auto remap = [&](ValueId& id) {
-    if (id != kNoValue) id = renumbered[index_of(id)];
+    if (id != kNoValue) id = ValueId{renumbered[index_of(id)]};
   };
-  for (Value& value : kept) remap(value.version_of);
+  for (Value& value : values_) remap(value.version_of);
   for (Op& op : ops_) {
     for (ValueId& id : op.inputs) remap(id);
     for (ValueId& id : op.outputs) remap(id);
   }
-  values_ = std::move(kept);
 }
 
 }  // namespace plimsoll

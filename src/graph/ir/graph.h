@@ -25,7 +25,10 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/shared_optional.h"
+#include "base/small_vector.h"
 #include "graph/ir/attributes.h"
+#include "graph/ir/name_index.h"
 #include "graph/ir/rank_slices.h"
 #include "graph/ir/shape.h"
 #include "graph/ir/tensor_split.h"
@@ -141,7 +144,7 @@ struct Value {
   // Set if each rank has only its slice of the value; the type is that of the whole value.
   std::optional<RankSlices> divided = {};
   // Set if the ranks of a tensor-parallel group divide the value; the type is that of the part of this rank.
-  std::optional<TensorSplit> split = {};
+  SharedOptional<TensorSplit> split = {};
 
   // Returns the number of elements that this rank has.
   int64_t elements(const Bucket& bucket) const {
@@ -153,10 +156,13 @@ struct Value {
 
 class OpDef;
 
+// The operands of an op. Nearly all ops have at most six inputs and six outputs.
+using ValueIds = SmallVector<ValueId, 6>;
+
 struct Op {
-  const OpDef* def = nullptr;   // not owned; definitions live until the process ends
-  std::vector<ValueId> inputs;  // kNoValue for an absent optional operand
-  std::vector<ValueId> outputs;
+  const OpDef* def = nullptr;  // not owned; definitions live until the process ends
+  ValueIds inputs;             // kNoValue for an absent optional operand
+  ValueIds outputs;
   Attributes attributes;
   Segment segment = Segment::kForward;
   ModuleId module{0};
@@ -176,7 +182,7 @@ class Graph {
   // Appends an op, infers the types of its outputs and names them. `output_names` may be shorter than the list of
   // outputs; the others are named after the op. The returned index stays valid until ops are replaced. Errors:
   // kInternal if the definition refuses the operands.
-  OpId add_op(const OpDef& def, std::vector<ValueId> inputs, Attributes attributes = {},
+  OpId add_op(const OpDef& def, ValueIds inputs, Attributes attributes = {},
               std::span<const std::string> output_names = {});
 
   // Sets the segment and the module of the ops and values that are added from now on.
@@ -205,26 +211,30 @@ class Graph {
   // Replaces the ops, but not the values, and sets every producer anew. Values that no op produces or reads any more
   // remain.
   void replace_ops(std::vector<Op> ops);
+  // Puts the ops into another order: the op at order[i] becomes the one at i. Requires: a permutation that keeps invariant 1.
+  void reorder_ops(std::span<const uint32_t> order);
   // Drops transient values that no op produces or reads, and renumbers the rest.
   void drop_unused_values();
 
  private:
   ValueId required(std::string_view name, Storage storage) const;
+  ValueId add_named(std::string name, const ValueType& type, Storage storage);
+  std::string_view name_of(uint32_t value) const { return values_[value].name; }
+  bool has_name(std::string_view name) const { return find(name) != kNoValue; }
 
   std::string name_;
   std::vector<Op> ops_;
   std::vector<Value> values_;
   std::vector<std::string> modules_{""};
-  // Hash tables that are searched by string views, without copies of the names.
+  // A hash table that is searched by string views, without copies of the names.
   struct NameHash {
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
   };
-  using ByName = std::unordered_map<std::string, uint32_t, NameHash, std::equal_to<>>;
-
-  ByName by_name_;
-  ByName next_number_;
-  ByName module_by_name_{{"", 0}};
+  NameIndex values_by_name_;
+  NameIndex modules_by_name_;
+  // The number that the last unique name of a stem has.
+  std::unordered_map<std::string, uint32_t, NameHash, std::equal_to<>> last_number_;
   Segment segment_ = Segment::kForward;
   ModuleId module_{0};
 };
@@ -280,7 +290,7 @@ class OpDef {
   virtual bool crosses_spaces() const { return false; }
 };
 
-// Checks the invariants of a graph (graph.h). Runs before and after every pass.
+// Checks the invariants of a graph (graph.h). The pass manager states when (graph/passes/pass.h).
 
 // Returns a description of the first broken invariant (op, value and both sides), or nothing. Cost: linear in ops and
 // operands.

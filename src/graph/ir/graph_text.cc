@@ -218,7 +218,7 @@ void parse_op(Graph& graph, Line& line, OpLookup lookup) {
   const OpDef* def = lookup(op_name);
   if (def == nullptr) line.fail(fmt::format("unknown op '{}'", op_name));
   line.expect("(");
-  std::vector<ValueId> inputs;
+  ValueIds inputs;
   while (!line.take(")")) {
     if (line.take("_")) {
       inputs.push_back(kNoValue);
@@ -244,7 +244,7 @@ void parse_op(Graph& graph, Line& line, OpLookup lookup) {
   names.reserve(outputs.size());
   for (const ParsedOutput& output : outputs) names.push_back(output.name);
   const OpId id = graph.add_op(*def, std::move(inputs), std::move(attributes), names);
-  const std::vector<ValueId> produced = graph.op(id).outputs;
+  const ValueIds produced = graph.op(id).outputs;
   if (produced.size() != outputs.size()) {
     line.fail(fmt::format("{} outputs stated, '{}' has {}", outputs.size(), op_name, produced.size()));
   }

@@ -14,7 +14,8 @@ namespace plimsoll {
 // The whole value is a sequence of equal cycles, and a cycle is a sequence of parts. Of each part of each cycle, rank r has the
 // r-th of `ranks` equal pieces; its pieces are stored in the order of the whole value. A matrix that is divided by
 // rows is one cycle: its parts are the rows of the matrices that it consists of, such as those of queries, keys and values. A
-// matrix that is divided by columns has a cycle of one part per row.
+// matrix that is divided by columns has a cycle of one part per row. A cycle may be longer than the value (of_rows()): the last
+// pieces then end in padding, which is zero and not part of the whole value.
 //
 // Unlike a value that RankSlices divides, a value with a TensorSplit has the type of the rank's own part: ops compute with it.
 struct TensorSplit {
@@ -23,13 +24,18 @@ struct TensorSplit {
   Shape whole = {};                 // shape of the whole value
 
   int64_t whole_elements() const { return whole.elements({}); }
-  int64_t elements() const { return whole_elements() / ranks; }
+  int64_t cycle() const { return std::accumulate(parts.begin(), parts.end(), int64_t{0}); }
+  // Returns the number of elements of each rank, with padding.
+  int64_t elements() const {
+    const int64_t cycles = (whole_elements() + cycle() - 1) / cycle();
+    return cycles * (cycle() / ranks);
+  }
+  bool has_padding() const { return elements() * ranks > whole_elements(); }
 
   // Returns the number of elements of a rank that come before this element of the whole value.
   int64_t elements_before(int64_t element, int64_t rank) const {
-    const int64_t cycle = std::accumulate(parts.begin(), parts.end(), int64_t{0});
-    int64_t before = element / cycle * (cycle / ranks);
-    int64_t left = element % cycle;
+    int64_t before = element / cycle() * (cycle() / ranks);
+    int64_t left = element % cycle();
     for (const int64_t part : parts) {
       before += std::clamp<int64_t>(left - rank * (part / ranks), 0, part / ranks);
       left = std::max<int64_t>(0, left - part);
@@ -41,8 +47,7 @@ struct TensorSplit {
   // this rank has in [begin, end), in their order.
   void for_each_run(int64_t rank, int64_t begin, int64_t end,
                     const std::function<void(int64_t, int64_t)>& use) const {
-    const int64_t cycle = std::accumulate(parts.begin(), parts.end(), int64_t{0});
-    for (int64_t start = begin / cycle * cycle; start < end; start += cycle) {
+    for (int64_t start = begin / cycle() * cycle(); start < end; start += cycle()) {
       int64_t part_begin = start;
       for (const int64_t part : parts) {
         const int64_t first = std::max(begin, part_begin + rank * (part / ranks));
@@ -51,6 +56,19 @@ struct TensorSplit {
         part_begin += part;
       }
     }
+  }
+
+  // Return the number of rows that each rank has if `ranks` divide a value into runs of neighbouring rows, and this division. If
+  // `ranks` does not divide the rows, the rows of a rank are rounded up to a multiple of kPaddedRows, so that each row of 16-bit logits
+  // begins at 16 bytes; the last ranks then have padding.
+  static constexpr int64_t kPaddedRows = 8;
+  static int64_t rows_of_rank(int64_t rows, int64_t ranks) {
+    if (rows % ranks == 0) return rows / ranks;
+    return (rows / ranks + kPaddedRows) / kPaddedRows * kPaddedRows;
+  }
+  static TensorSplit of_rows(const Shape& whole, int64_t ranks) {
+    const int64_t width = whole.rank() > 1 ? whole[1].offset : 1;
+    return {.ranks = ranks, .parts = {ranks * rows_of_rank(whole[0].offset, ranks) * width}, .whole = whole};
   }
 
   // Returns the division of a value that has `numbers` elements per element of this one, stored as a vector.

@@ -32,9 +32,10 @@ TEST(TensorSplit, DividesColumns) {
 
 // Every element of the whole value has one owner, which numbers its elements in their order.
 TEST(TensorSplit, NumbersTheElementsOfEachRank) {
-  for (const TensorSplit& split : {TensorSplit{.ranks = 2, .parts = {12, 6, 6}, .whole = Shape{8, 3}},
-                                   TensorSplit{.ranks = 4, .parts = {8}, .whole = Shape{3, 8}},
-                                   TensorSplit{.ranks = 3, .parts = {6, 3}, .whole = Shape{9}}}) {
+  for (const TensorSplit& split :
+       {TensorSplit{.ranks = 2, .parts = {12, 6, 6}, .whole = Shape{8, 3}},
+        TensorSplit{.ranks = 4, .parts = {8}, .whole = Shape{3, 8}},
+        TensorSplit{.ranks = 3, .parts = {6, 3}, .whole = Shape{9}}, TensorSplit::of_rows(Shape{12, 3}, 4)}) {
     std::vector<int> owners(static_cast<size_t>(split.whole_elements()), 0);
     for (int64_t rank = 0; rank < split.ranks; ++rank) {
       int64_t count = 0;
@@ -52,6 +53,26 @@ TEST(TensorSplit, NumbersTheElementsOfEachRank) {
 }
 
 // The bytes of the lower halves of a weight: two per element.
+// If the ranks do not divide the rows, all have equally many, and the last ones have padding or no row at all.
+TEST(TensorSplit, PadsRowsThatTheRanksDoNotDivide) {
+  const TensorSplit two = TensorSplit::of_rows(Shape{37, 2}, 2), four = TensorSplit::of_rows(Shape{37}, 4);
+  EXPECT_EQ(TensorSplit::rows_of_rank(37, 2), 24);
+  EXPECT_EQ(TensorSplit::rows_of_rank(50257, 2), 25136);
+  EXPECT_EQ(two, (TensorSplit{.ranks = 2, .parts = {96}, .whole = Shape{37, 2}}));
+  EXPECT_EQ(two.elements(), 48);
+  EXPECT_EQ(runs_of(two, 0, 0, 74), (Runs{{0, 48}}));
+  EXPECT_EQ(runs_of(two, 1, 0, 74), (Runs{{48, 26}}));
+  EXPECT_EQ(runs_of(two, 1, 40, 50), (Runs{{48, 2}}));
+  EXPECT_EQ(two.elements_before(74, 1), 26);
+  EXPECT_TRUE(two.has_padding());
+  EXPECT_EQ(four.elements(), 16);
+  EXPECT_EQ(runs_of(four, 2, 0, 37), (Runs{{32, 5}}));
+  EXPECT_EQ(runs_of(four, 3, 0, 37), Runs{});
+  EXPECT_EQ(four.elements_before(37, 3), 0);
+  EXPECT_FALSE(TensorSplit::of_rows(Shape{36}, 4).has_padding());
+  EXPECT_EQ(two.flattened(2).elements(), 96);
+}
+
 TEST(TensorSplit, Flattens) {
   const TensorSplit split{.ranks = 2, .parts = {4}, .whole = Shape{3, 4}};
   EXPECT_EQ(split.flattened(2), (TensorSplit{.ranks = 2, .parts = {8}, .whole = Shape{24}}));

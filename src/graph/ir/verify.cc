@@ -38,7 +38,7 @@ std::optional<std::string> check_types(const Graph& graph, const Op& op, size_t 
     }
   }
   if (op.def->crosses_spaces()) return std::nullopt;
-  for (const std::vector<ValueId>* operands : {&op.inputs, &op.outputs}) {
+  for (const ValueIds* operands : {&op.inputs, &op.outputs}) {
     for (ValueId id : *operands) {
       if (id == kNoValue || graph.value(id).space == Space::kDevice) continue;
       return fmt::format("op {} '{}' works on '{}', which is in the space '{}'", index, op.def->name(),

@@ -1,16 +1,20 @@
 // embedding_sum(cu_seqlens, ids_0, table_0, ids_1, table_1, ...) {padding_id, padding_id_1}: x_TC = sum over k of
 // table_k[ids_k[t]]. Rows at and after cu_seqlens[B] are written as zero. Tokens whose ids_0 is padding_id (-1: none)
-// add nothing to the gradient of table_0; padding_id_1 says the same of ids_1 and table_1.
+// add nothing to the gradient of table_0; padding_id_1 says the same of ids_1 and table_1. With {tensor_ranks}, each rank of a
+// tensor-parallel group has some rows of table_0, in the order of the ranks. It looks up its own rows, and the first rank also those of
+// the other tables, which are whole on every rank, so that x is the sum over the ranks.
 //
 // embedding_bwd(sorted_T2, d_x, into?, flag?) {rows, padding_id}: from the pairs (id, t) of sort_ids, d_table_VC[v] =
 // sum of d_x over the rows t of id v, added in the order of t; zero for v = padding_id. With {first_row, of_rows} the
-// op computes {rows} rows, from first_row on, of the gradient of a table of of_rows rows.
+// op computes {rows} rows, from first_row on, of the gradient of a table of of_rows rows. With {tensor_ranks, rank_rows}, the rows begin
+// at rank_rows times the number of this rank.
 #include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
 
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 #include "graph/ops/sum_type.h"
 
 namespace plimsoll {
@@ -56,9 +60,13 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
                               : i == kFirstTable + 2 ? "padding_id_1"
                                                      : nullptr;
       const int64_t padding_id = attribute == nullptr ? -1 : op.attributes.integer_or(attribute, -1);
-      const Attributes attributes{{"rows", table.type.shape[0].offset},
-                                  {"padding_id", padding_id},
-                                  {"dtype", std::string(dtype_name(sum_dtype(table.type.dtype)))}};
+      Attributes attributes{{"rows", table.type.shape[0].offset},
+                            {"padding_id", padding_id},
+                            {"dtype", std::string(dtype_name(sum_dtype(table.type.dtype)))}};
+      if (i == kFirstTable && op.attributes.has(kTensorRanks)) {
+        attributes.set(kTensorRanks, op.attributes.integer(kTensorRanks));
+        attributes.set(kRankRows, table.type.shape[0].offset);
+      }
       context.set(static_cast<int>(i), emit(graph, embedding_bwd_op(), {sorted[k], d_x, kNoValue, kNoValue},
                                             attributes, "d_" + table.name));
     }
@@ -84,13 +92,14 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
   // Emits one sort per table whose gradient is wanted.
   static std::vector<ValueId> emit_sort(GradientContext& context, const std::vector<size_t>& tables) {
     const Op& op = context.op();
-    std::vector<ValueId> inputs{op.inputs[kCuSeqlens]};
+    ValueIds inputs{op.inputs[kCuSeqlens]};
     std::vector<std::string> names;
     int64_t rows = 0;
     for (const size_t i : tables) {
       inputs.push_back(op.inputs[i - 1]);
       names.push_back(context.graph().value(op.inputs[i - 1]).name + ".sorted");
-      rows = std::max(rows, context.graph().value(op.inputs[i]).type.shape[0].offset);
+      const int64_t parts = i == kFirstTable ? op.attributes.integer_or(kTensorRanks, 1) : 1;
+      rows = std::max(rows, parts * context.graph().value(op.inputs[i]).type.shape[0].offset);
     }
     return emit_all(context.graph(), sort_ids_op(), std::move(inputs), {{"rows", rows}}, names);
   }

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <array>
 
+#include "graph/ops/linear_loss.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/sum_type.h"
 
@@ -43,33 +44,6 @@ void expect_linear(const OpView& op, std::string_view rule) {
                  op.attributes().integer("chunk_rows"));
 }
 
-// Returns the operations of x w^T over all rows in a bucket. Each of the other products has the same number.
-double product_flops(const OpView& op, const Bucket& bucket) {
-  return 2.0 * static_cast<double>(op.in_shape(In::kX).elements(bucket)) *
-         static_cast<double>(op.in_shape(In::kW)[0].at(bucket));
-}
-double num_logits(const OpView& op, const Bucket& bucket) {
-  return static_cast<double>(op.in_shape(In::kX)[0].at(bucket)) *
-         static_cast<double>(op.in_shape(In::kW)[0].at(bucket));
-}
-// Returns the additional bytes that chunking moves: from the second chunk on, each read or write of a matrix of the
-// size of the weight is repeated.
-double bytes_of_later_chunks(const OpView& op, const Bucket& bucket) {
-  const int64_t rows = op.in_shape(In::kX)[0].at(bucket);
-  const int64_t chunk = op.attributes().integer("chunk_rows");
-  const int64_t later = std::max<int64_t>(0, (rows + chunk - 1) / chunk - 1);
-  return static_cast<double>(later * op.input(In::kW).bytes(bucket));
-}
-
-// Emits x w^T + bias in the type of x, and a cast to fp32 if that type has 16 bits. Returns the input of the loss.
-ValueId emit_logits(Graph& graph, const Op& op) {
-  const ValueId product = emit(
-      graph, matmul_op(), {op.inputs[In::kX], op.inputs[In::kW], op.inputs[In::kBias], kNoValue, kNoValue},
-      {{"ta", int64_t{0}}, {"tb", int64_t{1}}}, "logits");
-  if (dtype_bytes(graph.value(product).type.dtype) > 2) return product;
-  return emit(graph, cast_op(), {product}, {{"dtype", std::string(dtype_name(DType::kF32))}});
-}
-
 class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
  public:
   std::string_view name() const override { return "linear_cross_entropy"; }
@@ -86,19 +60,19 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
     return types;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return product_flops(op, bucket) + 15.0 * num_logits(op, bucket);
+    return LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
   // The logits of a chunk are written once and read once.
   double bytes(const OpView& op, const Bucket& bucket) const override {
-    return OpSchema::bytes(op, bucket) + bytes_of_later_chunks(op, bucket) +
-           2.0 * static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) * num_logits(op, bucket);
+    return OpSchema::bytes(op, bucket) + LinearLossOp::bytes_of_later_chunks(op, bucket) +
+           2.0 * LinearLossOp::logit_bytes(op, bucket);
   }
   void gradient(GradientContext& context) const override {
     const Op op = context.op();
     const ValueId d_loss = context.d_output(kLoss);
     if (d_loss == kNoValue) return;
     Graph& graph = context.graph();
-    std::vector<ValueId> inputs = op.inputs;
+    ValueIds inputs = op.inputs;
     inputs.push_back(d_loss);
     if (context.wants(kX)) {
       context.set(kX, emit(graph, linear_cross_entropy_bwd_op(), inputs, op.attributes,
@@ -115,7 +89,7 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
     }
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
-    const ValueId logits = emit_logits(graph, op);
+    const ValueId logits = LinearLossOp::emit_logits(graph, op);
     std::vector<ValueId> out =
         emit_all(graph, softmax_cross_entropy_op(), {logits, op.inputs[kLabels], op.inputs[kDenominator]},
                  class_loss_attributes(op.attributes));
@@ -141,13 +115,11 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
 
 // Emits the gradients of the logits in the type in which the products read them.
 ValueId emit_d_logits(Graph& graph, const Op& op) {
-  const ValueId d_logits = emit(
-      graph, softmax_cross_entropy_bwd_op(),
-      {emit_logits(graph, op), op.inputs[In::kLabels], op.inputs[In::kDenominator], op.inputs[In::kDLoss]},
-      class_loss_attributes(op.attributes));
-  const DType dtype = graph.value(op.inputs[In::kX]).type.dtype;
-  if (graph.value(d_logits).type.dtype == dtype) return d_logits;
-  return emit(graph, cast_op(), {d_logits}, {{"dtype", std::string(dtype_name(dtype))}});
+  const ValueId d_logits = emit(graph, softmax_cross_entropy_bwd_op(),
+                                {LinearLossOp::emit_logits(graph, op), op.inputs[In::kLabels],
+                                 op.inputs[In::kDenominator], op.inputs[In::kDLoss]},
+                                class_loss_attributes(op.attributes));
+  return LinearLossOp::emit_narrowed(graph, op, d_logits);
 }
 
 class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyBwdOp {
@@ -166,13 +138,13 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
   }
   // Counts the logits, computed again, and d_x.
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return 2.0 * product_flops(op, bucket) + 15.0 * num_logits(op, bucket);
+    return 2.0 * LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
   // A chunk reads the weight twice. Its logits are written, read, overwritten by their gradients, and read.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + static_cast<double>(op.input(kW).bytes(bucket)) +
-           2.0 * bytes_of_later_chunks(op, bucket) +
-           4.0 * static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) * num_logits(op, bucket);
+           2.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +
+           4.0 * LinearLossOp::logit_bytes(op, bucket);
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
     return {emit_matmul(graph, emit_d_logits(graph, op), MatmulTranspose::kNo, op.inputs[kW],
@@ -209,39 +181,7 @@ std::vector<ValueType> parameter_gradient_types(const OpView& op) {
   expect_operands(op.has_input(Grad::kDLoss), op,
                   "the inputs of linear_cross_entropy, d_loss[1], into_w, into_bias, flag");
   expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
-  for (const auto& [into, differentiated] :
-       {std::pair{int{Grad::kIntoW}, int{Grad::kW}}, {int{Grad::kIntoBias}, int{Grad::kBias}}}) {
-    if (!op.has_input(into)) continue;
-    expect_operands(op.has_input(differentiated) && op.in_shape(into) == op.in_shape(differentiated), op,
-                    "into like w or bias");
-  }
-  ValueType d_w{op.input(Grad::kW).type.dtype, op.in_shape(Grad::kW)};
-  if (op.attributes().has("gradient_dtype")) d_w.dtype = *parse_dtype(op.attributes().word("gradient_dtype"));
-  if (op.has_input(Grad::kIntoW)) d_w.dtype = op.input(Grad::kIntoW).type.dtype;
-  std::vector<ValueType> types{d_w};
-  if (op.has_input(Grad::kBias)) types.push_back(sum_type(op.input(Grad::kBias).type));
-  return types;
-}
-
-// Emits d_w and, with a bias, d_bias. `op` has the inputs of linear_cross_entropy_grad; its output `d_w` is d_w, and the
-// next one d_bias.
-std::vector<ValueId> emit_parameter_gradients(Graph& graph, const Op& op, ValueId d_logits, int d_w) {
-  using Grad = LinearCrossEntropyGradOp;
-  const auto type_of = [&](int output) {
-    return graph.value(op.outputs[static_cast<size_t>(output)]).type.dtype;
-  };
-  Attributes by_columns{{"ta", int64_t{1}}, {"tb", int64_t{0}}};
-  if (type_of(d_w) != graph.value(d_logits).type.dtype)
-    by_columns.set("dtype", std::string(dtype_name(type_of(d_w))));
-  std::vector<ValueId> out{
-      emit(graph, matmul_op(),
-           {d_logits, op.inputs[Grad::kX], kNoValue, op.inputs[Grad::kIntoW], op.inputs[Grad::kFlag]},
-           std::move(by_columns))};
-  if (op.inputs[Grad::kBias] != kNoValue) {
-    out.push_back(emit(graph, bias_grad_op(), {d_logits, op.inputs[Grad::kIntoBias], op.inputs[Grad::kFlag]},
-                       {{"dtype", std::string(dtype_name(type_of(d_w + 1)))}}));
-  }
-  return out;
+  return LinearLossOp::parameter_gradient_types(op, Grad::kIntoW);
 }
 
 class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropyGradOp {
@@ -255,16 +195,16 @@ class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropy
   }
   // Counts the products for the recomputed logits and for d_w, and the element-wise operations on the logits.
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return 2.0 * product_flops(op, bucket) + 16.0 * num_logits(op, bucket);
+    return 2.0 * LinearLossOp::product_flops(op, bucket) + 16.0 * LinearLossOp::num_logits(op, bucket);
   }
   // A chunk reads the weight; from the second chunk on it also reads and writes the gradient of the weight. Its
   // logits are written, read, overwritten by their gradients, and read twice.
   double bytes(const OpView& op, const Bucket& bucket) const override {
-    return OpSchema::bytes(op, bucket) + 3.0 * bytes_of_later_chunks(op, bucket) +
-           5.0 * static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) * num_logits(op, bucket);
+    return OpSchema::bytes(op, bucket) + 3.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +
+           5.0 * LinearLossOp::logit_bytes(op, bucket);
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
-    return emit_parameter_gradients(graph, op, emit_d_logits(graph, op), kDW);
+    return LinearLossOp::emit_parameter_gradients(graph, op, emit_d_logits(graph, op), kIntoW, kDW);
   }
 
  private:
@@ -291,28 +231,29 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
     return tails;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return (1.0 + num_gradients(op)) * product_flops(op, bucket) + 16.0 * num_logits(op, bucket);
+    return (1.0 + num_gradients(op)) * LinearLossOp::product_flops(op, bucket) +
+           16.0 * LinearLossOp::num_logits(op, bucket);
   }
   // Logits are written, read twice, overwritten by their gradients, and read for each gradient. A chunk reads the weight
   // for the logits and for d_x; from the second chunk on it reads and writes d_w.
   double bytes(const OpView& op, const Bucket& bucket) const override {
-    const double of_d_x =
-        op.attributes().integer("computes_d_x") != 0
-            ? static_cast<double>(op.input(kW).bytes(bucket)) + bytes_of_later_chunks(op, bucket)
-            : 0.0;
-    const double of_d_w =
-        op.attributes().integer("computes_d_w") != 0 ? 2.0 * bytes_of_later_chunks(op, bucket) : 0.0;
-    return OpSchema::bytes(op, bucket) + bytes_of_later_chunks(op, bucket) + of_d_x + of_d_w +
-           (4.0 + num_gradients(op)) * static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) *
-               num_logits(op, bucket);
+    const double of_d_x = op.attributes().integer("computes_d_x") != 0
+                              ? static_cast<double>(op.input(kW).bytes(bucket)) +
+                                    LinearLossOp::bytes_of_later_chunks(op, bucket)
+                              : 0.0;
+    const double of_d_w = op.attributes().integer("computes_d_w") != 0
+                              ? 2.0 * LinearLossOp::bytes_of_later_chunks(op, bucket)
+                              : 0.0;
+    return OpSchema::bytes(op, bucket) + LinearLossOp::bytes_of_later_chunks(op, bucket) + of_d_x + of_d_w +
+           (4.0 + num_gradients(op)) * LinearLossOp::logit_bytes(op, bucket);
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
     const std::vector<ValueId> losses =
         emit_all(graph, softmax_cross_entropy_op(),
-                 {emit_logits(graph, op), op.inputs[kLabels], op.inputs[kDenominator]},
+                 {LinearLossOp::emit_logits(graph, op), op.inputs[kLabels], op.inputs[kDenominator]},
                  class_loss_attributes(op.attributes));
     const ValueId d_logits = emit_d_logits(graph, op);
-    std::vector<ValueId> out = emit_parameter_gradients(graph, op, d_logits, kDW);
+    std::vector<ValueId> out = LinearLossOp::emit_parameter_gradients(graph, op, d_logits, kIntoW, kDW);
     const ValueId d_x =
         emit_matmul(graph, d_logits, MatmulTranspose::kNo, op.inputs[kW], MatmulTranspose::kNo);
     out.insert(out.begin(),

@@ -15,7 +15,7 @@ void set_loss_gradient(GradientContext& context, const OpSchema& backward) {
   const Op op = context.op();
   const ValueId d_loss = context.d_output(ClassLossOp::kLoss);
   if (d_loss == kNoValue || !context.wants(ClassLossOp::kLogits)) return;
-  std::vector<ValueId> inputs = op.inputs;
+  ValueIds inputs = op.inputs;
   inputs.push_back(d_loss);
   context.set(ClassLossOp::kLogits,
               emit(context.graph(), backward, std::move(inputs), op.attributes, "d_logits"));

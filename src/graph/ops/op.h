@@ -80,7 +80,7 @@ class GradientContext {
 // How to compute an output again: an op over values that exist before it.
 struct Recipe {
   const OpDef* def = nullptr;
-  std::vector<ValueId> inputs;
+  ValueIds inputs;
   Attributes attributes;
   int output = 0;
 };

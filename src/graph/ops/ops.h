@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/class_columns.h"
 #include "base/fused_layer.h"
 #include "base/optimizer_table.h"
 #include "graph/ops/op.h"
@@ -166,6 +167,8 @@ struct EmbeddingSumOp {
   enum In { kCuSeqlens, kIds, kTable };
   enum Out { kX };
 };
+// The name of the attribute of embedding_bwd with the number of rows of a table that each rank of a tensor-parallel group has.
+inline constexpr std::string_view kRankRows = "rank_rows";
 struct EmbeddingBwdOp {
   enum In { kSorted, kDX, kInto, kFlag };
   enum Out { kDTable };
@@ -224,6 +227,48 @@ struct TopLogitsOp {
   enum In { kLogits };
   enum Out { kValues, kIds, kLogSum };
 };
+// The loss over classes that the ranks of a tensor-parallel group divide.
+struct ClassSumsOp {
+  enum In { kLogits, kLabels };
+  enum Out { kSums };
+};
+struct ClassSumsBwdOp {
+  enum In { kLogits, kLabels, kDSums };
+  enum Out { kDLogits };
+};
+struct ClassSumsLossOp {
+  enum In { kSums, kLabels, kDenominator };
+  enum Out { kLoss, kNumCorrect, kZLoss = kNumCorrect };
+};
+struct ClassSumsLossBwdOp {
+  enum In { kSums, kLabels, kDenominator, kDLoss };
+  enum Out { kDSums };
+};
+struct LinearClassSumsOp {
+  enum In { kX, kW, kBias, kLabels };
+  enum Out { kSums };
+};
+struct LinearClassSumsBwdOp {
+  enum In { kX, kW, kBias, kLabels, kDSums };
+  enum Out { kDX };
+};
+struct LinearClassSumsGradOp {
+  enum In { kX, kW, kBias, kLabels, kDSums, kIntoW, kIntoBias, kFlag };
+  enum Out { kDW, kDBias };
+};
+struct LinearClassSumsGradientsOp {
+  enum In { kX, kW, kBias, kLabels, kDSums, kIntoW, kIntoBias, kFlag };
+  enum Out { kDX, kDW, kDBias };
+};
+// Returns the columns of the sums of an op with the attributes of class_sums.
+ClassColumns class_columns_of(const Attributes& attributes);
+// Returns the type of the sums of logits of this type with `rows` rows.
+ValueType class_sums_type(DType logits, const Dim& rows, const Attributes& attributes);
+// The name of the attribute of class_sums with the number of classes of all ranks, and of that of class_sums_loss with the number of
+// columns that each rank has.
+inline constexpr std::string_view kAllClasses = "classes";
+inline constexpr std::string_view kRankClasses = "rank_classes";
+
 struct ElementLossOp {
   enum In { kLogits, kLabels, kDenominator, kNumSequences };
   enum Out { kLoss };
@@ -344,6 +389,10 @@ const OpSchema& bias_gelu_op();
 const OpSchema& bias_gelu_bwd_op();
 const OpSchema& bias_grad_op();
 const OpSchema& cast_op();
+const OpSchema& class_sums_op();
+const OpSchema& class_sums_bwd_op();
+const OpSchema& class_sums_loss_op();
+const OpSchema& class_sums_loss_bwd_op();
 const OpSchema& clip_coefficient_op();
 const OpSchema& columns_op();
 const OpSchema& copy_op();
@@ -365,6 +414,10 @@ const OpSchema& count_correct_op();
 const OpSchema& top_logits_op();
 const OpSchema& glu_op();
 const OpSchema& glu_bwd_op();
+const OpSchema& linear_class_sums_op();
+const OpSchema& linear_class_sums_bwd_op();
+const OpSchema& linear_class_sums_grad_op();
+const OpSchema& linear_class_sums_gradients_op();
 const OpSchema& linear_cross_entropy_op();
 const OpSchema& linear_cross_entropy_bwd_op();
 const OpSchema& linear_cross_entropy_grad_op();
@@ -421,11 +474,11 @@ struct DropoutSpec {
 };
 
 // Emits an op and returns its first output. The output is called `name`, or a unique name that begins with it.
-ValueId emit(Graph& graph, const OpSchema& def, std::vector<ValueId> inputs, Attributes attributes = {},
+ValueId emit(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attributes = {},
              std::string_view name = {});
 // Emits an op and returns all outputs.
-std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, std::vector<ValueId> inputs,
-                              Attributes attributes = {}, std::span<const std::string> names = {});
+std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attributes = {},
+                              std::span<const std::string> names = {});
 
 // Emits op(a) op(b): [m,k] x [k,n] -> [m,n], in the type of a unless `dtype` states another.
 ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b, MatmulTranspose trans_b,

@@ -27,6 +27,10 @@ const std::vector<const OpSchema*>& registry() {
                                       &bias_gelu_bwd_op(),
                                       &bias_grad_op(),
                                       &cast_op(),
+                                      &class_sums_op(),
+                                      &class_sums_bwd_op(),
+                                      &class_sums_loss_op(),
+                                      &class_sums_loss_bwd_op(),
                                       &clip_coefficient_op(),
                                       &columns_op(),
                                       &copy_op(),
@@ -45,6 +49,10 @@ const std::vector<const OpSchema*>& registry() {
                                       &top_logits_op(),
                                       &glu_op(),
                                       &glu_bwd_op(),
+                                      &linear_class_sums_op(),
+                                      &linear_class_sums_bwd_op(),
+                                      &linear_class_sums_grad_op(),
+                                      &linear_class_sums_gradients_op(),
                                       &linear_cross_entropy_op(),
                                       &linear_cross_entropy_bwd_op(),
                                       &linear_cross_entropy_grad_op(),
@@ -105,17 +113,18 @@ const OpDef* find_op(std::string_view name) {
   return it != ops.end() && (*it)->name() == name ? *it : nullptr;
 }
 
-ValueId emit(Graph& graph, const OpSchema& def, std::vector<ValueId> inputs, Attributes attributes,
+ValueId emit(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attributes,
              std::string_view name) {
   const std::array<std::string, 1> names{std::string(name.empty() ? def.name() : name)};
   const OpId id = graph.add_op(def, std::move(inputs), std::move(attributes), names);
   return graph.op(id).outputs.front();
 }
 
-std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, std::vector<ValueId> inputs,
-                              Attributes attributes, std::span<const std::string> names) {
+std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attributes,
+                              std::span<const std::string> names) {
   const OpId id = graph.add_op(def, std::move(inputs), std::move(attributes), names);
-  return graph.op(id).outputs;
+  const ValueIds& outputs = graph.op(id).outputs;
+  return {outputs.begin(), outputs.end()};
 }
 
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name) {

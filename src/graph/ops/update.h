@@ -1,4 +1,4 @@
-// The shared frame of the updates of optimizers. Stateless; thread-safe.
+// The parts that the update ops of all optimizers share. Stateless; thread-safe.
 #pragma once
 
 #include <algorithm>

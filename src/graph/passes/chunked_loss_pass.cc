@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"
@@ -15,7 +17,8 @@ constexpr int64_t kTokenChunkBytes = int64_t{512} << 20;
 // Fewer rows would leave the tiles of a product unfilled. Chunks of a multiple of these rows begin where tiles begin.
 constexpr int64_t kTileRows = 16;
 
-// Runs on a forward graph. The fused op replaces the classifier's last product, a cast of its result, the loss and the count of
+// Runs on a forward graph. If the ranks of a tensor-parallel group divide the classes, the sums of class_sums take the place of the loss
+// in what follows. The fused op replaces the classifier's last product, a cast of its result, the loss and the count of
 // correct predictions. It reads their inputs and takes the place of the loss.
 class ChunkedLoss {
  public:
@@ -24,7 +27,10 @@ class ChunkedLoss {
 
   void run() {
     for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
-      if (!rewriter_.is(i, softmax_cross_entropy_op())) continue;
+      const bool is_divided = rewriter_.is(i, class_sums_op());
+      if (!is_divided && !rewriter_.is(i, softmax_cross_entropy_op())) continue;
+      static_assert(int{ClassSumsOp::kLogits} == ClassLossOp::kLogits &&
+                    int{ClassSumsOp::kLabels} == ClassLossOp::kLabels);
       const ValueId logits = rewriter_.op(i).inputs[ClassLossOp::kLogits];
       if (graph().value(logits).bytes(bucket_) <= most_bytes_) continue;
       const auto cast = rewriter_.find_producer(i, logits, cast_op());
@@ -63,11 +69,12 @@ class ChunkedLoss {
   Op fused(const Op& product, const Op& loss, std::optional<uint32_t> count) const {
     const Value& logits = graph().value(loss.inputs[ClassLossOp::kLogits]);
     const int64_t rows = logits.type.shape[0].at(usual_);
-    Op op = op_instead_of(
-        loss, linear_cross_entropy_op(),
-        {product.inputs[MatmulOp::kA], product.inputs[MatmulOp::kB], product.inputs[MatmulOp::kBias],
-         loss.inputs[ClassLossOp::kLabels], loss.inputs[ClassLossOp::kDenominator]},
-        loss.attributes);
+    const bool is_divided = loss.def == &class_sums_op();
+    std::vector<ValueId> inputs{product.inputs[MatmulOp::kA], product.inputs[MatmulOp::kB],
+                                product.inputs[MatmulOp::kBias], loss.inputs[ClassLossOp::kLabels]};
+    if (!is_divided) inputs.push_back(loss.inputs[ClassLossOp::kDenominator]);
+    Op op = op_instead_of(loss, is_divided ? linear_class_sums_op() : linear_cross_entropy_op(),
+                          std::move(inputs), loss.attributes);
     op.module = product.module;
     const int64_t row_bytes = rows > 0 ? logits.bytes(usual_) / rows : 1;
     const bool is_per_token =

@@ -69,6 +69,29 @@ TEST(ChunkedLoss, IncludesTheCastOf16BitLogits) {
   EXPECT_EQ(graph.ops()[0].attributes.word("gradient_dtype"), "f32");
 }
 
+// If ranks divide the classes, the sums that they exchange are computed in chunks. The gradient of x is a sum over the ranks.
+TEST(ChunkedLoss, ComputesTheSumsOfDividedClassesInChunks) {
+  std::string text = replaced(
+      kClassifier,
+      "  %loss: f32[1] !output = softmax_cross_entropy(%logits, %labels, %denominator) {smoothing=0.1}\n",
+      "  %sums: f32[B,4] = class_sums(%logits, %labels) {classes=11, smoothing=0.1, tensor_ranks=2}\n"
+      "  %loss: f32[1] !output = class_sums_loss(%sums, %labels, %denominator) {classes=11, rank_classes=6, "
+      "smoothing=0.1, tensor_ranks=2}\n");
+  Graph graph = after(text, 0);
+  EXPECT_NE(print_graph(graph).find(
+                "%sums: f32[B,4] = linear_class_sums(%x, %w, %b, %labels) {chunk_rows=2, classes=11, "
+                "smoothing=0.1, tensor_ranks=2}\n"),
+            std::string::npos)
+      << print_graph(graph);
+  const std::vector<ValueId> wanted{graph.find("x"), graph.find("w"), graph.find("b")};
+  const std::vector<ValueId> gradients = add_backward(graph, graph.find("loss"), wanted);
+  EXPECT_EQ(graph.op(graph.value(gradients[0]).producer).def, &all_reduce_op());
+  EXPECT_EQ(graph.op(graph.value(gradients[1]).producer).def, &linear_class_sums_grad_op());
+  EXPECT_EQ(graph.op(graph.value(gradients[2]).producer).def, &linear_class_sums_grad_op());
+  verify(graph, "with gradients");
+  find_tails(graph);
+}
+
 // The text form contains the op, its backward op and the buffers in which gradients accumulate.
 TEST(ChunkedLoss, GradientsAccumulateAndTheTextRoundTrips) {
   Graph graph = after(kClassifier, 0);

@@ -1,6 +1,7 @@
-#include <bit>
-#include <string>
+#include <algorithm>
+#include <functional>
 #include <unordered_map>
+#include <vector>
 
 #include "graph/ir/graph.h"
 #include "graph/passes/pass.h"
@@ -8,23 +9,22 @@
 namespace plimsoll {
 namespace {
 
-std::string key_of(const Op& op) {
-  std::string key(op.def->name());
-  for (ValueId id : op.inputs) key += "," + std::to_string(static_cast<uint32_t>(id));
-  for (const auto& [name, value] : op.attributes.items()) {
-    key += ";" + name + "=";
-    if (const auto* integer = std::get_if<int64_t>(&value)) key += std::to_string(*integer);
-    if (const auto* word = std::get_if<std::string>(&value)) key += *word;
-    if (const auto* number = std::get_if<double>(&value))
-      key += std::to_string(std::bit_cast<uint64_t>(*number));
-  }
-  return key;
+size_t hash_of(const Op& op) {
+  size_t hash = std::hash<const OpDef*>()(op.def);
+  for (ValueId id : op.inputs) hash = (hash ^ static_cast<size_t>(index_of(id))) * 0x9e3779b97f4a7c15u;
+  return hash;
+}
+
+bool is_equal(const Op& a, const Op& b) {
+  return a.def == b.def && a.inputs == b.inputs && a.attributes == b.attributes;
 }
 
 void merge_equal_ops(Graph& graph) {
   std::vector<ValueId> replacement(graph.values().size());
   for (size_t i = 0; i < replacement.size(); ++i) replacement[i] = ValueId{static_cast<uint32_t>(i)};
-  std::unordered_map<std::string, std::vector<ValueId>> first;
+  std::unordered_multimap<size_t, size_t>
+      first;  // the positions in `ops` of different expressions, by their hashes
+  first.reserve(graph.ops().size());
   std::vector<Op> ops;
   ops.reserve(graph.ops().size());
   for (Op& op : graph.ops()) {
@@ -37,15 +37,20 @@ void merge_equal_ops(Graph& graph) {
           writes || graph.value(id).version_of != kNoValue || graph.value(id).storage == Storage::kOutput;
     }
     if (!writes) {
-      const auto [it, inserted] = first.emplace(key_of(op), op.outputs);
-      if (!inserted) {
+      const size_t hash = hash_of(op);
+      const auto [begin, end] = first.equal_range(hash);
+      const auto it =
+          std::find_if(begin, end, [&](const auto& entry) { return is_equal(ops[entry.second], op); });
+      if (it != end) {
+        const ValueIds& outputs = ops[it->second].outputs;
         for (size_t i = 0; i < op.outputs.size(); ++i) {
-          replacement[index_of(op.outputs[i])] = it->second[i];
+          replacement[index_of(op.outputs[i])] = outputs[i];
           if (graph.value(op.outputs[i]).is_parameter_gradient)
-            graph.value(it->second[i]).is_parameter_gradient = true;
+            graph.value(outputs[i]).is_parameter_gradient = true;
         }
         continue;
       }
+      first.emplace(hash, ops.size());
     }
     ops.push_back(std::move(op));
   }

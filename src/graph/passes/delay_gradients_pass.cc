@@ -42,8 +42,8 @@ class DelayGradients {
         exchange_ms_(options.exchange_ms(graph)),
         is_delayed_(ops_.size(), false) {}
 
-  // Returns the new order, or nothing if no op is delayed.
-  std::vector<Op> reordered() {
+  // Returns the new order of the positions, or nothing if no op is delayed.
+  std::vector<uint32_t> find_order() {
     find_candidates();
     const double wanted_ms = kCover * end_exchanges_ms();
     double delayed_ms = 0;
@@ -54,11 +54,11 @@ class DelayGradients {
     }
     if (delayed_ms == 0) return {};
     keep_before_delayed_ops();
-    std::vector<Op> order;
+    std::vector<uint32_t> order;
     order.reserve(ops_.size());
     const auto append = [&](uint32_t begin, uint32_t end, bool delayed) {
       for (uint32_t i = begin; i < end; ++i) {
-        if (is_delayed_[i] == delayed) order.push_back(ops_[i]);
+        if (is_delayed_[i] == delayed) order.push_back(i);
       }
     };
     const auto size = static_cast<uint32_t>(ops_.size());
@@ -119,7 +119,7 @@ class DelayGradients {
   bool computes_only_gradients(const Op& op) const {
     return std::ranges::all_of(op.outputs, [&](ValueId id) {
       if (id == kNoValue) return true;
-      const std::vector<uint32_t>& readers = readers_[index_of(id)];
+      const std::span<const uint32_t> readers = readers_[index_of(id)];
       return !readers.empty() &&
              std::ranges::all_of(readers, [&](uint32_t reader) { return sums_gradients(ops_[reader]); });
     });
@@ -130,7 +130,7 @@ class DelayGradients {
                                [&](uint32_t before) { return sums_gradients(ops_[before]); });
   }
 
-  int64_t bytes_of(const std::vector<ValueId>& values) const {
+  int64_t bytes_of(const ValueIds& values) const {
     int64_t bytes = 0;
     for (const ValueId id : values) bytes += id == kNoValue ? 0 : graph_.value(id).bytes({});
     return bytes;
@@ -163,7 +163,7 @@ class DelayGradients {
   const DelayOptions& options_;
   const std::vector<Op>& ops_;
   const Dependences dependences_;
-  const std::vector<std::vector<uint32_t>> readers_;
+  const OpLists readers_;
   const std::vector<double> exchange_ms_;  // by position
   std::vector<Candidate> candidates_;
   std::set<uint32_t> depends_on_candidate_;
@@ -179,12 +179,10 @@ Pass delay_gradients_pass(DelayOptions options) {
           .numerics = Numerics::kPreserving,
           .help = "computes gradients of weights while the ranks exchange the last ones of the backward pass",
           .run = [options = std::move(options)](Graph& graph) {
-            std::vector<Op> order = DelayGradients(graph, options).reordered();
+            const std::vector<uint32_t> order = DelayGradients(graph, options).find_order();
             if (order.empty()) return;
-            Graph delayed = graph;
-            delayed.replace_ops(std::move(order));
-            if (peak_bytes(delayed, options.bucket) <= peak_bytes(graph, options.bucket))
-              graph = std::move(delayed);
+            const int64_t peak = peak_bytes(graph, options.bucket);
+            reorder_if_peak_is_below(graph, order, options.bucket, peak + 1);
           }};
 }
 

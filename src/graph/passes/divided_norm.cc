@@ -25,7 +25,7 @@ std::vector<ValueId> append_gather(Graph& graph, const Op& like, const std::vect
     op.outputs.push_back(whole);
   }
   ops.push_back(op);
-  return op.outputs;
+  return {op.outputs.begin(), op.outputs.end()};
 }
 
 void append_divided_norm(Graph& graph, const Op& norm, const RankSlices& slices, MeshAxis axis,

@@ -132,7 +132,7 @@ class Fp8Products {
     const std::string name = graph_.value(id).name + "." + std::string(dtype_name(format));
     const bool kept = choice_.keeps_weights && flag_ != kNoValue && is_weight(id);
     Op op{.def = &quantize_fp8_op(),
-          .inputs = std::vector<ValueId>(QuantizeFp8Op::kCuSeqlens + 1, kNoValue),
+          .inputs = ValueIds(QuantizeFp8Op::kCuSeqlens + 1, kNoValue),
           .outputs = {},
           .attributes = {{"format", std::string(dtype_name(format))}},
           .segment = reader.segment,

@@ -64,7 +64,7 @@ class Fuse {
     const Op& bias_add = rewriter_.op(at);
     const auto product = rewriter_.find_producer(at, bias_add.inputs[BiasAddOp::kX], matmul_op());
     if (!product) return;
-    std::vector<ValueId> inputs = rewriter_.op(*product).inputs;
+    ValueIds inputs = rewriter_.op(*product).inputs;
     if (inputs[MatmulOp::kBias] != kNoValue || inputs[MatmulOp::kInto] != kNoValue) return;
     inputs[MatmulOp::kBias] = bias_add.inputs[BiasAddOp::kBias];
     replace_pair(at, *product,
@@ -139,7 +139,7 @@ class Fuse {
         graph.value(norm.inputs[RmsNormOp::kGain]).type.shape[0] == graph.value(sum).type.shape[1];
     if (!is_of_rows) return;
     const Op& sum_op = rewriter_.op(*add);
-    std::vector<ValueId> inputs = norm.inputs;
+    ValueIds inputs = norm.inputs;
     inputs[RmsNormOp::kX] = sum_op.inputs[AddOp::kB];
     inputs[RmsNormOp::kResidual] = sum_op.inputs[AddOp::kA];
     Op fused = op_instead_of(norm, rms_norm_op(), std::move(inputs), norm.attributes);

@@ -10,7 +10,9 @@
 namespace plimsoll {
 namespace {
 
-// Runs on a differentiated graph. The fused op takes the place of the loss, at the end of the forward pass.
+// Runs on a differentiated graph. The fused op takes the place of the loss, at the end of the forward pass. If the ranks of a
+// tensor-parallel group divide the classes, gradients depend on what the ranks exchange after the forward op; the fused op then computes
+// both gradients and takes the place of the gradient of the activations.
 //
 // An own op for the gradient of the weight runs when the activations are no longer live; the fused op computes it before. It
 // is worth that memory only if there are at least as many rows as columns: the gradient is then not larger than the logits, and
@@ -24,6 +26,7 @@ class LossWithGradients {
       // The fused op does not count correct predictions.
       if (rewriter_.is(i, linear_cross_entropy_op()) && !rewriter_.op(i).attributes.has("counts_correct"))
         fuse(i);
+      if (rewriter_.is(i, linear_class_sums_bwd_op())) fuse_gradients(i);
     }
     rewriter_.apply();
   }
@@ -33,7 +36,7 @@ class LossWithGradients {
   using Bwd = LinearCrossEntropyBwdOp;
   using Grad = LinearCrossEntropyGradOp;
 
-  // Returns the position of the op with this definition that computes a gradient of the loss.
+  // Returns the position of the op with this definition whose first inputs are those of `loss`.
   std::optional<uint32_t> find_gradient(const Op& loss, const OpSchema& def) const {
     for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
       if (!rewriter_.is(i, def)) continue;
@@ -41,6 +44,12 @@ class LossWithGradients {
       if (std::ranges::equal(loss.inputs, inputs.first(loss.inputs.size()))) return i;
     }
     return std::nullopt;
+  }
+
+  // Returns true if computing the gradient of the weight early takes more memory than it saves time.
+  bool is_too_large(ValueId x, ValueId into_w) const {
+    const Shape& shape = graph_.value(x).type.shape;
+    return into_w == kNoValue && shape[0].at(bucket_) < shape[1].at(bucket_);
   }
 
   // Returns the output of an op, or a new value of this type if there is no such op.
@@ -70,11 +79,10 @@ class LossWithGradients {
     const auto bwd = find_gradient(loss, linear_cross_entropy_bwd_op());
     const auto grad = find_gradient(loss, linear_cross_entropy_grad_op());
     if (!bwd && !grad) return;
-    const Shape& x = graph_.value(loss.inputs[LinearCrossEntropyOp::kX]).type.shape;
-    const bool needs_memory = grad && rewriter_.op(*grad).inputs[Grad::kIntoW] == kNoValue;
-    if (needs_memory && x[0].at(bucket_) < x[1].at(bucket_)) return;
+    if (grad && is_too_large(loss.inputs[LinearCrossEntropyOp::kX], rewriter_.op(*grad).inputs[Grad::kIntoW]))
+      return;
     const Op& gradient = rewriter_.op(bwd.value_or(grad.value_or(at)));
-    std::vector<ValueId> inputs = loss.inputs;
+    ValueIds inputs = loss.inputs;
     inputs.push_back(gradient.inputs[Bwd::kDLoss]);
     for (const int input : {Grad::kIntoW, Grad::kIntoBias, Grad::kFlag})
       inputs.push_back(grad ? rewriter_.op(*grad).inputs[static_cast<size_t>(input)] : kNoValue);
@@ -96,6 +104,19 @@ class LossWithGradients {
     for (const std::optional<uint32_t>& op : {bwd, grad}) {
       if (op) rewriter_.remove(*op);
     }
+  }
+
+  void fuse_gradients(uint32_t at) {
+    using Divided = LinearClassSumsGradOp;
+    const Op bwd = rewriter_.op(at);
+    const auto grad = find_gradient(bwd, linear_class_sums_grad_op());
+    if (!grad) return;
+    const Op& gradient = rewriter_.op(*grad);
+    if (is_too_large(bwd.inputs[LinearClassSumsBwdOp::kX], gradient.inputs[Divided::kIntoW])) return;
+    Op fused = op_instead_of(bwd, linear_class_sums_gradients_op(), gradient.inputs, bwd.attributes);
+    fused.outputs.insert(fused.outputs.end(), gradient.outputs.begin(), gradient.outputs.end());
+    rewriter_.replace(at, std::move(fused));
+    rewriter_.remove(*grad);
   }
 
   Graph& graph_;

@@ -78,6 +78,27 @@ TEST(LossWithGradients, KeepsTheBuffersInWhichGradientsAccumulate) {
   EXPECT_TRUE(contains(text, "%d_loss, %gradient/d_w, %gradient/d_b, %accumulate)")) << text;
 }
 
+// If ranks divide the classes, the loss waits for their exchange, and one op computes both gradients.
+TEST(LossWithGradients, OneOpComputesTheGradientsOfDividedClasses) {
+  const std::string divided = replaced(
+      kClassifier,
+      "  %loss: f32[1] !output = linear_cross_entropy(%x, %w, %b, %labels, %denominator) {chunk_rows=2, "
+      "smoothing=0.1}\n",
+      "  %sums: f32[B,4] = linear_class_sums(%x, %w, %b, %labels) {chunk_rows=2, classes=11, smoothing=0.1, "
+      "tensor_ranks=2}\n"
+      "  %loss: f32[1] !output = class_sums_loss(%sums, %labels, %denominator) {classes=11, rank_classes=6, "
+      "smoothing=0.1, tensor_ranks=2}\n");
+  const std::string text = after(differentiated({"x", "w", "b"}, divided));
+  EXPECT_TRUE(contains(text, "= linear_class_sums_gradients(%x, %w, %b, %labels, %d_class_sums, _, _, _)"))
+      << text;
+  EXPECT_FALSE(contains(text, "linear_class_sums_bwd(")) << text;
+  EXPECT_FALSE(contains(text, "linear_class_sums_grad(")) << text;
+  const std::string added = after(differentiated({"x", "w", "b"}, divided, true));
+  EXPECT_TRUE(contains(added, "%gradient/d_w, %gradient/d_b, %accumulate)")) << added;
+  // Without a gradient of x, nothing is computed twice.
+  EXPECT_TRUE(contains(after(differentiated({"w", "b"}, divided)), "linear_class_sums_grad("));
+}
+
 // With fewer rows than columns the gradient of the weight is larger than the logits.
 TEST(LossWithGradients, KeepsTheGradientOfAWideWeightForTheEnd) {
   constexpr Bucket kFew{.tokens = 64, .sequences = 3, .longest = 8};

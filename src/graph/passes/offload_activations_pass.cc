@@ -61,7 +61,7 @@ class OffloadActivations {
             value.bytes(bucket_) < least_bytes_ || is_replaced_before_backward[index_of(id)]) {
           continue;
         }
-        const auto& list = readers[index_of(id)];
+        const auto list = readers[index_of(id)];
         const auto first = std::find_if(list.begin(), list.end(), [&](uint32_t reader) {
           return graph_.ops()[reader].segment != Segment::kForward;
         });

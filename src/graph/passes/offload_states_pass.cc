@@ -51,8 +51,7 @@ struct Moved {
 constexpr int64_t kSmallBytes = int64_t{64} << 10;
 constexpr int64_t kShareOfSmall = 512;
 
-void keep_small(const Graph& graph, const std::vector<std::vector<uint32_t>>& readers,
-                std::vector<bool>& movable) {
+void keep_small(const Graph& graph, const OpLists& readers, std::vector<bool>& movable) {
   std::vector<std::pair<int64_t, size_t>> states;
   int64_t all_bytes = 0;
   for (size_t i = 0; i < movable.size(); ++i) {

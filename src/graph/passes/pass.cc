@@ -13,7 +13,7 @@ namespace {
 
 std::vector<PassInfo> list_passes() {
   std::vector<PassInfo> infos;
-  for (const Pass& pass : {tensor_parallel_pass(1),
+  for (const Pass& pass : {tensor_parallel_pass(1, DividedHeads::kYes),
                            unread_rows_pass(),
                            precision_pass(DType::kBF16),
                            pipeline_stage_pass({}),
@@ -96,11 +96,20 @@ void PassManager::run(Graph& graph, const Pass& pass) {
     pass.run(graph);
     record.milliseconds =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    verify(graph, "after pass '" + std::string(pass.name) + "'");
+    if (options_.verifies_each_pass()) verify(graph, "after pass '" + std::string(pass.name) + "'");
     if (options_.dump) options_.dump(pass.name, print_graph(graph));
   }
   record.ops_after = graph.ops().size();
   records_.push_back(std::move(record));
+}
+
+void PassManager::changed(const Graph& graph, std::string_view when) const {
+  if (options_.verifies_each_pass()) verify(graph, when);
+}
+
+void PassManager::finish(const Graph& graph) const {
+  if (options_.verification == Verification::kOnce && !options_.dump)
+    verify(graph, "after the last pass; --dump_passes FOLDER names the pass at fault");
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// A pass takes a graph and changes it. The pass manager runs passes by name, with the verifier before and after each;
+// A pass takes a graph and changes it. The pass manager runs passes by name, with the verifier after each or after the last;
 // it can skip a pass, stop after one, and time and dump them. Passes know no device and no optimizer. Not
 // thread-safe.
 #pragma once
@@ -55,17 +55,25 @@ struct Pass {
 // The value of stop_after with which no pass runs.
 inline constexpr std::string_view kStopAfterNone = "none";
 
+// When the graph of a program is verified: after each pass, which names the pass that broke an invariant; only in its final form; or
+// not at all, for a plan whose sizes are shown as an example. The graph of every plan that may run is verified. Verification after each
+// pass takes a fifth of the time of planning.
+enum class Verification : uint8_t { kAfterEachPass, kOnce, kNever };
+
 struct PassOptions {
   std::set<std::string, std::less<>> disabled;  // names of passes to skip
   // For bisecting: passes after this one in all_passes() do not run, unless they are needed. "" runs all.
   std::string stop_after;
   // If set, called after every pass with its name and the text of the graph.
   std::function<void(std::string_view pass, const std::string& text)> dump;
+  // If passes are dumped, every graph is verified before it is dumped.
+  Verification verification = Verification::kAfterEachPass;
+  bool verifies_each_pass() const { return verification == Verification::kAfterEachPass || dump; }
 
   // Returns true if a pass that is not needed runs. Requires: stop_after is "", kStopAfterNone or listed.
   bool is_on(std::string_view pass) const;
 
-  // Returns true if both run the same passes. `dump` does not change what they do.
+  // Returns true if both run the same passes. `dump` and `verification` do not change what they do.
   friend bool operator==(const PassOptions& a, const PassOptions& b) {
     return a.disabled == b.disabled && a.stop_after == b.stop_after;
   }
@@ -87,8 +95,12 @@ class PassManager {
 
   // Runs one pass unless it is disabled or comes after the one to stop after. Requires: passes come in the order of
   // all_passes(). Errors: kUsage if a needed pass is disabled; kInternal naming the pass after which the graph does
-  // not verify.
+  // not verify, if each pass is verified.
   void run(Graph& graph, const Pass& pass);
+  // Verifies a graph that something other than a pass has changed, if each pass is verified. Errors: kInternal with `when`.
+  void changed(const Graph& graph, std::string_view when) const;
+  // Verifies the graph after the last pass of a program. Errors: kInternal.
+  void finish(const Graph& graph) const;
   const std::vector<PassRecord>& records() const { return records_; }
 
  private:
@@ -107,9 +119,11 @@ struct PassInfo {
 };
 const std::vector<PassInfo>& all_passes();
 
-// tensor_parallel_pass.cc: divides the heads of attention and the columns of feed-forward layers of a forward graph among the ranks of
-// a tensor-parallel group. Requires: the number of ranks divides all of them.
-Pass tensor_parallel_pass(int64_t ranks);
+// tensor_parallel_pass.cc: divides the heads of attention, the columns of feed-forward layers and the vocabulary of a forward graph among
+// the ranks of a tensor-parallel group. Requires: the number of ranks divides the heads and the columns. A language-model head whose logits
+// are an output of a program stays whole in all programs of a plan: DividedHeads::kNo.
+enum class DividedHeads : uint8_t { kNo, kYes };
+Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
 // The stages of a pipeline. Stage s has the blocks of the model (graph/analysis/analysis.h) from first_blocks[s] on, up to those of the
 // next stage.
 struct PipelineDivision {

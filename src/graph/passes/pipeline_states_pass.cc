@@ -7,6 +7,8 @@
 //                                            norm, finite = norm(norms, loss)
 //
 // The ranks of a stage may have divided the norm among them before (divided_norm.h), which ends with such an op, too.
+#include <algorithm>
+
 #include "graph/analysis/liveness.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
@@ -70,6 +72,7 @@ class PipelineStates {
     const ValueId wide = graph_.add_value(graph_.unique_name(value.name + ".f32"),
                                           {DType::kF32, value.type.shape}, Storage::kTransient);
     graph_.value(wide).module = value.module;
+    graph_.value(wide).split = value.split;
     ops_.push_back({.def = &cast_op(),
                     .inputs = {gradient},
                     .outputs = {wide},
@@ -87,6 +90,7 @@ class PipelineStates {
           graph_.add_value(graph_.unique_name(value.name + ".of_ends"), value.type, value.storage);
       graph_.value(sum).version_of = summand;
       graph_.value(sum).module = value.module;
+      graph_.value(sum).split = value.split;
       graph_.value(sum).is_parameter_gradient = true;
       sum_of_[index_of(gradient)] = sum;
       sums_.insert(sum);
@@ -103,7 +107,10 @@ class PipelineStates {
 
   void divide_norm(Op op) {
     // The first stage counts the gradients of shared weights.
-    if (division_.stage > 0) std::erase_if(op.inputs, [&](ValueId id) { return sums_.contains(id); });
+    if (division_.stage > 0) {
+      const auto is_sum = [&](ValueId id) { return sums_.contains(id); };
+      op.inputs.erase(std::remove_if(op.inputs.begin(), op.inputs.end(), is_sum), op.inputs.end());
+    }
     if (rank_slices_of(op.attributes)) {
       ops_.push_back(std::move(op));
       return;

@@ -4,10 +4,11 @@
 namespace plimsoll {
 namespace {
 
-// Returns the input of a loss that depends on activations, or -1 for any other op.
+// Returns the position of the logits among the inputs of a loss or of log_softmax, or -1 for any other op.
 int logits_input(const Op& op) {
   if (op.def == &log_softmax_op()) return LogSoftmaxOp::kX;
   if (op.def == &softmax_cross_entropy_op()) return ClassLossOp::kLogits;
+  if (op.def == &class_sums_op()) return ClassSumsOp::kLogits;
   if (op.def == &bce_with_logits_op() || op.def == &mse_op()) return ElementLossOp::kLogits;
   return -1;
 }

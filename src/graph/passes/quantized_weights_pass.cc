@@ -22,7 +22,7 @@ bool only_products_read(const Graph& graph, ValueId weight) {
 
 struct Arrays {
   const QuantizedWeight* weight = nullptr;
-  std::vector<ValueId> values;  // the inputs of dequantize
+  ValueIds values;  // the inputs of dequantize
   int64_t rows = 0;
   int64_t columns = 0;
 };

@@ -30,10 +30,10 @@ class Recompute {
   }
 
   void run() {
-    const std::vector<Op> old_ops = graph_.ops();
     graph_.set_segment(Segment::kBackward);
     std::vector<Op> ops;
-    for (Op op : old_ops) {
+    ops.reserve(2 * graph_.ops().size());
+    for (Op op : graph_.ops()) {
       if (op.segment == Segment::kBackward) {
         for (ValueId& id : op.inputs) id = replacement(id, ops);
       }
@@ -164,16 +164,16 @@ class Recompute {
                other.recipe.attributes == op.attributes;
       });
       if (same == emitted.end()) {
-        std::vector<ValueId> outputs = emit_again(op, id, ops);
+        ValueIds outputs = emit_again(op, id, ops);
         emitted.push_back({op, std::move(outputs)});
         same = std::prev(emitted.end());
       }
       done_.emplace(index_of(id), same->outputs[static_cast<size_t>(recipe.output)]);
     } else if (runs_again_[index_of(producer)]) {
       Op op = graph_.op(producer);
-      const std::vector<ValueId> originals = std::exchange(op.outputs, {});
+      const ValueIds originals = std::exchange(op.outputs, {});
       op.segment = Segment::kBackward;
-      const std::vector<ValueId> outputs = emit_again(op, originals, ops);
+      const ValueIds outputs = emit_again(op, originals, ops);
       for (size_t i = 0; i < outputs.size(); ++i) done_.insert_or_assign(index_of(originals[i]), outputs[i]);
     } else {
       return id;
@@ -181,13 +181,13 @@ class Recompute {
     return done_.at(index_of(id));
   }
 
-  std::vector<ValueId> emit_again(const Op& op, ValueId named_after, std::vector<Op>& ops) {
-    return emit_again(op, std::vector<ValueId>{named_after}, ops);
+  ValueIds emit_again(const Op& op, ValueId named_after, std::vector<Op>& ops) {
+    return emit_again(op, ValueIds{named_after}, ops);
   }
 
   // Appends an op after the ops that produce its inputs. Outputs are named after the given values; the last name
   // serves for all further outputs.
-  std::vector<ValueId> emit_again(Op op, const std::vector<ValueId>& named_after, std::vector<Op>& ops) {
+  ValueIds emit_again(Op op, const ValueIds& named_after, std::vector<Op>& ops) {
     for (ValueId& input : op.inputs) input = replacement(input, ops);
     graph_.set_current_module(op.module);
     const std::vector<ValueType> types = op.def->infer({graph_, op});
@@ -202,9 +202,9 @@ class Recompute {
 
   Graph& graph_;
   const RecomputeChoice& choice_;
-  const std::vector<std::vector<uint32_t>> readers_ = find_readers(graph_);  // of each value
-  std::vector<bool> from_forward_;  // transient values of the forward pass
-  std::vector<bool> runs_again_;    // indexed by forward op
+  const OpLists readers_ = find_readers(graph_);  // of each value
+  std::vector<bool> from_forward_;                // transient values of the forward pass
+  std::vector<bool> runs_again_;                  // indexed by forward op
   std::vector<bool> pinned_;
   std::vector<bool> stays_;  // for recipes of other outputs of the same op
   std::vector<bool> kept_;
@@ -212,7 +212,7 @@ class Recompute {
   // The recipes that were emitted for values of a forward op, with the results; the key is the op.
   struct Emitted {
     Op recipe;
-    std::vector<ValueId> outputs;
+    ValueIds outputs;
   };
   std::unordered_map<size_t, std::vector<Emitted>> emitted_;
 };

@@ -13,7 +13,7 @@ enum class Complete : uint8_t { kInMicroBatch, kInStep };
 
 // The gradients that one operation sums over the ranks: those of one type of element that become complete at the same time.
 struct GradientBucket {
-  std::vector<ValueId> gradients;
+  ValueIds gradients;
   int64_t bytes = 0;
 };
 
@@ -34,7 +34,7 @@ class GradientReduction {
       for (ValueId& id : op.inputs) {
         if (has_sum(id)) id = sum_of_[index_of(id)];
       }
-      const std::vector<ValueId> outputs = op.outputs;
+      const ValueIds outputs = op.outputs;
       for (const ValueId id : outputs) {
         if (id != kNoValue && fills_a_bucket(id)) reduce_bucket_of(id);
       }
@@ -117,7 +117,7 @@ class GradientReduction {
   }
 
   void reduce(const GradientBucket& bucket, Segment segment) {
-    std::vector<ValueId> sums;
+    ValueIds sums;
     for (const ValueId gradient : bucket.gradients) sums.push_back(sum_of_[index_of(gradient)]);
     Attributes attributes;
     attributes.set("ranks", num_ranks_);

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "graph/analysis/analysis.h"
 #include "graph/analysis/liveness.h"
@@ -18,32 +21,34 @@ class GreedyOrder {
       : graph_(graph), dependences_(find_dependences(graph)) {
     hold_repeated_ops_back();
     hold_readers_of_collectives_back();
-    reads_left_.assign(graph.values().size(), 0);
-    effects_.reserve(graph.ops().size());
-    for (const Op& op : graph.ops()) effects_.push_back(effect_of(op, bucket));
-    for (const Effect& effect : effects_) {
-      for (const Reads& reads : effect.reads) reads_left_[reads.root] += reads.count;
-    }
+    std::ranges::sort(held_);
+    find_effects(bucket);
   }
 
   std::vector<uint32_t> find() {
     const size_t n = graph_.ops().size();
     std::vector<uint32_t> missing(n);
+    for (uint32_t i = 0; i < n; ++i) missing[i] = static_cast<uint32_t>(dependences_.before[i].size());
+    for (const auto& [before, after] : held_) ++missing[after];
     std::vector<uint32_t> ready;
     std::vector<uint32_t> order;
+    order.reserve(n);
     for (uint32_t i = 0; i < n; ++i) {
-      missing[i] = static_cast<uint32_t>(dependences_.before[i].size());
       if (missing[i] == 0) ready.push_back(i);
     }
+    const auto release = [&](uint32_t op) {
+      if (--missing[op] == 0) ready.insert(std::lower_bound(ready.begin(), ready.end(), op), op);
+    };
     while (!ready.empty()) {
       const size_t at = choose(ready);
       const uint32_t op = ready[at];
       ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(at));
       order.push_back(op);
       run(op);
-      for (uint32_t next : dependences_.after[op]) {
-        if (--missing[next] == 0) ready.insert(std::lower_bound(ready.begin(), ready.end(), next), next);
-      }
+      for (uint32_t next : dependences_.after[op]) release(next);
+      for (auto held = std::ranges::lower_bound(held_, std::pair(op, uint32_t{0}));
+           held != held_.end() && held->first == op; ++held)
+        release(held->second);
     }
     return order;
   }
@@ -60,8 +65,7 @@ class GreedyOrder {
       if (!repeated[i]) {
         last = i;
       } else if (last) {
-        dependences_.before[i].push_back(*last);
-        dependences_.after[*last].push_back(i);
+        held_.emplace_back(*last, i);
       }
     }
   }
@@ -76,9 +80,7 @@ class GreedyOrder {
         const OpId producer = id != kNoValue ? graph_.value(id).producer : kNoOp;
         return producer != kNoOp && schema_of(graph_.op(producer)).is_communication();
       });
-      if (!reads_one) continue;
-      dependences_.before[i].push_back(i - 1);
-      dependences_.after[i - 1].push_back(i);
+      if (reads_one) held_.emplace_back(i - 1, i);
     }
   }
 
@@ -107,61 +109,72 @@ class GreedyOrder {
   // The change of the live bytes when an op runs. It is computed once for each op, because every choice needs it.
   struct Effect {
     int64_t born_bytes = 0;
-    std::vector<Reads> reads;
+    uint32_t reads_begin = 0;  // the range of reads_ that belongs to the op
+    uint32_t reads_end = 0;
   };
 
-  Effect effect_of(const Op& op, const Bucket& bucket) const {
-    Effect effect;
-    for (ValueId id : op.outputs) {
-      const Value& value = graph_.value(id);
-      if (value.storage == Storage::kTransient && value.version_of == kNoValue)
-        effect.born_bytes += value.bytes(bucket);
-    }
-    for (ValueId id : op.inputs) {
-      if (id == kNoValue) continue;
-      const ValueId root = root_of(graph_, id);
-      const auto same = [&](const Reads& reads) { return reads.root == index_of(root); };
-      const auto it = std::find_if(effect.reads.begin(), effect.reads.end(), same);
-      if (it != effect.reads.end()) {
-        ++it->count;
-        continue;
+  std::span<const Reads> reads_of(const Effect& effect) const {
+    return std::span(reads_).subspan(effect.reads_begin, effect.reads_end - effect.reads_begin);
+  }
+
+  void find_effects(const Bucket& bucket) {
+    reads_left_.assign(graph_.values().size(), 0);
+    effects_.reserve(graph_.ops().size());
+    // For each root, one more than the position in reads_ of the last op that reads it.
+    std::vector<uint32_t> place(graph_.values().size(), 0);
+    for (const Op& op : graph_.ops()) {
+      Effect effect{.reads_begin = static_cast<uint32_t>(reads_.size())};
+      for (ValueId id : op.outputs) {
+        const Value& value = graph_.value(id);
+        if (value.storage == Storage::kTransient && value.version_of == kNoValue)
+          effect.born_bytes += value.bytes(bucket);
       }
-      const Value& value = graph_.value(root);
-      effect.reads.push_back({.root = index_of(root),
-                              .count = 1,
-                              .bytes = value.storage == Storage::kTransient ? value.bytes(bucket) : 0});
+      for (ValueId id : op.inputs) {
+        if (id == kNoValue) continue;
+        const size_t root = index_of(root_of(graph_, id));
+        ++reads_left_[root];
+        if (place[root] > effect.reads_begin) {
+          ++reads_[place[root] - 1].count;
+          continue;
+        }
+        const Value& value = graph_.values()[root];
+        reads_.push_back({.root = root,
+                          .count = 1,
+                          .bytes = value.storage == Storage::kTransient ? value.bytes(bucket) : 0});
+        place[root] = static_cast<uint32_t>(reads_.size());
+      }
+      effect.reads_end = static_cast<uint32_t>(reads_.size());
+      effects_.push_back(effect);
     }
-    return effect;
   }
 
   int64_t change_of(uint32_t index) const {
     const Effect& effect = effects_[index];
     int64_t change = effect.born_bytes;
-    for (const Reads& reads : effect.reads) {
+    for (const Reads& reads : reads_of(effect)) {
       if (reads_left_[reads.root] == reads.count) change -= reads.bytes;
     }
     return change;
   }
 
   void run(uint32_t index) {
-    for (const Reads& reads : effects_[index].reads) reads_left_[reads.root] -= reads.count;
+    for (const Reads& reads : reads_of(effects_[index])) reads_left_[reads.root] -= reads.count;
   }
 
   const Graph& graph_;
-  Dependences dependences_;
+  const Dependences dependences_;
+  std::vector<std::pair<uint32_t, uint32_t>>
+      held_;  // ops of which the second one also waits for the first one
   std::vector<Effect> effects_;
+  std::vector<Reads> reads_;
   std::vector<uint32_t> reads_left_;  // number of ops that still read each root
 };
 
 void reorder(Graph& graph, const Bucket& bucket) {
-  const int64_t before = peak_bytes(graph, bucket);
   const std::vector<uint32_t> order = GreedyOrder(graph, bucket).find();
-  const std::vector<Op> old_ops = graph.ops();
-  std::vector<Op> ops;
-  ops.reserve(order.size());
-  for (uint32_t i : order) ops.push_back(old_ops[i]);
-  graph.replace_ops(std::move(ops));
-  if (peak_bytes(graph, bucket) >= before) graph.replace_ops(old_ops);
+  if (std::ranges::is_sorted(order)) return;
+  const int64_t peak = peak_bytes(graph, bucket);
+  reorder_if_peak_is_below(graph, order, bucket, peak);
 }
 
 }  // namespace

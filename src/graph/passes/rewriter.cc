@@ -30,7 +30,7 @@ std::optional<uint32_t> Rewriter::find_producer(uint32_t reader, ValueId id, con
                                                 std::optional<uint32_t> other_reader) const {
   const auto producer = producer_of(id, def);
   if (!producer) return std::nullopt;
-  const std::vector<uint32_t>& readers = readers_[index_of(id)];
+  const std::span<const uint32_t> readers = readers_[index_of(id)];
   const auto is_expected = [&](uint32_t op) { return op == reader || op == other_reader; };
   const size_t num_expected = other_reader ? 2 : 1;
   if (readers.size() != num_expected || !std::ranges::all_of(readers, is_expected)) return std::nullopt;
@@ -54,8 +54,7 @@ void Rewriter::apply() {
   graph_.drop_unused_values();
 }
 
-Op op_instead_of(const Op& replaced, const OpSchema& def, std::vector<ValueId> inputs,
-                 Attributes attributes) {
+Op op_instead_of(const Op& replaced, const OpSchema& def, ValueIds inputs, Attributes attributes) {
   return {.def = &def,
           .inputs = std::move(inputs),
           .outputs = replaced.outputs,

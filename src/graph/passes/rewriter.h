@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/analysis/analysis.h"
 #include "graph/ir/graph.h"
 #include "graph/ops/op.h"
 
@@ -47,14 +48,13 @@ class Rewriter {
   std::optional<uint32_t> producer_of(ValueId id, const OpSchema& def) const;
 
   Graph& graph_;
-  std::vector<std::vector<uint32_t>> readers_;
+  OpLists readers_;
   std::vector<bool> removed_;
   std::vector<std::pair<uint32_t, Op>> inserted_;
 };
 
 // Returns an op that produces what `replaced` produces, in its segment and module.
-Op op_instead_of(const Op& replaced, const OpSchema& def, std::vector<ValueId> inputs,
-                 Attributes attributes = {});
+Op op_instead_of(const Op& replaced, const OpSchema& def, ValueIds inputs, Attributes attributes = {});
 
 // Patterns shared by the passes that fuse a linear layer with the ops after it (linear_gelu, linear_norm, linear_add,
 // first_token_attention). Pure functions; thread-safe.

@@ -73,7 +73,7 @@ class SliceUpdates {
         producer.inputs[EmbeddingBwdOp::kInto] != kNoValue) {
       return false;
     }
-    const auto& readers = readers_[index_of(gradient)];
+    const auto readers = readers_[index_of(gradient)];
     return std::ranges::all_of(readers, [&](uint32_t reader) {
       const Op& op = graph_.ops()[reader];
       return op.def == &global_norm_op() || op.outputs == update.outputs;
@@ -143,7 +143,7 @@ class SliceUpdates {
 
   // Returns the op with the parameters [first, end) only.
   static Op with_parameters(const Op& op, size_t stride, size_t first, size_t end) {
-    const auto at = [](const std::vector<ValueId>& list, size_t i) {
+    const auto at = [](const ValueIds& list, size_t i) {
       return list.begin() + static_cast<std::ptrdiff_t>(i);
     };
     Op part = op;
@@ -204,7 +204,7 @@ class SliceUpdates {
   Graph& graph_;
   int64_t most_elements_;
   SlicedUpdates which_;
-  std::vector<std::vector<uint32_t>> readers_;
+  OpLists readers_;
   // The gradients that are computed by rows: the op that computed the whole gradient, and the slices.
   std::map<ValueId, std::pair<Op, std::vector<Slice>>> by_rows_;
   std::vector<Op> ops_;

@@ -4,9 +4,14 @@
 //   y = attention(x w^T + b) v^T      ->   y = all_reduce(attention(x w_r^T + b_r) {tensor_ranks} v_r^T) {axis="tensor"}
 //   y = gelu(x w^T + b) v^T           ->   y = all_reduce(gelu(x w_r^T + b_r) v_r^T) {axis="tensor"}
 //
+//   x = table[ids]                    ->   x = all_reduce(table_r[ids]) {axis="tensor"}         0 for the rows of other ranks
+//   loss = cross_entropy(y table^T)   ->   loss = f(all_reduce(sums of (y {tensor_ranks} table_r^T)) {axis="tensor"})
+//
+// The last two lines divide the vocabulary: see divided_vocabulary.h and ops/class_sums.cc.
+//
 // The rows of w and of its bias are divided, part by part: the heads of queries, of keys and of values, or the gates and the values
 // of a gated unit. So are the columns of v. The weights have the type of the rank's own part (Value::split), and so have the values in
-// between. The bias of v, everything outside the layers, and what passes between them are whole on every rank.
+// between. The bias of v, everything else outside the layers, and what passes between them are whole on every rank.
 //
 // The all_reduce is the operator g of the paper. The operator f, which sums the gradient of x, is part of the gradient of the product
 // that reads x, because of its attribute {tensor_ranks}. The pass runs on a forward graph, before autodiff.
@@ -16,6 +21,7 @@
 #include "graph/analysis/analysis.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
+#include "graph/passes/divided_vocabulary.h"
 #include "graph/passes/pass.h"
 
 namespace plimsoll {
@@ -29,6 +35,7 @@ class TensorParallel {
   void run() {
     for (size_t i = 0; i < graph_.ops().size(); ++i) {
       const Op& op = graph_.ops()[i];
+      if (op.def == &embedding_sum_op()) sums_[i] = op.attributes.has(kTensorRanks);
       if (block_of(graph_.module_name(op.module)).empty()) continue;
       if (op.def == &attention_op()) divide_attention(i);
       if (op.def == &gelu_op() || op.def == &glu_op()) divide_feed_forward(i);
@@ -99,7 +106,7 @@ class TensorParallel {
 
   // Divides the columns of the weight of the product that reads this value, whose results are then summed over the ranks.
   void divide_rows(ValueId id) {
-    const std::vector<uint32_t>& readers = readers_[index_of(id)];
+    const std::span<const uint32_t> readers = readers_[index_of(id)];
     PLIMSOLL_CHECK(readers.size() == 1, "{} ops read '{}'", readers.size(), graph_.value(id).name);
     const Op& op = graph_.ops()[readers.front()];
     if (op.def == &dropout_op()) {
@@ -140,7 +147,7 @@ class TensorParallel {
     value.split = TensorSplit{.ranks = ranks_, .parts = std::move(parts), .whole = whole};
   }
 
-  // Adds up the marked products, and infers the types of all values anew.
+  // Adds up the results of the marked ops, and infers the types of all values anew.
   void add_sums() {
     std::vector<ValueId> sum_of(graph_.values().size(), kNoValue);
     std::vector<Op> ops;
@@ -176,19 +183,22 @@ class TensorParallel {
 
   Graph& graph_;
   int64_t ranks_;
-  std::vector<std::vector<uint32_t>> readers_;
-  std::vector<bool> sums_;  // the products whose results are summed over the ranks
+  OpLists readers_;
+  std::vector<bool>
+      sums_;  // the ops whose results are summed over the ranks: products, and the lookup of words
 };
 
 }  // namespace
 
-Pass tensor_parallel_pass(int64_t ranks) {
+Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads) {
   return {.name = "tensor_parallel",
           .numerics = Numerics::kChanging,
-          .help = "divides the heads of attention and the columns of feed-forward layers among ranks",
+          .help = "divides heads of attention, columns of feed-forward layers and the vocabulary among ranks",
           .needed_for = "--tp_size above 1",
-          .run = [ranks](Graph& graph) {
-            if (ranks > 1) TensorParallel(graph, ranks).run();
+          .run = [ranks, heads](Graph& graph) {
+            if (ranks <= 1) return;
+            divide_vocabulary(graph, ranks, heads);
+            TensorParallel(graph, ranks).run();
           }};
 }
 

@@ -39,7 +39,8 @@ constexpr const char* kLayer = R"(graph g {
 )";
 
 TEST(TensorParallel, DividesHeadsAndColumns) {
-  EXPECT_EQ(print_graph(testing::after_pass(kLayer, tensor_parallel_pass(2))), R"(graph g {
+  EXPECT_EQ(print_graph(testing::after_pass(kLayer, tensor_parallel_pass(2, DividedHeads::kYes))),
+            R"(graph g {
   input %x: f32[T,4]
   input %cu: i32[B+1]
   weight %w: f32[6,4] !split=2/16+16+16/12x4
@@ -70,8 +71,86 @@ TEST(TensorParallel, DividesHeadsAndColumns) {
 )");
 }
 
+// A language model whose head reads the table of words. Each of two ranks has 24 rows for its part of 37 words.
+constexpr const char* kLanguageModel = R"(graph g {
+  input %cu: i32[B+1]
+  input %ids: i32[T]
+  input %positions: i32[T]
+  weight %words: f32[37,4]
+  weight %places: f32[8,4]
+  input %labels: i32[T]
+  input %denominator: f32[1]
+  weight %bias: f32[37]
+  forward @embeddings
+  %x: f32[T,4] = embedding_sum(%cu, %ids, %words, %positions, %places) {padding_id=-1}
+  forward @head
+  %z: f32[T,37] = matmul(%x, %words, _, _, _) {ta=0, tb=1}
+  %logits: f32[T,37] = bias_add(%z, %bias)
+  forward @loss
+  %log_p: f32[T,37] = log_softmax(%logits)
+  %loss: f32[1] !output = nll(%log_p, %labels, %denominator) {smoothing=0.1}
+  %correct: i32[1] !output = count_correct(%logits, %labels)
+}
+)";
+
+TEST(TensorParallel, DividesTheVocabulary) {
+  EXPECT_EQ(print_graph(testing::after_pass(kLanguageModel, tensor_parallel_pass(2, DividedHeads::kYes))),
+            R"(graph g {
+  input %cu: i32[B+1]
+  input %ids: i32[T]
+  input %positions: i32[T]
+  weight %words: f32[24,4] !split=2/192/37x4
+  weight %places: f32[8,4]
+  input %labels: i32[T]
+  input %denominator: f32[1]
+  weight %bias: f32[24] !split=2/48/37
+  forward @embeddings
+  %x: f32[T,4] = embedding_sum(%cu, %ids, %words, %positions, %places) {padding_id=-1, tensor_ranks=2}
+  %x.sum: f32[T,4] into %x = all_reduce(%x) {axis="tensor", ranks=2}
+  forward @head
+  %z: f32[T,24] = matmul(%x.sum, %words, _, _, _) {ta=0, tb=1, tensor_ranks=2}
+  %logits: f32[T,24] = bias_add(%z, %bias)
+  forward @loss
+  %class_sums: f32[T,7] = class_sums(%logits, %labels) {classes=37, counts_correct=1, smoothing=0.1, tensor_ranks=2}
+  %class_sums.sum: f32[T,7] into %class_sums = all_reduce(%class_sums) {axis="tensor", ranks=2}
+  %loss: f32[1] !output, %correct: i32[1] !output = class_sums_loss(%class_sums.sum, %labels, %denominator) {classes=37, counts_correct=1, rank_classes=24, smoothing=0.1, tensor_ranks=2}
+}
+)");
+}
+
+TEST(TensorParallel, KeepsTheZLoss) {
+  std::string text = testing::replaced(kLanguageModel, "  %log_p: f32[T,37] = log_softmax(%logits)\n", "");
+  text = testing::replaced(
+      text, "%loss: f32[1] !output = nll(%log_p, %labels, %denominator) {smoothing=0.1}",
+      "%loss: f32[1] !output, %z_loss: f32[1] !output = softmax_cross_entropy(%logits, %labels, "
+      "%denominator) {smoothing=0.0, z_loss=0.01}");
+  text = testing::replaced(text, "  %correct: i32[1] !output = count_correct(%logits, %labels)\n", "");
+  const std::string divided =
+      print_graph(testing::after_pass(text, tensor_parallel_pass(2, DividedHeads::kYes)));
+  EXPECT_NE(divided.find("%loss: f32[1] !output, %z_loss: f32[1] !output = class_sums_loss("),
+            std::string::npos)
+      << divided;
+}
+
+// A table of words that a whole head reads is whole. One that only the lookup reads is divided.
+TEST(TensorParallel, KeepsHeadsWhole) {
+  EXPECT_EQ(print_graph(testing::after_pass(kLanguageModel, tensor_parallel_pass(2, DividedHeads::kNo))),
+            testing::unchanged(kLanguageModel));
+  const std::string read =
+      testing::replaced(kLanguageModel, "%logits: f32[T,37]", "%logits: f32[T,37] !output");
+  EXPECT_EQ(print_graph(testing::after_pass(read, tensor_parallel_pass(2, DividedHeads::kYes))),
+            testing::unchanged(read));
+  std::string untied = testing::replaced(kLanguageModel, "matmul(%x, %words,", "matmul(%x, %own,");
+  untied = testing::replaced(untied, "  weight %places", "  weight %own: f32[37,4]\n  weight %places");
+  const std::string divided =
+      print_graph(testing::after_pass(untied, tensor_parallel_pass(2, DividedHeads::kNo)));
+  EXPECT_NE(divided.find("weight %words: f32[24,4]"), std::string::npos) << divided;
+  EXPECT_NE(divided.find("weight %own: f32[37,4]\n"), std::string::npos) << divided;
+}
+
 TEST(TensorParallel, DividesNothingForOneRank) {
-  EXPECT_EQ(print_graph(testing::after_pass(kLayer, tensor_parallel_pass(1))), testing::unchanged(kLayer));
+  EXPECT_EQ(print_graph(testing::after_pass(kLayer, tensor_parallel_pass(1, DividedHeads::kYes))),
+            testing::unchanged(kLayer));
 }
 
 // A gradient between the products would need the random numbers of the columns of all ranks.
@@ -80,7 +159,7 @@ TEST(TensorParallel, RefusesDropoutBetweenTheProducts) {
   text = testing::replaced(text, "  %d: f32[T,4] = matmul(%g,",
                            "  %e: f32[T,6] = dropout(%g, %rng) {p=0.1, site=1}\n  %d: f32[T,4] = matmul(%e,");
   try {
-    testing::after_pass(text, tensor_parallel_pass(2));
+    testing::after_pass(text, tensor_parallel_pass(2, DividedHeads::kYes));
     ADD_FAILURE() << "nothing was refused";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);

@@ -97,7 +97,7 @@ class UnreadRows {
   }
 
   Graph& graph_;
-  std::vector<std::vector<uint32_t>> readers_;
+  OpLists readers_;
   std::vector<bool> narrow_;
   ValueId cu_seqlens_ = kNoValue;
   Attributes which_;  // the attributes of first_token: the first or the last token

@@ -10,7 +10,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// The names of a small BERT with two spellings for those below the prefix.
+// Returns names of weights that a model reads. Each weight of the encoder has two spellings: with the prefix "bert." and without it.
 std::vector<Names> wanted() {
   std::vector<Names> all;
   for (const char* name : {"embeddings.word_embeddings.weight", "encoder.layer.0.attention.self.query.weight",

@@ -126,7 +126,7 @@ void each_label(const BatchRows& from, const Visit& visit) {
   });
 }
 
-// Writes one more than the number of each token with a label, after a 0.
+// Writes 0, then for each token with a label the position after it.
 void write_label_ends(const BatchRows& from, TensorBatch& out) {
   const std::span<int32_t> ends = out.ints("label_ends");
   size_t count = 0;

@@ -33,8 +33,8 @@ struct BlockOptions {
 };
 
 // Conversations (TypeUse::kTrained) are never divided or joined: each is a sequence of its own, cut to block_size tokens, as TRL's
-// SFTTrainer cuts them. With kPack several are packed into a row, and with any other rule each is a row. A conversation in which
-// no trained token remains that another precedes is in no row.
+// SFTTrainer cuts them. With kPack several are packed into a row, and with any other rule each is a row. A conversation is left out
+// if, after the cut, it has no trained token after its first token, which no token predicts.
 //
 // Returns the blocks as rows whose labels are their own tokens. They share the tokens of `documents`, of which a row is a document; documents
 // without tokens are in no block. Requires: block_size >= 1. Errors: kBadData for 2^31 or more sequences. Cost: linear in

@@ -278,7 +278,11 @@ TEST(TableReader, PicksTheReaderByExtension) {
   EXPECT_EQ(read_table(folder.write("one.json", "{\"a\": 1}")).num_rows(), 1);
   const std::string error = error_of([&] { read_table(folder.write("a.xlsx", "x")); });
   EXPECT_TRUE(error.starts_with("2: ")) << error;
-  EXPECT_NE(error.find("data files must be .csv, .tsv, .json, .jsonl or .conll"), std::string::npos) << error;
+  EXPECT_NE(error.find("data files must be .csv, .tsv, .tab, .json, .jsonl, .ndjson, .conll, .conllu, .txt, "
+                       "also compressed (.gz, .zst)"),
+            std::string::npos)
+      << error;
+  EXPECT_NE(error.find("this one is '.xlsx'; save the sheet as .csv"), std::string::npos) << error;
 }
 
 }  // namespace

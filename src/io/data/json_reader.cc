@@ -107,6 +107,12 @@ void RowParser::fail_syntax(simdjson::error_code error, size_t begin, size_t end
                      word);
     }
   }
+  if (rest.find_first_not_of(" \t\r,") == std::string_view::npos && rest.starts_with(',')) {
+    throw_at_place(
+        file_.name, place,
+        "a comma follows the row, but rows of JSON Lines have only line ends between them; remove it, or "
+        "write all rows as a list, [...], into a .json file");
+  }
   throw_at_place(file_.name, place, "not valid JSON: {}\n  at: {}\n  the row begins: {}",
                  simdjson::error_message(error), rest.empty() ? "the row's end" : excerpt(rest, 20),
                  excerpt(row));
@@ -409,8 +415,8 @@ bool looks_like_jsonl(const TextFile& file) {
   const simdjson::simdjson_result<simdjson::dom::element> parsed = parser.parse(padded);
   const bool rest_is_empty = text.find_first_not_of(" \t\r\n", newline) == std::string_view::npos;
   if (parsed.error() != simdjson::SUCCESS) {
-    // A document with several lines begins with an object that its first line does not close. A malformed row
-    // of JSONL does close it.
+    // The first line of a JSON document in several lines opens an object and does not close it. A malformed row of JSONL contains
+    // the brace that closes it.
     return first_line.find('}') != std::string_view::npos && !rest_is_empty;
   }
   const simdjson::dom::element document = parsed.value_unsafe();

@@ -79,6 +79,12 @@ TEST(JsonReader, SaysWhatIsWrongAndWhere) {
     std::vector<const char*> parts;
   } cases[] = {
       {"missing comma", true, "{\"a\": 1 \"b\": 2}\n", {"4: f.json:1:9: not valid JSON"}},
+      {"comma after a row",
+       true,
+       "{\"a\": 1},\n{\"a\": 2},\n",
+       {"4: f.json:1:9: a comma follows the row, but rows of JSON Lines have only line ends between them; "
+        "remove "
+        "it, or write all rows as a list"}},
       {"cut short line", true, "{\"a\": 1}\n{\"a\": \"x\n", {"4: f.json:2:", "not valid JSON"}},
       {"two values a line", true, "{\"a\": 1} {\"a\": 2}\n", {"4: f.json:1:", "not valid JSON"}},
       {"a list as row", true, "[1, 2]\n", {"4: f.json:1:1: every row must be an object", "[1, 2]"}},

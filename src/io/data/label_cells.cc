@@ -127,7 +127,9 @@ double finite_number(const TextSplit& split, int64_t row, std::string_view text)
                 fmt::format("the label '{}' is not a number, which regression needs", excerpt(text)));
   }
   if (!std::isfinite(*value) || std::abs(*value) > static_cast<double>(std::numeric_limits<float>::max())) {
-    fail_at_row(split, row, fmt::format("the label {} is not a finite number in fp32", excerpt(text)));
+    fail_at_row(split, row,
+                fmt::format("the label {} is not a finite number in fp32; correct it, or remove the row",
+                            excerpt(text)));
   }
   return *value;
 }

@@ -253,7 +253,7 @@ TEST(Labels, SayWhatIsWrongAndWhere) {
       {"empty", infer(csv_labels({"a", ""})), "4: train.csv:3: this row has no label"},
       {"NaN", infer(csv_labels({"1.5", "nan"})), "4: train.csv:3: the label nan is not a finite number"},
       {"infinite", infer(csv_labels({"1.5", "1e39"})),
-       "4: train.csv:3: the label 1e39 is not a finite number in fp32"},
+       "4: train.csv:3: the label 1e39 is not a finite number in fp32; correct it, or remove the row"},
       {"not a number", infer(csv_labels({"1.5", "x"}), LabelKind::kNumbers),
        "4: train.csv:3: the label 'x' is not a number, which regression needs"},
       {"null", infer(json_labels({"1", "null"})), "4: train.jsonl:2: this row has no label"},

@@ -40,7 +40,8 @@ Dataset random_data(TestRandom& random, int64_t num_rows, int64_t label_width) {
   return data;
 }
 
-// The tensors of a model with token types. K label values per sequence; 0 for classes.
+// Returns the layout of a batch of a model with token types. `label_width`: label values per sequence, or 0 if each sequence has a
+// class.
 BatchLayout layout_of(int64_t label_width, const BatchSize& capacity) {
   const BatchTensorSpec classes{.name = "labels", .per_sequence = 1};
   const BatchTensorSpec values{.name = "labels", .dtype = DType::kF32, .per_sequence = label_width};

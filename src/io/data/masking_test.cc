@@ -66,7 +66,7 @@ TEST(Masking, HidesTokensWithTheFrequenciesOfBert) {
       }
     }
     expect_share(hidden, static_cast<double>(kTokens), probability);
-    // A random token is the mask token, or the token itself, once in num_ids draws each.
+    // The random token that replaces another may be the mask token or the same token: each once in kNumIds draws.
     expect_share(masked, hidden, 0.8 + 0.1 / kNumIds);
     expect_share(kept, hidden, 0.1 + 0.1 / kNumIds);
     EXPECT_GT(random.size(), 0.85 * kNumIds * (1.0 - std::exp(-0.1 * hidden / kNumIds)));

@@ -1,5 +1,7 @@
 #include "io/data/table_reader.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -55,11 +57,14 @@ Table read_table(const std::filesystem::path& path, const TableOptions& options)
   const std::string extension = data_extension(path);
   if (!is_data_file(path)) {
     std::error_code ignored;
-    throw_error(ErrorCode::kUsage, "{}: data files must be .csv, .tsv, .json, .jsonl or .conll; this {}",
-                path.string(),
+    throw_error(ErrorCode::kUsage, "{}: data files must be {}, also compressed (.gz, .zst){}; this {}",
+                path.string(), fmt::join(kExtensions, ", "),
+                has_arrow() ? ", or .parquet, .arrow or .feather" : "",
                 std::filesystem::is_directory(path, ignored) ? "is a folder; give a file in it"
                 : extension.empty() ? "one has no extension; rename it according to its format"
-                                    : fmt::format("one is '{}'; convert it", extension));
+                : extension.starts_with(".xls") || extension == ".ods"
+                    ? fmt::format("one is '{}'; save the sheet as .csv", extension)
+                    : fmt::format("one is '{}'; convert it", extension));
   }
   TextFile file = read_data_file(path, options.max_bytes);
   const auto text_bytes = static_cast<int64_t>(file.bytes.size());

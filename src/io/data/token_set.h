@@ -125,7 +125,7 @@ class TokenSet {
 // Joins sets part by part. Memory: that of the result, which doubles as it grows. One thread at a time.
 class TokenJoiner {
  public:
-  // `max_id`: ids up to this one may come; a larger one widens those that were added.
+  // `max_id`: the largest id that is expected. If a larger id is added, the ids so far are copied to a wider type.
   explicit TokenJoiner(int64_t max_id = 0) : is_wide_(max_id > 0xFFFF) {}
 
   void add(const TokenSet& part);

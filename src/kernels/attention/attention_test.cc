@@ -21,7 +21,7 @@
 namespace plimsoll::test {
 namespace {
 
-// The rows that the tests of this executable run.
+// The rows of the kernel catalog that the tests in this executable cover.
 #define PLIMSOLL_ROWS "kernels/attention/attention_catalog.inc"
 const TestedRows kTestedRows(
     {

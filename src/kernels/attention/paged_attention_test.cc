@@ -19,7 +19,7 @@ using test::GuardedBuffer;
 using test::PagedCase;
 using test::PagedShape;
 
-// The rows that the tests of this executable run.
+// The rows of the kernel catalog that the tests in this executable cover.
 #define PLIMSOLL_ROWS "kernels/attention/attention_catalog.inc"
 const test::TestedRows kTestedRows(
     {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/check.h"
 
@@ -80,11 +81,14 @@ std::span<const KernelRow> kernel_rows() {
 }
 
 std::vector<const KernelRow*> kernel_rows_of(std::string_view kernel) {
-  std::vector<const KernelRow*> rows;
-  for (const KernelRow& row : kernel_rows()) {
-    if (row.kernel == kernel) rows.push_back(&row);
-  }
-  return rows;
+  // A plan asks this for every kind of op.
+  static const std::map<std::string_view, std::vector<const KernelRow*>> kRowsOf = [] {
+    std::map<std::string_view, std::vector<const KernelRow*>> rows;
+    for (const KernelRow& row : kernel_rows()) rows[row.kernel].push_back(&row);
+    return rows;
+  }();
+  const auto found = kRowsOf.find(kernel);
+  return found == kRowsOf.end() ? std::vector<const KernelRow*>() : found->second;
 }
 
 const KernelRow* find_kernel_row(std::string_view implementation) {

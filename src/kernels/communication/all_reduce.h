@@ -30,7 +30,7 @@ struct AllReduceArgs {
   View scratch = {};
 };
 
-// Copies the small tensors of a list of several into scratch and reduces them as one, and each other tensor where it is.
+// If the list has several tensors, copies the small ones into scratch and reduces them together. Reduces every other tensor in place.
 void all_reduce_cpu(const AllReduceArgs& args);
 // Gathers the tensors of all ranks and adds them in double precision, in the order of the ranks.
 void all_reduce_ref(const AllReduceArgs& args);

@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kPartThreads)
   });
 }
 
-// Sums parts that are read in the memory of all ranks.
+// Adds up the parts, which it reads from the memory of all ranks.
 template <typename T>
 __global__ void __launch_bounds__(kPartThreads)
     sum_at_peers(const __grid_constant__ Parts<Part<T>> parts, int ranks,

@@ -212,7 +212,8 @@ TEST(ActivationsCuda, NonFiniteInputsStayVisible) {
 }
 
 TEST(CastCuda, RoundsAsTheReferenceDoes) {
-  // Covers the numbers of 65536 bit patterns around the 16-bit grids, and special numbers.
+  // Numbers next to values that bf16 represents: each upper half of an fp32 number with a lower half of 0x8000 (a tie), 0x7fff or 1.
+  // Also zeros, infinities and numbers near the limits of f16.
   std::vector<double> values{0.0, -0.0, HUGE_VAL, -HUGE_VAL, 65519.0, 65520.0, 1e-7, 3e38, -6e-8, 3e-8};
   for (uint32_t i = 0; i < 65536; ++i) {
     const float value = std::bit_cast<float>((i << 16) | (i % 3 == 0 ? 0x8000u : i % 3 == 1 ? 0x7fffu : 1u));

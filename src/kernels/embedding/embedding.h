@@ -2,6 +2,7 @@
 // kernels, which do not use graphs and allocate nothing.
 //
 //   fwd:  x[t, c] = sum over k of table_k[ids_k[t], c]          for t < num_tokens;  0 for t >= num_tokens
+//   fwd of some rows: table_0 holds rows [first_row, first_row + num_rows) of a table; an id of another row adds nothing
 //   bwd:  d_table[v, c] = (or +=) sum over the pairs (v, t) of sorted of d_x[t, c];  nothing is added to row
 //         padding_id (the padding_idx of PyTorch's Embedding)
 //   bwd of some rows: d_table holds rows [first_row, first_row + V) of a table of table_rows; the bits are the
@@ -50,7 +51,14 @@ struct EmbeddingSumFwdArgs {
   int64_t T = 0;
   int64_t C = 0;
   int64_t num_tokens = 0;
+  int64_t first_row = 0;  // of table_0
+  int64_t num_rows = 0;   // of table_0; 0: all rows
 };
+// Returns the row of table_0 of an id, or -1 if table_0 does not hold it.
+constexpr int64_t row_in_first_table(int64_t id, int64_t first_row, int64_t num_rows) {
+  if (num_rows == 0) return id;
+  return id >= first_row && id - first_row < num_rows ? id - first_row : -1;
+}
 void embedding_sum_fwd_ref(const EmbeddingSumFwdArgs& args);
 void embedding_sum_fwd_cpu(const EmbeddingSumFwdArgs& args);
 

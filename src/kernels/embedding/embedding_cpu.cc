@@ -32,10 +32,12 @@ void sum_rows(const EmbeddingSumFwdArgs& args, int64_t begin, int64_t end) {
     const Table* rows[kMaxEmbeddingTables];
     for (int k = 0; k < args.num_tables; ++k) {
       const auto index = static_cast<size_t>(k);
-      rows[k] = elements<Table>(args.tables[index]) + int64_t{elements<int32_t>(args.ids[index])[t]} * C;
+      int64_t row = elements<int32_t>(args.ids[index])[t];
+      if (k == 0) row = row_in_first_table(row, args.first_row, args.num_rows);
+      rows[k] = row < 0 ? nullptr : elements<Table>(args.tables[index]) + row * C;
     }
     for_each_vector(d, 0, C, [&](auto access, int64_t c) HWY_ATTR {
-      F32Vec sum = access.load(d, rows[0] + c);
+      F32Vec sum = rows[0] == nullptr ? hn::Zero(d) : access.load(d, rows[0] + c);
       for (int k = 1; k < args.num_tables; ++k) sum = hn::Add(sum, access.load(d, rows[k] + c));
       access.store(d, sum, x + t * C + c);
     });

@@ -15,6 +15,8 @@ struct Lookup {
   int64_t T = 0;
   int64_t C = 0;
   Integer num_tokens;
+  int64_t first_row = 0;  // of the first table
+  int64_t num_rows = 0;   // of the first table; 0: all rows
 };
 
 // blockDim = (packs of a row, tokens). The packs of all tables are loaded before the first is added.
@@ -26,6 +28,12 @@ __global__ void __launch_bounds__(kThreads) embedding_sum_kernel(const __grid_co
   int64_t rows[kTables];
 #pragma unroll
   for (int k = 0; k < kTables; ++k) rows[k] = used ? static_cast<int64_t>(a.ids[k][t]) * a.C : 0;
+  bool has_first = true;
+  if (a.num_rows > 0) {
+    const int64_t row = used ? row_in_first_table(a.ids[0][t], a.first_row, a.num_rows) : 0;
+    has_first = row >= 0;
+    rows[0] = has_first ? row * a.C : 0;
+  }
   for (int64_t c = static_cast<int64_t>(threadIdx.x) * N; c < a.C;
        c += static_cast<int64_t>(blockDim.x) * N) {
     float sum[N] = {};
@@ -35,7 +43,7 @@ __global__ void __launch_bounds__(kThreads) embedding_sum_kernel(const __grid_co
       for (int k = 0; k < kTables; ++k) a.table[k].load<N>(rows[k] + c, terms[k]);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        sum[i] = terms[0][i];
+        sum[i] = has_first ? terms[0][i] : 0.0f;
 #pragma unroll
         for (int k = 1; k < kTables; ++k) sum[i] += terms[k][i];
       }
@@ -92,6 +100,8 @@ void embedding_sum_fwd_cuda(const EmbeddingSumFwdArgs& args, const int32_t* num_
   operands.T = args.T;
   operands.C = args.C;
   operands.num_tokens = {num_tokens, false, args.num_tokens};
+  operands.first_row = args.first_row;
+  operands.num_rows = args.num_rows;
   if (args.T <= 0 || args.C <= 0) return;
   cuda::with_cuda_type(args.x.dtype, [&](auto type) {
     using X = decltype(type);

@@ -82,6 +82,46 @@ TEST(EmbeddingSumCuda, MatchesTheReferenceWithinItsBound) {
   }
 }
 
+// Ranks that have some rows of the first table each add up to the lookup in the whole table; small integers are added exactly.
+TEST(EmbeddingSumCuda, SomeRowsOfTheFirstTableAddUp) {
+  constexpr int64_t T = 70, V = 37, kPart = 24, kTokens = 65;
+  for (const DType dtype : cuda_types()) {
+    for (const int64_t C : {17, 64}) {
+      GuardedBuffer words("rows_cuda/words", dtype, 2 * kPart * C), places("rows_cuda/places", dtype, 5 * C),
+          ids("rows_cuda/ids", DType::kI32, T), at("rows_cuda/at", DType::kI32, T),
+          want("rows_cuda/want", DType::kF64, T * C), num_tokens = integers(DType::kI32, {kTokens});
+      words.fill_small_integers();
+      places.fill_small_integers();
+      ids.fill_indices(V);
+      at.fill_indices(5);
+      EmbeddingSumFwdArgs args{.tables = {words.view(), places.view()},
+                               .ids = {ids.view(), at.view()},
+                               .num_tables = 2,
+                               .x = want.view(),
+                               .T = T,
+                               .C = C,
+                               .num_tokens = kTokens};
+      embedding_sum_fwd_ref(args);
+      std::vector<double> sum(static_cast<size_t>(T * C), 0.0);
+      for (int64_t rank = 0; rank < 2; ++rank) {
+        GuardedBuffer own("rows_cuda/own", dtype, kPart * C), part("rows_cuda/part", dtype, T * C);
+        for (int64_t i = 0; i < kPart * C; ++i) own.view().store(i, words.load(rank * kPart * C + i));
+        Twins gpu;
+        args.tables = {gpu(own), gpu(places)};
+        args.ids = {gpu(ids), gpu(at)};
+        args.num_tables = rank == 0 ? 2 : 1;
+        args.first_row = rank * kPart;
+        args.num_rows = kPart;
+        args.x = gpu(part);
+        run_twice(gpu, {&part},
+                  [&] { embedding_sum_fwd_cuda(args, gpu(num_tokens).as<int32_t>(), nullptr); });
+        for (int64_t i = 0; i < T * C; ++i) sum[static_cast<size_t>(i)] += part.load(i);
+      }
+      for (int64_t i = 0; i < T * C; ++i) ASSERT_EQ(sum[static_cast<size_t>(i)], want.load(i)) << i;
+    }
+  }
+}
+
 void check_sort(int64_t T, int64_t num_tokens, std::vector<int64_t> rows) {
   const std::string name = fmt::format("sort_cuda/{} {}", T, num_tokens);
   const auto num_lists = static_cast<int64_t>(rows.size());

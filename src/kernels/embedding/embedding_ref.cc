@@ -19,7 +19,9 @@ void embedding_sum_fwd_ref(const EmbeddingSumFwdArgs& args) {
     for (int64_t c = 0; c < args.C; ++c) {
       double sum = 0.0;
       for (size_t k = 0; t < args.num_tokens && k < static_cast<size_t>(args.num_tables); ++k) {
-        sum += args.tables[k].load(int64_t{args.ids[k].as<int32_t>()[t]} * args.C + c);
+        int64_t row = args.ids[k].as<int32_t>()[t];
+        if (k == 0) row = row_in_first_table(row, args.first_row, args.num_rows);
+        if (row >= 0) sum += args.tables[k].load(row * args.C + c);
       }
       args.x.store(t * args.C + c, sum);
     }

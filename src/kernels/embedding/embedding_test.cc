@@ -97,6 +97,46 @@ TEST(EmbeddingSumFwd, MatchesTheReferenceWithinItsBound) {
   EXPECT_EQ(num_cases, 2 * 2 * 4 * 4 * 4);
 }
 
+// Ranks that have some rows of the first table each add up to the lookup in the whole table. The addition of zeros is exact, and
+// so is that of small integers.
+TEST(EmbeddingSumFwd, SomeRowsOfTheFirstTableAddUp) {
+  constexpr int64_t T = 70, C = 40, V = 37, kPart = 24, kTokens = 65;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    GuardedBuffer words("rows/words", dtype, 2 * kPart * C), places("rows/places", dtype, 5 * C),
+        ids("rows/ids", DType::kI32, T), at("rows/at", DType::kI32, T), want("rows/want", DType::kF64, T * C),
+        sum("rows/sum", DType::kF64, T * C);
+    words.fill_small_integers();
+    places.fill_small_integers();
+    ids.fill_indices(V);
+    at.fill_indices(5);
+    EmbeddingSumFwdArgs args{.tables = {words.view(), places.view()},
+                             .ids = {ids.view(), at.view()},
+                             .num_tables = 2,
+                             .x = want.view(),
+                             .T = T,
+                             .C = C,
+                             .num_tokens = kTokens};
+    embedding_sum_fwd_ref(args);
+    const auto check = [&](const auto& embedding_sum) {
+      sum.fill(0.0);
+      for (int64_t rank = 0; rank < 2; ++rank) {
+        GuardedBuffer part("rows/part", dtype, T * C);
+        args.tables[0] = words.view_from(rank * kPart * C);
+        args.num_tables = rank == 0 ? 2 : 1;
+        args.first_row = rank * kPart;
+        args.num_rows = kPart;
+        args.x = part.view();
+        embedding_sum(args);
+        for (int64_t i = 0; i < T * C; ++i) sum.view().store(i, sum.load(i) + part.load(i));
+      }
+      const auto result = test::compare_bits(sum, want);
+      EXPECT_TRUE(result.ok()) << result;
+    };
+    check(embedding_sum_fwd_ref);
+    test::FastRows(embedding_sum_fwd_ref).for_each(dtype, EmbeddingProblem{.tokens = T, .columns = C}, check);
+  }
+}
+
 TEST(EmbeddingSumFwd, UnusedRowsAreZeroEvenWhenAllAre) {
   FwdCase test(3, 40, 30, 0, DType::kF32, DType::kBF16);
   test.args.x = test.got.view();

@@ -12,6 +12,10 @@
 //   bwd:  d_x_BH = d_z w
 //   grad: d_w_KH = (or +=) d_z^T x,  d_bias_K = (or +=) column sums of d_z
 //   with_gradients: the loss and the results of bwd and grad, with the same bits; it computes z once instead of three times
+// If the ranks of a tensor-parallel group divide the classes (LinearCrossEntropyProblem::columns), K are the classes of a rank, and with
+// the formulas of class_sums.h:
+//   sums      = class_sums(z, labels)  instead of the loss
+//   d_z       = class_sums_bwd(z, labels, d_sums), rounded to the type of x; with_gradients computes no sums
 // Source: the chain rule; chunks of rows as in "Cut Your Losses in Large-Vocabulary Language Models" (Wijmans
 // et al., arXiv 2411.09009), which has the same purpose but other kernels.
 //
@@ -36,6 +40,7 @@
 
 #include "base/view.h"
 #include "device/cuda/stream.h"
+#include "kernels/loss/class_sums.h"
 #include "kernels/loss/count_correct.h"
 #include "kernels/loss/loss_catalog.h"
 #include "kernels/loss/softmax_cross_entropy.h"
@@ -51,6 +56,8 @@ struct LinearCrossEntropyFwdArgs {
   View loss = {};              // 1 element
   View z_loss = {};            // 1 element; null: not stored
   View num_correct = {};       // i32, 1 element; null: not counted
+  View sums_BS = {};           // of divided classes, instead of the three above
+  ClassShare share = {};
   std::span<std::byte> scratch = {};
 };
 
@@ -60,7 +67,9 @@ struct LinearCrossEntropyBwdArgs {
   ConstView bias_K = {};
   ConstView labels_B = {};
   ConstView denominator = {};
-  ConstView d_loss = {};  // 1 element
+  ConstView d_loss = {};     // 1 element
+  ConstView d_sums_BS = {};  // of divided classes, instead of d_loss and the denominator
+  ClassShare share = {};
   View d_x_BH = {};
   std::span<std::byte> scratch = {};
 };
@@ -72,6 +81,8 @@ struct LinearCrossEntropyGradArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
+  ConstView d_sums_BS = {};  // of divided classes
+  ClassShare share = {};
   View d_w_KH = {};  // null: not computed
   View d_bias_K = {};
   Accumulate accumulate = Accumulate::kOverwrite;  // applies to d_w and d_bias
@@ -85,6 +96,8 @@ struct LinearCrossEntropyWithGradientsArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
+  ConstView d_sums_BS = {};  // of divided classes
+  ClassShare share = {};
   View loss = {};    // 1 element
   View z_loss = {};  // 1 element; null: not stored
   View d_x_BH = {};  // null: not computed
@@ -163,6 +176,33 @@ inline CountCorrectArgs count_of_chunk(const LinearCrossEntropyFwdArgs& args, Co
           .num_rows = rows,
           .num_classes = classes,
           .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite};
+}
+
+// Return the arguments that compute the sums of a chunk of rows, and that replace the logits of a chunk by their gradients, if the
+// ranks divide the classes.
+inline ClassSumsArgs class_sums_of_chunk(const LinearCrossEntropyProblem& problem,
+                                         const LinearCrossEntropyFwdArgs& args, ConstView logits,
+                                         int64_t row_stride, int64_t first, int64_t rows) {
+  return {.logits_BK = logits,
+          .labels_B = view_from(args.labels_B, first),
+          .sums_BS = view_from(args.sums_BS, first * problem.columns.size()),
+          .num_rows = rows,
+          .row_stride = row_stride,
+          .share = args.share,
+          .columns = problem.columns};
+}
+template <typename Args>
+ClassSumsBwdArgs class_sums_bwd_of_chunk(const LinearCrossEntropyProblem& problem, const Args& args,
+                                         View logits, int64_t row_stride, int64_t first, int64_t rows) {
+  return {.logits_BK = logits,
+          .labels_B = view_from(args.labels_B, first),
+          .d_sums_BS = view_from(args.d_sums_BS, first * problem.columns.size()),
+          .d_logits_BK = logits,
+          .num_rows = rows,
+          .row_stride = row_stride,
+          .num_columns = problem.classes,
+          .share = args.share,
+          .columns = problem.columns};
 }
 
 // The functions below run on an NVIDIA GPU. cuBLASLt computes the products; the loss comes from

@@ -81,9 +81,12 @@ class Chunks {
                                 .scratch = workspace()});
   }
 
-  // Adds the loss of the current chunk to sum(), and counts its correct predictions if that is wanted.
+  // Adds the loss of the current chunk to sum(), and counts its correct predictions if that is wanted. If ranks divide the classes, stores
+  // the sums of the rows instead.
   void add_loss(const LinearCrossEntropyFwdArgs& args, int64_t first, int64_t rows) {
     if (problem_.x != DType::kF32) cast_fwd_cpu({.x = narrow(), .y = wide(), .n = rows * problem_.classes});
+    if (problem_.is_divided())
+      return class_sums_cpu(class_sums_of_chunk(problem_, args, wide(), problem_.classes, first, rows));
     softmax_cross_entropy_fwd_cpu({.logits_BK = wide(),
                                    .labels_B = view_from(args.labels_B, first),
                                    .denominator = args.denominator,
@@ -100,6 +103,12 @@ class Chunks {
   // Replaces the logits of the current chunk with their gradients, and adds its loss to sum() if it is computed.
   template <typename Args>
   void compute_d_logits(const Args& args, int64_t first, int64_t rows) {
+    if (problem_.is_divided()) {
+      ClassSumsBwdArgs chunk =
+          class_sums_bwd_of_chunk(problem_, args, narrow(), problem_.classes, first, rows);
+      if (problem_.x != DType::kF32) chunk.wide_row = wide();
+      return class_sums_bwd_cpu(chunk);
+    }
     softmax_cross_entropy_in_place_cpu({.logits_BK = narrow(),
                                         .labels_B = view_from(args.labels_B, first),
                                         .denominator = args.denominator,
@@ -116,6 +125,7 @@ class Chunks {
 
   template <typename Args>
   void store_losses(const Args& args) const {
+    if (problem_.is_divided()) return;
     args.loss.store(0, sum().load(0));
     if (args.z_loss) args.z_loss.store(0, problem_.z_coefficient > 0.0 ? z_sum().load(0) : 0.0);
   }

@@ -1,6 +1,7 @@
 #include "kernels/loss/linear_cross_entropy.h"
 
 #include <map>
+#include <type_traits>
 #include <vector>
 
 #include "base/check.h"
@@ -108,9 +109,15 @@ class Chunks {
     loss.z_scratch = z_losses(args.scratch);
     return loss;
   }
-  // Computes the losses of the rows of a chunk, whose logits exist.
+  // Computes the losses of the rows of a chunk, whose logits exist, or the sums of its rows if ranks divide the classes.
   template <typename Args>
   void compute_losses(const Args& args, int64_t first, int64_t rows, CudaStream stream) {
+    if (problem_.is_divided()) {
+      if constexpr (std::is_same_v<Args, LinearCrossEntropyFwdArgs>)
+        class_sums_cuda(class_sums_of_chunk(problem_, args, logits(args.scratch), stride_, first, rows),
+                        stream);
+      return;
+    }
     SoftmaxCrossEntropyFwdArgs chunk = whole_loss(args);
     chunk.labels_B = view_from(chunk.labels_B, first);
     chunk.scratch = view_from(chunk.scratch, first);
@@ -124,6 +131,9 @@ class Chunks {
   void compute_d_logits(const Args& args, int64_t first, int64_t rows, View row_losses, View row_z_losses,
                         CudaStream stream) {
     const View d_logits = logits(args.scratch);
+    if (problem_.is_divided())
+      return class_sums_bwd_cuda(class_sums_bwd_of_chunk(problem_, args, d_logits, stride_, first, rows),
+                                 stream);
     softmax_cross_entropy_bwd_cuda({.logits_BK = d_logits,
                                     .labels_B = view_from(args.labels_B, first),
                                     .denominator = args.denominator,
@@ -204,7 +214,7 @@ class Forward final : public CudaLossChunks<LinearCrossEntropyFwdArgs>, private 
         count_correct_cuda(count, stream);
       }
     });
-    softmax_cross_entropy_total_cuda(whole_loss(args), stream);
+    if (!problem_.is_divided()) softmax_cross_entropy_total_cuda(whole_loss(args), stream);
   }
 };
 
@@ -243,7 +253,7 @@ class WithGradients final : public CudaLossChunks<LinearCrossEntropyWithGradient
   void run(const LinearCrossEntropyWithGradientsArgs& args, const int32_t* accumulate,
            CudaStream stream) override {
     check(args.scratch);
-    const bool in_one_pass = problem_.label_smoothing == 0.0;
+    const bool in_one_pass = problem_.label_smoothing == 0.0 && !problem_.is_divided();
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
       compute_logits(args, first, rows, stream);
       if (!in_one_pass) compute_losses(args, first, rows, stream);
@@ -252,7 +262,7 @@ class WithGradients final : public CudaLossChunks<LinearCrossEntropyWithGradient
       if (args.d_x_BH) compute_d_x(args, first, rows, stream);
       compute_parameter_gradients(args, first, rows, accumulate, stream);
     });
-    softmax_cross_entropy_total_cuda(whole_loss(args), stream);
+    if (!problem_.is_divided()) softmax_cross_entropy_total_cuda(whole_loss(args), stream);
   }
 };
 

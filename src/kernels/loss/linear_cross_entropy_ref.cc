@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "base/check.h"
 #include "kernels/element_wise/add.h"
 #include "kernels/loss/linear_cross_entropy.h"
@@ -30,6 +32,11 @@ void logits_ref(const LinearCrossEntropyProblem& problem, const MatmulProblem& p
 template <typename Args>
 void loss_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_t first, int64_t rows,
               View logits, View sum, View z_sum) {
+  if (problem.is_divided()) {
+    if constexpr (std::is_same_v<Args, LinearCrossEntropyFwdArgs>)
+      class_sums_ref(class_sums_of_chunk(problem, args, logits, problem.classes, first, rows));
+    return;
+  }
   softmax_cross_entropy_fwd_ref({.logits_BK = logits,
                                  .labels_B = view_from(args.labels_B, first),
                                  .denominator = args.denominator,
@@ -48,7 +55,8 @@ View z_sum_of(const LinearCrossEntropyProblem& problem, const LinearCrossEntropy
   return problem.z_coefficient > 0.0 ? scratch_view(scratch, parts.z_losses, DType::kF64) : View();
 }
 template <typename Args>
-void store_losses_ref(const Args& args, View sum, View z_sum) {
+void store_losses_ref(const LinearCrossEntropyProblem& problem, const Args& args, View sum, View z_sum) {
+  if (problem.is_divided()) return;
   args.loss.store(0, sum.load(0));
   if (args.z_loss) args.z_loss.store(0, z_sum ? z_sum.load(0) : 0.0);
 }
@@ -57,6 +65,8 @@ void store_losses_ref(const Args& args, View sum, View z_sum) {
 template <typename Args>
 void replace_logits_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_t first,
                         int64_t rows, View logits) {
+  if (problem.is_divided())
+    return class_sums_bwd_ref(class_sums_bwd_of_chunk(problem, args, logits, problem.classes, first, rows));
   softmax_cross_entropy_bwd_ref({.logits_BK = logits,
                                  .labels_B = view_from(args.labels_B, first),
                                  .denominator = args.denominator,
@@ -118,7 +128,7 @@ void linear_cross_entropy_fwd_ref(const LinearCrossEntropyProblem& problem,
     loss_ref(problem, args, first, rows, logits, sum, z_sum);
     if (args.num_correct) count_correct_ref(count_of_chunk(args, logits, first, rows, problem.classes));
   });
-  store_losses_ref(args, sum, z_sum);
+  store_losses_ref(problem, args, sum, z_sum);
 }
 
 void linear_cross_entropy_bwd_ref(const LinearCrossEntropyProblem& problem,
@@ -152,7 +162,7 @@ void linear_cross_entropy_with_gradients_ref(const LinearCrossEntropyProblem& pr
     if (args.d_x_BH) d_x_ref(problem, args, first, rows, logits);
     add_parameter_gradients_ref(problem, args, first, rows, logits);
   });
-  store_losses_ref(args, sum, z_sum);
+  store_losses_ref(problem, args, sum, z_sum);
 }
 
 }  // namespace plimsoll

@@ -155,9 +155,140 @@ void run(Case& c, Way way, Results& results, Accumulate accumulate, Wants wants 
     EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact) << c.name;
 }
 
+// The ranks that divide the classes in the tests: one has half of them and one more, and the other one has the rest, or none of them, and
+// padding.
+constexpr int64_t kRanks = 2;
+
+// Runs forward and backward with classes that ranks divide. The results are those of all classes.
+void run_divided(Case& c, Way way, Results& results) {
+  const LinearCrossEntropyProblem& p = c.problem;
+  LinearCrossEntropyProblem part = p;
+  const int64_t H = p.hidden, K = p.classes / kRanks + 1;
+  part.classes = K;
+  part.columns = {.ranks = kRanks, .smooths = p.label_smoothing > 0.0};
+  const int64_t num_sums = p.rows * part.columns.size();
+  const auto scratch_of = [&](LossPart which) {
+    return GuardedBuffer(c.name + "/scratch", DType::kU8,
+                         is_reference(way) ? linear_cross_entropy_ref_scratch(part).bytes
+                                           : linear_cross_entropy_cpu_scratch(part, which).bytes);
+  };
+  // The weight of a rank ends in rows of zeros. The bias of padding must have no effect.
+  std::vector<GuardedBuffer> weights, biases;
+  for (int64_t r = 0; r < kRanks; ++r) {
+    GuardedBuffer& w = weights.emplace_back(c.name + "/w of a rank", p.w, K * H);
+    GuardedBuffer& bias = biases.emplace_back(c.name + "/bias of a rank", p.bias_dtype, K);
+    w.fill(0.0);
+    bias.fill(50.0);
+    for (int64_t k = 0; k < class_share(r, K, p.classes).count; ++k) {
+      bias.view().store(k, c.bias.load(r * K + k));
+      for (int64_t h = 0; h < H; ++h) w.view().store(k * H + h, c.w.load((r * K + k) * H + h));
+    }
+  }
+  const auto set_operands = [&](auto& args, int64_t r, GuardedBuffer& scratch) {
+    const auto rank = static_cast<size_t>(r);
+    args = c.operands<std::remove_reference_t<decltype(args)>>(scratch);
+    args.denominator = {};
+    args.w_KH = weights[rank].view();
+    if (args.bias_K) args.bias_K = biases[rank].view();
+    args.share = class_share(r, K, p.classes);
+  };
+  GuardedBuffer sums(c.name + "/sums", DType::kF32, num_sums),
+      d_sums(c.name + "/d_sums", DType::kF32, num_sums);
+  sums.fill(0.0);
+  for (int64_t r = 0; r < kRanks; ++r) {
+    GuardedBuffer own(c.name + "/sums of a rank", DType::kF32, num_sums),
+        scratch = scratch_of(LossPart::kLoss);
+    LinearCrossEntropyFwdArgs fwd;
+    set_operands(fwd, r, scratch);
+    fwd.sums_BS = own.view();
+    if (is_reference(way)) {
+      linear_cross_entropy_fwd_ref(part, fwd);
+    } else {
+      prepare_linear_cross_entropy_fwd_cpu(part)->run(fwd);
+    }
+    EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact) << c.name;
+    for (int64_t i = 0; i < num_sums; ++i) sums.view().store(i, sums.load(i) + own.load(i));
+  }
+  class_sums_loss_ref({.sums_BS = sums.view(),
+                       .labels_B = c.labels.view(),
+                       .denominator = {&c.denominator, DType::kF64},
+                       .loss = results.loss.view(),
+                       .z_loss = results.z_loss.view(),
+                       .num_rows = p.rows,
+                       .num_classes = p.classes,
+                       .rank_classes = K,
+                       .label_smoothing = p.label_smoothing,
+                       .z_coefficient = p.z_coefficient,
+                       .columns = part.columns});
+  class_sums_loss_bwd_ref({.sums_BS = sums.view(),
+                           .labels_B = c.labels.view(),
+                           .denominator = {&c.denominator, DType::kF64},
+                           .d_loss = {&c.d_loss, DType::kF64},
+                           .d_sums_BS = d_sums.view(),
+                           .num_rows = p.rows,
+                           .num_classes = p.classes,
+                           .label_smoothing = p.label_smoothing,
+                           .z_coefficient = p.z_coefficient,
+                           .columns = part.columns});
+  std::vector<double> d_x(static_cast<size_t>(c.x.count()), 0.0);
+  for (int64_t r = 0; r < kRanks; ++r) {
+    GuardedBuffer own_d_x(c.name + "/d_x of a rank", p.x, c.x.count()),
+        d_w(c.name + "/d_w of a rank", p.d_w, K * H), d_bias(c.name + "/d_bias of a rank", DType::kF32, K),
+        everything = scratch_of(LossPart::kEverything), input = scratch_of(LossPart::kInput),
+        parameters = scratch_of(LossPart::kParameters);
+    const auto set_gradients = [&](auto& args, GuardedBuffer& scratch) {
+      set_operands(args, r, scratch);
+      args.d_sums_BS = d_sums.view();
+      args.d_w_KH = d_w.view();
+      if (p.bias == MatmulBias::kRow) args.d_bias_K = d_bias.view();
+    };
+    if (is_together(way)) {
+      LinearCrossEntropyWithGradientsArgs args;
+      set_gradients(args, everything);
+      args.d_x_BH = own_d_x.view();
+      if (is_reference(way)) {
+        linear_cross_entropy_with_gradients_ref(part, args);
+      } else {
+        prepare_linear_cross_entropy_with_gradients_cpu(part)->run(args);
+      }
+    } else {
+      LinearCrossEntropyBwdArgs bwd;
+      set_operands(bwd, r, input);
+      bwd.d_sums_BS = d_sums.view();
+      bwd.d_x_BH = own_d_x.view();
+      LinearCrossEntropyGradArgs grad;
+      set_gradients(grad, parameters);
+      if (is_reference(way)) {
+        linear_cross_entropy_bwd_ref(part, bwd);
+        linear_cross_entropy_grad_ref(part, grad);
+      } else {
+        prepare_linear_cross_entropy_bwd_cpu(part)->run(bwd);
+        prepare_linear_cross_entropy_grad_cpu(part)->run(grad);
+      }
+    }
+    for (const GuardedBuffer* scratch : {&everything, &input, &parameters})
+      EXPECT_EQ(scratch->broken_guard(), GuardedBuffer::kIntact) << c.name;
+    for (size_t i = 0; i < d_x.size(); ++i) d_x[i] += own_d_x.load(static_cast<int64_t>(i));
+    const int64_t count = class_share(r, K, p.classes).count;
+    for (int64_t k = 0; k < K; ++k) {
+      const bool is_class = k < count;
+      if (p.bias == MatmulBias::kRow) {
+        if (is_class) results.d_bias.view().store(r * K + k, d_bias.load(k));
+        EXPECT_TRUE(is_class || d_bias.load(k) == 0.0) << "padding";
+      }
+      for (int64_t h = 0; h < H; ++h) {
+        if (is_class) results.d_w.view().store((r * K + k) * H + h, d_w.load(k * H + h));
+        EXPECT_TRUE(is_class || d_w.load(k * H + h) == 0.0) << "padding";
+      }
+    }
+  }
+  results.d_x.assign(d_x);
+}
+
 // The whole product and the whole loss by the references in double, and the error bounds of the results.
 struct Exact {
-  Exact(Case& c) : results(c, " exact", true) {  // NOLINT: constructed in one place
+  // `ranks`: the number of ranks that divide the classes.
+  Exact(Case& c, int64_t ranks) : results(c, " exact", true) {
     const LinearCrossEntropyProblem& p = c.problem;
     const int64_t B = p.rows, H = p.hidden, K = p.classes;
     std::vector<double> w = c.w.to_doubles();
@@ -215,9 +346,13 @@ struct Exact {
     for (const double logit : z) largest_logit = std::max(largest_logit, std::abs(logit));
     const ZLossBound of_z{p.z_coefficient, largest_logit + std::log(static_cast<double>(K))};
     const double scale = c.d_loss / c.denominator;
+    // The logarithm of the sum of exponentials of each rank is rounded to fp32, and so are the sum of all logits, of which a row's loss
+    // has the share 1 / K, and d_sums.
+    const double sums_error = ranks > 1 ? 0x1p-24 * (2.0 * of_z.largest_log_z + 4.0) : 0.0;
     const double d_error = linear_cross_entropy_d_logit_error(K, logit_error, scale, of_z) +
-                           (narrow ? 0x1p-8 * of_z.gradient_factor() * scale : 0.0);
-    const double row_error = linear_cross_entropy_row_error(K, logit_error);
+                           (narrow ? 0x1p-8 * of_z.gradient_factor() * scale : 0.0) +
+                           (of_z.gradient_factor() + 2.0 * of_z.coefficient) * sums_error * scale;
+    const double row_error = linear_cross_entropy_row_error(K, logit_error) + sums_error;
     loss_limit = static_cast<double>(B) / c.denominator * (row_error + z_loss_row_error(of_z, row_error)) +
                  0x1p-23 * results.loss.load(0);
     const double u = 0x1p-24;
@@ -254,7 +389,9 @@ struct Exact {
           w_sum += std::abs(v);
         }
         results.d_x.view().store(b * H + h, sum);
-        const double store = narrow ? 0x1p-8 * (std::abs(sum) + d_error * w_sum) : 0.0;
+        // Each rank rounds its term of the sum, which is at most its part of the magnitude.
+        const double stored_terms = ranks > 1 ? magnitude : std::abs(sum);
+        const double store = narrow ? 0x1p-8 * (stored_terms + d_error * w_sum) : 0.0;
         x_limits.push_back(d_error * w_sum + (static_cast<double>(K) + 2.0) * u * magnitude + store);
       }
     }
@@ -290,11 +427,15 @@ void check(LinearCrossEntropyProblem problem, const std::string& test) {
       problem.bias = bias;
       Case c(problem, test);
       SCOPED_TRACE(c.name);
-      const Exact exact(c);
+      const Exact exact(c, 1), divided(c, kRanks);
       for (const Way way : kWays) {
         Results results(c, is_reference(way) ? " ref" : " cpu", false);
         run(c, way, results, Accumulate::kOverwrite);
         expect_near(c, results, exact);
+        SCOPED_TRACE("divided among ranks");
+        Results of_ranks(c, is_reference(way) ? " ref of ranks" : " cpu of ranks", false);
+        run_divided(c, way, of_ranks);
+        expect_near(c, of_ranks, divided);
       }
     }
   }
@@ -328,7 +469,7 @@ TEST(LinearCrossEntropy, AddsToGradientsOfParameters) {
   for (const LinearCrossEntropyProblem& problem : problems()) {
     Case c(problem, "linear_ce_add");
     SCOPED_TRACE(c.name);
-    Exact exact(c);
+    Exact exact(c, 1);
     for (GuardedBuffer* sum : {&exact.results.d_w, &exact.results.d_bias}) {
       for (int64_t i = 0; i < sum->count(); ++i) sum->view().store(i, 2.0 * sum->load(i));
     }

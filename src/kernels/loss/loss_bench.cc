@@ -6,6 +6,7 @@
 
 #include "device/cpu/parallel.h"
 #include "kernels/loss/bce_with_logits.h"
+#include "kernels/loss/class_sums.h"
 #include "kernels/loss/mse.h"
 #include "kernels/loss/softmax_cross_entropy.h"
 
@@ -60,6 +61,43 @@ void bench_cross_entropy_bwd(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * p.num_rows * p.num_classes);
 }
 
+// The first of two ranks that divide twice as many classes.
+constexpr ClassColumns kTwoRanks{.ranks = 2};
+
+void bench_class_sums(benchmark::State& state) {
+  Problem p(state.range(0), state.range(1));
+  set_num_threads(static_cast<int>(state.range(2)));
+  std::vector<float> sums(static_cast<size_t>(p.num_rows * kTwoRanks.size()));
+  for (auto _ : state) {
+    class_sums_cpu({.logits_BK = view(p.logits),
+                    .labels_B = {p.labels.data(), DType::kI32},
+                    .sums_BS = view(sums),
+                    .num_rows = p.num_rows,
+                    .row_stride = p.num_classes,
+                    .share = class_share(0, p.num_classes, 2 * p.num_classes),
+                    .columns = kTwoRanks});
+  }
+  state.SetItemsProcessed(state.iterations() * p.num_rows * p.num_classes);
+}
+
+void bench_class_sums_bwd(benchmark::State& state) {
+  Problem p(state.range(0), state.range(1));
+  set_num_threads(static_cast<int>(state.range(2)));
+  std::vector<float> d_sums(static_cast<size_t>(p.num_rows * kTwoRanks.size()), 0.5f);
+  for (auto _ : state) {
+    class_sums_bwd_cpu({.logits_BK = view(p.logits),
+                        .labels_B = {p.labels.data(), DType::kI32},
+                        .d_sums_BS = view(d_sums),
+                        .d_logits_BK = view(p.d_logits),
+                        .num_rows = p.num_rows,
+                        .row_stride = p.num_classes,
+                        .num_columns = p.num_classes,
+                        .share = class_share(0, p.num_classes, 2 * p.num_classes),
+                        .columns = kTwoRanks});
+  }
+  state.SetItemsProcessed(state.iterations() * p.num_rows * p.num_classes);
+}
+
 template <typename Args>
 void bench_element_loss(benchmark::State& state, void (*kernel)(const Args&)) {
   Problem p(state.range(0), state.range(1));
@@ -80,6 +118,8 @@ void bench_element_loss(benchmark::State& state, void (*kernel)(const Args&)) {
   Args({8, 2, 1})->Args({32, 56, 1})->Args({512, 30522, 1})->Args({512, 30522, 2})->UseRealTime()
 BENCHMARK(bench_cross_entropy_fwd)->PLIMSOLL_SHAPES;
 BENCHMARK(bench_cross_entropy_bwd)->PLIMSOLL_SHAPES;
+BENCHMARK(bench_class_sums)->PLIMSOLL_SHAPES;
+BENCHMARK(bench_class_sums_bwd)->PLIMSOLL_SHAPES;
 BENCHMARK_CAPTURE(bench_element_loss, bce, bce_with_logits_fwd_cpu)->PLIMSOLL_SHAPES;
 BENCHMARK_CAPTURE(bench_element_loss, mse, mse_fwd_cpu)->PLIMSOLL_SHAPES;
 

@@ -110,7 +110,7 @@ LinearCrossEntropyScratch linear_cross_entropy_cpu_scratch(const LinearCrossEntr
   const bool copies = linear_cross_entropy_copies_weight(problem);
   Parts parts(kCpuAlignment);
   LinearCrossEntropyScratch scratch;
-  if (computes_loss(part)) {
+  if (computes_loss(part) && !problem.is_divided()) {
     scratch.losses = parts.take(dtype_bytes(DType::kF64));
     scratch.z_losses = parts.take(problem.z_coefficient > 0.0 ? dtype_bytes(DType::kF64) : 0);
   }
@@ -147,7 +147,7 @@ LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEnt
   const ChunkSizes sizes = chunk_sizes(problem, linear_cross_entropy_cuda_chunk_rows(problem));
   Parts parts(kCudaAlignment);
   LinearCrossEntropyScratch scratch;
-  if (computes_loss(part)) {
+  if (computes_loss(part) && !problem.is_divided()) {
     scratch.losses = parts.take(row_loss_cuda_scratch_bytes(problem.rows));
     scratch.z_losses =
         parts.take(problem.z_coefficient > 0.0 ? row_loss_cuda_scratch_bytes(problem.rows) : 0);

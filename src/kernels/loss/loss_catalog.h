@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/class_columns.h"
 #include "kernels/element_wise/element_wise_catalog.h"
 #include "kernels/matmul/matmul_catalog.h"
 
@@ -28,10 +29,15 @@ struct LinearCrossEntropyProblem {
   MatmulBias bias = MatmulBias::kNone;
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;  // of the z-loss, which is then stored too
+  // Set if the ranks of a tensor-parallel group divide the classes: the kernels compute the sums of class_sums.h instead of the loss, and
+  // gradients from their gradients. `classes` are then those of a rank, with padding.
+  ClassColumns columns = {};
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
   Fp32Products fp32 = Fp32Products::kF32;             // must not be kTf32x3
   int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of each product on a GPU
+
+  constexpr bool is_divided() const { return columns.ranks > 0; }
 };
 
 // The part that one of its kernels computes: the loss; d_x; d_w and d_bias; the loss and all gradients.

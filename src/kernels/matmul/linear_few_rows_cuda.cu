@@ -105,7 +105,7 @@ __device__ __forceinline__ void wait_for_sets() {
 #endif
 }
 
-// The activations for one element.
+// Applies the activation to one element.
 template <typename T>
 __device__ __forceinline__ float activate(Activation activation, float x) {
   switch (activation) {

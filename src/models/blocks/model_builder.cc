@@ -9,11 +9,14 @@
 namespace plimsoll {
 
 ModelBuilder::ModelBuilder(const ModelConfig& config, const ForwardOptions& options,
-                           std::vector<WeightSpec> specs)
+                           std::span<const WeightSpec> specs)
     : config_(config),
       options_(options),
       graph_(options.mode == Mode::kTrain ? "train" : "evaluate"),
-      specs_(std::move(specs)) {
+      specs_(specs) {
+  for (uint32_t i = 0; i < specs_.size(); ++i)
+    specs_by_name_.insert(specs_[i].name, i,
+                          [&](uint32_t spec) { return std::string_view(specs_[spec].name); });
   cu_seqlens_ = graph_.add_input("cu_seqlens", {DType::kI32, Shape{Dim(1, Symbol::kSequences, 1)}},
                                  {.content = InputContent::kSequenceStarts});
   if (options.cache) {
@@ -30,18 +33,18 @@ ModelBuilder::ModelBuilder(const ModelConfig& config, const ForwardOptions& opti
   }
 }
 
-bool ModelBuilder::has_weight(const std::string& name) const {
-  return std::any_of(specs_.begin(), specs_.end(), [&](const WeightSpec& spec) { return spec.name == name; });
+const WeightSpec* ModelBuilder::find_spec(std::string_view name) const {
+  const auto name_of = [&](uint32_t spec) { return std::string_view(specs_[spec].name); };
+  const uint32_t found = specs_by_name_.find(name, name_of);
+  return found == NameIndex::kAbsent ? nullptr : &specs_[found];
 }
 
-ValueId ModelBuilder::weight(const std::string& name) {
+ValueId ModelBuilder::weight(std::string_view name) {
   if (const ValueId id = graph_.find(name); id != kNoValue) return id;
-  for (const WeightSpec& spec : specs_) {
-    if (spec.name != name) continue;
-    std::vector<Dim> dims(spec.shape.begin(), spec.shape.end());
-    return graph_.add_value(name, {options_.dtype, Shape(std::span<const Dim>(dims))}, Storage::kWeight);
-  }
-  PLIMSOLL_CHECK(false, "the model has no weight '{}'", name);
+  const WeightSpec* spec = find_spec(name);
+  PLIMSOLL_CHECK(spec != nullptr, "the model has no weight '{}'", name);
+  const std::vector<Dim> dims(spec->shape.begin(), spec->shape.end());
+  return graph_.add_value(name, {options_.dtype, Shape(std::span<const Dim>(dims))}, Storage::kWeight);
 }
 
 ValueId ModelBuilder::positions() {

@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/activation_names.h"
+#include "graph/ir/name_index.h"
 #include "graph/ops/ops.h"
 #include "models/blocks/weight_specs.h"
 #include "models/model.h"
@@ -19,8 +22,9 @@ enum class AttentionDirection : uint8_t { kBoth, kCausal };
 
 class ModelBuilder {
  public:
-  // Declares the inputs that every model reads. Requires: `config` outlives the builder.
-  ModelBuilder(const ModelConfig& config, const ForwardOptions& options, std::vector<WeightSpec> specs);
+  // Declares the inputs that every model reads. Requires: `config` and `specs`, which are the weights of the model, outlive the
+  // builder.
+  ModelBuilder(const ModelConfig& config, const ForwardOptions& options, std::span<const WeightSpec> specs);
 
   const ModelConfig& config() const { return config_; }
   // The activation that the configuration names. Requires: the configuration was checked.
@@ -30,9 +34,9 @@ class ModelBuilder {
   ValueId cu_seqlens() const { return cu_seqlens_; }
   ValueId rng() const { return rng_; }
 
-  bool has_weight(const std::string& name) const;
+  bool has_weight(std::string_view name) const { return find_spec(name) != nullptr; }
   // Declares the weight of that name. Requires: it is one of the model's.
-  ValueId weight(const std::string& name);
+  ValueId weight(std::string_view name);
   // The bias is that of the model, if it has one.
   ValueId linear(ValueId x, const std::string& name) {
     const std::string bias = name + ".bias";
@@ -88,10 +92,13 @@ class ModelBuilder {
   ForwardGraph finish(ValueId logits) &&;
 
  private:
+  const WeightSpec* find_spec(std::string_view name) const;
+
   const ModelConfig& config_;
   ForwardOptions options_;
   Graph graph_;
-  std::vector<WeightSpec> specs_;
+  std::span<const WeightSpec> specs_;
+  NameIndex specs_by_name_;
   ValueId cu_seqlens_;
   ValueId rng_ = kNoValue;
   ValueId page_table_ = kNoValue;  // set if the model has a cache

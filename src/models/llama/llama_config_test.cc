@@ -65,7 +65,7 @@ TEST(LlamaConfig, ReadsBothFormsOfRotaryEmbeddings) {
   EXPECT_EQ(v5.rope, v4.rope);
   EXPECT_EQ(v5.rope.type, RopeType::kLlama3);
   EXPECT_EQ(v5.rope.theta, 5e5);
-  // rope_scaling takes precedence, and a theta inside it.
+  // rope_scaling takes precedence over rope_parameters, and its rope_theta over the one next to it.
   EXPECT_EQ(read_llama(
                 R"("rope_theta": 5.0, "rope_scaling": {"rope_type": "linear", "factor": 2, "rope_theta": 7.0},
                           "rope_parameters": {"rope_type": "default", "rope_theta": 9.0})")

@@ -1,7 +1,10 @@
 #include "plan/anatomy/anatomy.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <string_view>
+#include <unordered_map>
 
 #include "plan/anatomy/memory.h"
 
@@ -11,30 +14,42 @@ namespace {
 // The modules of a plan by name, in the order of their first mention.
 class ModuleList {
  public:
-  ModuleMemory& operator[](const std::string& name) {
-    const auto [it, inserted] = index_.emplace(name, rows_.size());
-    if (inserted) rows_.push_back({.module = name});
-    return rows_[it->second];
+  ModuleMemory& operator[](const std::string& name) { return rows_[place_of(name)]; }
+  // Adds the modules of a program's ops.
+  void add(const Graph& graph) {
+    std::vector<bool> is_added(graph.modules().size(), false);
+    for (const Op& op : graph.ops()) {
+      if (is_added[index_of(op.module)]) continue;
+      is_added[index_of(op.module)] = true;
+      place_of(graph.module_name(op.module));
+    }
   }
   std::vector<ModuleMemory> take() { return std::move(rows_); }
 
  private:
-  std::map<std::string, size_t> index_;
+  size_t place_of(const std::string& name) {
+    const auto [it, inserted] = index_.emplace(name, rows_.size());
+    if (inserted) rows_.push_back({.module = name});
+    return it->second;
+  }
+
+  std::unordered_map<std::string, size_t> index_;
   std::vector<ModuleMemory> rows_;
 };
 
 void add_persistent(const Plan& plan, ModuleList& modules) {
-  std::map<std::string, std::string> module_of_weight;
+  std::unordered_map<std::string_view, const std::string*> module_of_weight;
   for (const PersistentBuffer& buffer : plan.persistent) {
-    if (buffer.storage == Storage::kWeight) module_of_weight[buffer.name] = buffer.module;
+    if (buffer.storage == Storage::kWeight) module_of_weight[buffer.name] = &buffer.module;
   }
   for (const auto& [weight, parts] : plan.split_weights)
-    module_of_weight[weight] = plan.buffer(parts.high).module;
+    module_of_weight[weight] = &plan.buffer(parts.high).module;
   for (const PersistentBuffer& buffer : plan.persistent) {
     if (buffer.space != Space::kDevice) continue;
     // A state is named after its weight, "adamw.m/NAME", and belongs to the weight's module.
-    const auto weight = module_of_weight.find(buffer.name.substr(buffer.name.find('/') + 1));
-    ModuleMemory& row = modules[weight == module_of_weight.end() ? buffer.module : weight->second];
+    const auto weight =
+        module_of_weight.find(std::string_view(buffer.name).substr(buffer.name.find('/') + 1));
+    ModuleMemory& row = modules[weight == module_of_weight.end() ? buffer.module : *weight->second];
     switch (purpose_of(buffer.storage)) {
       case Purpose::kWeights:
         row.weight_bytes += buffer.bytes;
@@ -51,7 +66,7 @@ void add_persistent(const Plan& plan, ModuleList& modules) {
   }
   for (const WeightSpec& spec : plan.weights) {
     const auto weight = module_of_weight.find(spec.name);
-    if (weight != module_of_weight.end()) modules[weight->second].num_parameters += spec.elements();
+    if (weight != module_of_weight.end()) modules[*weight->second].num_parameters += spec.elements();
   }
 }
 
@@ -73,16 +88,19 @@ int64_t highest_sum(std::vector<Change>& changes) {
 }
 
 void add_transient(const ProgramPlan& program, ModuleList& modules) {
-  std::map<std::pair<std::string, Purpose>, std::vector<Change>> changes;
+  std::map<std::pair<std::string_view, Purpose>, std::vector<Change>> by_name;
+  // For each module and purpose, its list, once the map has it.
+  std::vector<std::array<std::vector<Change>*, kNumPurposes>> lists(program.graph.modules().size());
   for (const TransientBuffer& buffer : program.buffers) {
     const ModuleId module = buffer.root == kNoValue ? program.graph.ops()[buffer.op].module
                                                     : program.graph.value(buffer.root).module;
-    std::vector<Change>& list = changes[{program.graph.module_name(module), buffer.purpose}];
-    list.push_back({buffer.first, buffer.bytes});
-    list.push_back({buffer.last + 1, -buffer.bytes});
+    std::vector<Change>*& list = lists[index_of(module)][index_of(buffer.purpose)];
+    if (list == nullptr) list = &by_name[{program.graph.module_name(module), buffer.purpose}];
+    list->push_back({buffer.first, buffer.bytes});
+    list->push_back({buffer.last + 1, -buffer.bytes});
   }
-  for (auto& [key, list] : changes) {
-    ModuleMemory& row = modules[key.first];
+  for (auto& [key, list] : by_name) {
+    ModuleMemory& row = modules[std::string(key.first)];
     const int64_t highest = highest_sum(list);
     if (key.second == Purpose::kGradients) {
       row.gradient_bytes_at_most += highest;
@@ -100,7 +118,7 @@ std::vector<ModuleMemory> module_memory(const Plan& plan) {
   ModuleList modules;
   for (const ProgramPlan& program : plan.programs) {
     // Readers expect the order of the forward pass.
-    for (const Op& op : program.graph.ops()) modules[program.graph.module_name(op.module)];
+    modules.add(program.graph);
     break;
   }
   add_persistent(plan, modules);

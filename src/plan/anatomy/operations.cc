@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_efficiency.h"
@@ -20,14 +21,22 @@ struct OpFigures {
 };
 
 std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) {
+  const Bucket usual = usual_bucket(program.bucket, plan.request.model.label_share);
   std::vector<OpFigures> figures;
   figures.reserve(program.graph.ops().size());
-  const Bucket usual = usual_bucket(program.bucket, plan.request.model.label_share);
-  for (const Op& op : program.graph.ops()) {
-    const OpView view{program.graph, op};
-    const OpSchema& schema = schema_of(op);
+  // The figures of an op are those of all ops of its kind.
+  std::vector<std::optional<OpFigures>> of_kind(program.ops.size());
+  for (size_t i = 0; i < program.graph.ops().size(); ++i) {
+    const uint32_t kind = i < program.ops.size() ? program.ops[i].kind : OpPlan::kNoKind;
+    if (kind < of_kind.size() && of_kind[kind]) {
+      figures.push_back(*of_kind[kind]);
+      continue;
+    }
+    const OpView view{program.graph, program.graph.ops()[i]};
+    const OpSchema& schema = schema_of(view.op);
     const Cost cost = schema.cost(view, usual);
     figures.push_back({cost.flops, cost.bytes, estimated_ms(schema, view, cost, usual, plan.request)});
+    if (kind < of_kind.size()) of_kind[kind] = figures.back();
   }
   if (program.ops.size() != figures.size()) return figures;
   std::vector<double> op_ms;

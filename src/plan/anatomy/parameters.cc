@@ -25,8 +25,8 @@ struct Rule {
   bool half = false;  // all weights are in 16 bits
 };
 
-// Returns the rules: two for each variant of an optimizer (moments in fp32 or in 8 bits, gradients of all
-// parameters at once), and those for inference and for weights in bf16 alone.
+// Returns the rules of thumb: for each variant of an optimizer one in fp32 and one in mixed precision, then those for inference
+// and for training with weights in bf16 alone. Rules for training count the gradients of all parameters.
 std::vector<Rule> quoted_rules() {
   std::vector<Rule> rules;
   for (const OptimizerRow& optimizer : optimizer_rows()) {

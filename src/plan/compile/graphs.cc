@@ -74,8 +74,11 @@ std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   return list;
 }
 
-ForwardGraph adapted_forward(const PlanRequest& request, Mode mode) {
-  ForwardGraph forward = build_forward(request.model.config, forward_options(request, mode));
+// `weights`: run_weights(request). Without adapters they are those of the model.
+ForwardGraph adapted_forward(const PlanRequest& request, const std::vector<WeightSpec>& weights, Mode mode) {
+  const ForwardOptions options = forward_options(request, mode);
+  ForwardGraph forward = request.model.lora ? build_forward(request.model.config, options)
+                                            : build_forward(request.model.config, options, weights);
   forward.loss = add_loss(forward.graph, forward.logits, task_of(request.model.problem_type),
                           {.dtype = request.precision.dtype == DType::kF64 ? DType::kF64 : DType::kF32,
                            .num_labels = request.model.config.num_outputs(),
@@ -165,9 +168,12 @@ void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   passes.run(graph, common_subexpression_pass());
 }
 
-// Divides the layers among the ranks of a tensor-parallel group.
+// Divides layers and vocabulary among the ranks of a tensor-parallel group.
 void divide_layers(Graph& graph, const PlanRequest& request, PassManager& passes) {
-  if (request.ranks.tensor_size > 1) passes.run(graph, tensor_parallel_pass(request.ranks.tensor_size));
+  if (request.ranks.tensor_size == 1) return;
+  passes.run(graph,
+             tensor_parallel_pass(request.ranks.tensor_size,
+                                  request.model.outputs_logits ? DividedHeads::kNo : DividedHeads::kYes));
 }
 
 ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest& request) {
@@ -176,15 +182,12 @@ ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest
              : kNoValue;
 }
 
-// The ops that read each value, as find_readers() returns them.
-using Readers = std::vector<std::vector<uint32_t>>;
-
-bool is_read(const Readers& readers, ValueId weight) {
+bool is_read(const OpLists& readers, ValueId weight) {
   return !readers[index_of(weight)].empty();
 }
 
 // Returns true for a table whose rows are looked up.
-bool is_embedding(const Graph& graph, const Readers& readers, ValueId weight) {
+bool is_embedding(const Graph& graph, const OpLists& readers, ValueId weight) {
   return weight != kNoValue && std::ranges::any_of(readers[index_of(weight)], [&](uint32_t op) {
            return graph.ops()[op].def == &embedding_sum_op();
          });
@@ -204,7 +207,7 @@ struct Trained {
 
 Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights, const PlanRequest& request) {
   Trained trained;
-  const Readers readers = find_readers(graph);
+  const OpLists readers = find_readers(graph);
   for (const WeightSpec& spec : weights) {
     Parameter parameter{.name = spec.name,
                         .weight = graph.find(spec.name),
@@ -366,55 +369,6 @@ std::set<std::string> names_in_updates(const Graph& graph, std::span<const Param
   return read;
 }
 
-ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
-  PassManager passes(request.passes);
-  ForwardGraph forward = adapted_forward(request, Mode::kTrain);
-  Graph& graph = forward.graph;
-  verify(graph, "after building the model");
-  const bool is_pipelined = request.ranks.pipeline_size > 1;
-  std::set<std::string> shared_by_ends;
-  if (is_pipelined) shared_by_ends = weights_of_both_ends(graph, division_of(request).first_blocks);
-  divide_layers(graph, request, passes);
-  lower(graph, request, passes);
-  if (request.chunked_loss != ChunkedLoss::kNever)
-    passes.run(graph, chunked_loss_pass(request.batches.train, most_logits_bytes(request),
-                                        usual_bucket(request.batches.train, request.model.label_share)));
-  auto [wanted, parameters] = trained_parameters(graph, weights, request);
-  // A scale in the gradients keeps small fp16 values from becoming zero.
-  const LossScale loss_scale =
-      request.precision.activation_dtype == DType::kF16 ? declare_loss_scale(graph) : LossScale();
-  const std::vector<ValueId> gradients =
-      is_pipelined ? add_stage_backward(graph, request, wanted, loss_scale.scale)
-                   : add_backward(graph, graph.find("loss"), wanted, loss_scale.scale);
-  shared_by_ends = names_in_updates(graph, parameters, shared_by_ends);
-  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].gradient = gradients[i];
-  if (request.update.in_backward) {
-    PLIMSOLL_CHECK(!loss_scale && request.batches.accumulation_steps == 1 &&
-                       request.update.optimizer.max_grad_norm == 0.0,
-                   "updates in the backward pass with a loss scale, accumulation or clipping");
-    add_optimizer_in_backward(graph, parameters, optimizer_of(request));
-  } else {
-    add_optimizer(graph, parameters, optimizer_of(request), loss_scale);
-  }
-  verify(graph, "after autodiff and optimizer");
-  if (request.batches.accumulation_steps > 1) {
-    graph.add_input("accumulate", {DType::kI32, Shape{1}}, {.source = InputSource::kAccumulate});
-    // If ranks divide gradients, the pass shard_states accumulates their slices.
-    if (!divides(request, ZeroStage::kGradients)) passes.run(graph, accumulate_pass());
-  }
-  passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
-  if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(weights, request)));
-  if (request.ranks.data_size() > 1)
-    passes.run(graph, reduce_gradients_pass(request.ranks.data_size(), request.ranks.bucket_bytes));
-  if (divides(request, ZeroStage::kStates)) passes.run(graph, shard_states_pass(shard_options(request)));
-  if (request.ranks.tensor_size > 1) passes.run(graph, tensor_states_pass(request.ranks.tensor_size));
-  if (is_pipelined) passes.run(graph, pipeline_states_pass(division_of(request), std::move(shared_by_ends)));
-  ProgramPlan program{
-      .name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};
-  program.passes = passes.records();
-  return program;
-}
-
 // Computing the gradient of an embedding table in pieces sorts the tokens once more per piece, and adds captured ops
 // on a GPU. This is worth it only if the table is a large part of the peak. A graph does not show the scratch memory
 // of its kernels, which is 32 MiB for products on a GPU. If the peak of the graph falls by less than that, the peak
@@ -488,6 +442,7 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
     passes.run(graph, offload_states_pass(order ? std::move(order->room) : MemoryHeadroom(),
                                           request.update.states_on_disk ? Space::kDisk : Space::kHost));
   }
+  passes.finish(graph);
   program.passes.insert(program.passes.end(), passes.records().begin(), passes.records().end());
 }
 
@@ -496,36 +451,6 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
 bool has_fast_kernel(const OpView& op, const PlanRequest& request) {
   const KernelRow* row = select_kernel(lower_op(op, request.batches.evaluate, kernel_target(request))).row;
   return row != nullptr && row->backend != Backend::kRef;
-}
-
-// `train`: the program for training of the same plan, if it has one.
-ProgramPlan build_evaluate_graph(const PlanRequest& request, const ProgramPlan* train) {
-  PassManager passes(request.passes);
-  ForwardGraph forward = adapted_forward(request, Mode::kEvaluate);
-  Graph& graph = forward.graph;
-  divide_layers(graph, request, passes);
-  lower(graph, request, passes);
-  const auto has_kernel = [&](const OpView& op) { return has_fast_kernel(op, request); };
-  passes.run(graph, linear_gelu_pass(has_kernel));
-  const auto fills_card = [&](const OpView& op) {
-    const MatmulProblem product = matmul_problem(op, request.batches.evaluate, kernel_target(request));
-    return linear_norm_takes_own_product(linear_layer(product, request.device.gpu.sm)) && has_kernel(op);
-  };
-  passes.run(graph, linear_norm_pass(fills_card));
-  passes.run(graph, linear_add_pass(has_kernel));
-  passes.run(graph, first_token_attention_pass(has_kernel));
-  if (request.chunked_loss != ChunkedLoss::kNever && !request.model.outputs_logits)
-    passes.run(graph, chunked_loss_pass(request.batches.evaluate, most_logits_bytes(request),
-                                        usual_bucket(request.batches.evaluate, request.model.label_share)));
-  if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
-  passes.run(graph, dead_code_pass({}));
-  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass(divided_weights(train)));
-  choose_exchanges(graph, request, passes);
-  passes.run(graph, in_place_pass());
-  ProgramPlan program{
-      .name = std::string(kEvaluateProgram), .graph = std::move(graph), .bucket = request.batches.evaluate};
-  program.passes = passes.records();
-  return program;
 }
 
 // Lets a program return the largest logits of each sequence instead of all.
@@ -566,6 +491,7 @@ ProgramPlan build_generate_graph(const PlanRequest& request) {
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, in_place_pass());
+  passes.finish(graph);
   ProgramPlan program{
       .name = std::string(kGenerateProgram), .graph = std::move(graph), .bucket = request.batches.generate};
   program.passes = passes.records();
@@ -596,14 +522,135 @@ bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket) {
          request.chunked_loss != ChunkedLoss::kNever && logits_bytes > most_logits_bytes(request);
 }
 
+GradientGraph begin_gradients(const PlanRequest& request) {
+  GradientGraph begun{.weights = run_weights(request), .passes = PassManager(request.passes)};
+  PassManager& passes = begun.passes;
+  ForwardGraph forward = adapted_forward(request, begun.weights, Mode::kTrain);
+  Graph& graph = forward.graph;
+  passes.changed(graph, "after building the model");
+  const bool is_pipelined = request.ranks.pipeline_size > 1;
+  if (is_pipelined) begun.shared_by_ends = weights_of_both_ends(graph, division_of(request).first_blocks);
+  divide_layers(graph, request, passes);
+  lower(graph, request, passes);
+  if (request.chunked_loss != ChunkedLoss::kNever)
+    passes.run(graph, chunked_loss_pass(request.batches.train, most_logits_bytes(request),
+                                        usual_bucket(request.batches.train, request.model.label_share)));
+  auto [wanted, parameters] = trained_parameters(graph, begun.weights, request);
+  // A scale in the gradients keeps small fp16 values from becoming zero.
+  if (request.precision.activation_dtype == DType::kF16) begun.loss_scale = declare_loss_scale(graph);
+  const ValueId scale = begun.loss_scale.scale;
+  const std::vector<ValueId> gradients = is_pipelined
+                                             ? add_stage_backward(graph, request, wanted, scale)
+                                             : add_backward(graph, graph.find("loss"), wanted, scale);
+  begun.shared_by_ends = names_in_updates(graph, parameters, begun.shared_by_ends);
+  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].gradient = gradients[i];
+  begun.parameters = std::move(parameters);
+  begun.graph = std::move(graph);
+  return begun;
+}
+
+ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients) {
+  PassManager& passes = gradients.passes;
+  Graph& graph = gradients.graph;
+  if (request.update.in_backward) {
+    PLIMSOLL_CHECK(!gradients.loss_scale && request.batches.accumulation_steps == 1 &&
+                       request.update.optimizer.max_grad_norm == 0.0,
+                   "updates in the backward pass with a loss scale, accumulation or clipping");
+    add_optimizer_in_backward(graph, gradients.parameters, optimizer_of(request));
+  } else {
+    add_optimizer(graph, gradients.parameters, optimizer_of(request), gradients.loss_scale);
+  }
+  passes.changed(graph, "after autodiff and optimizer");
+  if (request.batches.accumulation_steps > 1) {
+    graph.add_input("accumulate", {DType::kI32, Shape{1}}, {.source = InputSource::kAccumulate});
+    // If ranks divide gradients, the pass shard_states accumulates their slices.
+    if (!divides(request, ZeroStage::kGradients)) passes.run(graph, accumulate_pass());
+  }
+  passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
+  if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(gradients.weights, request)));
+  if (request.ranks.data_size() > 1)
+    passes.run(graph, reduce_gradients_pass(request.ranks.data_size(), request.ranks.bucket_bytes));
+  if (divides(request, ZeroStage::kStates)) passes.run(graph, shard_states_pass(shard_options(request)));
+  if (request.ranks.tensor_size > 1) passes.run(graph, tensor_states_pass(request.ranks.tensor_size));
+  if (request.ranks.pipeline_size > 1)
+    passes.run(graph, pipeline_states_pass(division_of(request), std::move(gradients.shared_by_ends)));
+  ProgramPlan program{
+      .name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};
+  program.passes = passes.records();
+  return program;
+}
+
+ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<WeightSpec>& weights,
+                             const ProgramPlan* train) {
+  PassManager passes(request.passes);
+  ForwardGraph forward = adapted_forward(request, weights, Mode::kEvaluate);
+  Graph& graph = forward.graph;
+  divide_layers(graph, request, passes);
+  lower(graph, request, passes);
+  const auto has_kernel = [&](const OpView& op) { return has_fast_kernel(op, request); };
+  passes.run(graph, linear_gelu_pass(has_kernel));
+  const auto fills_card = [&](const OpView& op) {
+    const MatmulProblem product = matmul_problem(op, request.batches.evaluate, kernel_target(request));
+    return linear_norm_takes_own_product(linear_layer(product, request.device.gpu.sm)) && has_kernel(op);
+  };
+  passes.run(graph, linear_norm_pass(fills_card));
+  passes.run(graph, linear_add_pass(has_kernel));
+  passes.run(graph, first_token_attention_pass(has_kernel));
+  if (request.chunked_loss != ChunkedLoss::kNever && !request.model.outputs_logits)
+    passes.run(graph, chunked_loss_pass(request.batches.evaluate, most_logits_bytes(request),
+                                        usual_bucket(request.batches.evaluate, request.model.label_share)));
+  if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
+  passes.run(graph, dead_code_pass({}));
+  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass(divided_weights(train)));
+  choose_exchanges(graph, request, passes);
+  passes.run(graph, in_place_pass());
+  passes.finish(graph);
+  ProgramPlan program{
+      .name = std::string(kEvaluateProgram), .graph = std::move(graph), .bucket = request.batches.evaluate};
+  program.passes = passes.records();
+  return program;
+}
+
+namespace {
+
+// Returns true if the loss of training is computed in the same way before the optimizer is added.
+bool chunk_loss_alike(const PlanRequest& a, const PlanRequest& b) {
+  const bool whole = !chunks_loss(a, a.batches.train) && !chunks_loss(b, b.batches.train);
+  return whole || (a.chunked_loss == b.chunked_loss && a.batches.train == b.batches.train);
+}
+
+bool accumulate_alike(const PlanRequest& a, const PlanRequest& b) {
+  return (a.batches.accumulation_steps > 1) == (b.batches.accumulation_steps > 1);
+}
+
+// Returns true if both requests have the same forward graphs, apart from what depends on buckets. Gradients of 16-bit copies of
+// weights have the type in which they are accumulated.
+bool share_forward(const PlanRequest& a, const PlanRequest& b) {
+  if (a.passes.dump || b.passes.dump) return false;
+  return a.model == b.model && a.precision == b.precision && a.device == b.device && a.passes == b.passes &&
+         a.ranks == b.ranks && splits_weights(a) == splits_weights(b) &&
+         (!a.precision.activation_dtype || accumulate_alike(a, b));
+}
+
+}  // namespace
+
 bool share_begun_graphs(const PlanRequest& a, const PlanRequest& b) {
   if (a.passes.dump || b.passes.dump) return false;
-  const bool accumulate_alike = (a.batches.accumulation_steps > 1) == (b.batches.accumulation_steps > 1);
-  const bool whole = !chunks_loss(a, a.batches.train) && !chunks_loss(b, b.batches.train);
-  const bool chunk_alike = whole || (a.chunked_loss == b.chunked_loss && a.batches.train == b.batches.train);
   const GraphRequest& graphs_a = a;
   const GraphRequest& graphs_b = b;
-  return graphs_a == graphs_b && accumulate_alike && chunk_alike;
+  return graphs_a == graphs_b && accumulate_alike(a, b) && chunk_loss_alike(a, b);
+}
+
+bool share_gradients(const PlanRequest& a, const PlanRequest& b) {
+  return a.train && b.train && share_forward(a, b) && chunk_loss_alike(a, b);
+}
+
+bool share_evaluation(const PlanRequest& a, const PlanRequest& b) {
+  // If ranks divide weights, the program for training determines which.
+  const bool divide_alike =
+      (!divides(a, ZeroStage::kWeights) && !divides(b, ZeroStage::kWeights)) || share_begun_graphs(a, b);
+  return a.evaluate && b.evaluate && a.train == b.train && share_forward(a, b) && divide_alike &&
+         a.chunked_loss == b.chunked_loss && a.batches.evaluate == b.batches.evaluate;
 }
 
 PlanGraphs build_graphs(const PlanRequest& request) {
@@ -611,10 +658,16 @@ PlanGraphs build_graphs(const PlanRequest& request) {
 }
 
 PlanGraphs begin_graphs(const PlanRequest& request) {
-  PlanGraphs graphs{.weights = run_weights(request)};
-  if (request.train) graphs.programs.add(begin_train_graph(request, graphs.weights));
+  PlanGraphs graphs;
+  if (request.train) {
+    GradientGraph gradients = begin_gradients(request);
+    graphs.weights = gradients.weights;
+    graphs.programs.add(begin_training(request, std::move(gradients)));
+  } else {
+    graphs.weights = run_weights(request);
+  }
   if (request.evaluate)
-    graphs.programs.add(build_evaluate_graph(request, graphs.programs.find(kTrainProgram)));
+    graphs.programs.add(build_evaluation(request, graphs.weights, graphs.programs.find(kTrainProgram)));
   if (request.generation.num_pages > 0) graphs.programs.add(build_generate_graph(request));
   return graphs;
 }
@@ -623,7 +676,7 @@ PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun) {
   if (ProgramPlan* train = begun.programs.find(kTrainProgram)) finish_train_graph(request, *train);
   ProgramPlan* evaluate = begun.programs.find(kEvaluateProgram);
   if (evaluate != nullptr && evaluate->bucket != request.batches.evaluate) {
-    *evaluate = build_evaluate_graph(request, begun.programs.find(kTrainProgram));
+    *evaluate = build_evaluation(request, begun.weights, begun.programs.find(kTrainProgram));
   }
   return begun;
 }

@@ -7,17 +7,32 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "graph/passes/pass.h"
+#include "optim/optimizer.h"
 #include "plan/compile/plan_request.h"
 #include "plan/compile/program_plan.h"
 
 namespace plimsoll {
 
 struct PlanGraphs {
-  std::vector<WeightSpec> weights = {};
+  WeightList weights = {};
   Programs programs = {};
+};
+
+// The first part of a training program: the model, its loss and the gradients, before the optimizer. Plans that differ in the
+// optimizer, in what ranks exchange, or in whether an fp32 model accumulates gradients, have the same one.
+struct GradientGraph {
+  WeightList weights = {};
+  Graph graph = Graph();
+  std::vector<Parameter> parameters = {};
+  LossScale loss_scale = {};
+  std::set<std::string> shared_by_ends =
+      {};  // names in updates of the weights of the first and the last stage of a pipeline
+  PassManager passes;
 };
 
 // Returns the graphs of a plan: begin_graphs() and finish_graphs(). Errors: as build_plan().
@@ -26,6 +41,12 @@ PlanGraphs build_graphs(const PlanRequest& request);
 // Returns the training program before the recomputation pass, and the complete evaluation program. Errors: as
 // build_plan().
 PlanGraphs begin_graphs(const PlanRequest& request);
+// The parts of begin_graphs(). Errors: as build_plan(). Requires: the request trains; for build_evaluation() it evaluates, `weights`
+// are those of PlanGraphs, and `train` is the training program of the request, if it has one.
+GradientGraph begin_gradients(const PlanRequest& request);
+ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients);
+ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<WeightSpec>& weights,
+                             const ProgramPlan* train);
 // Completes graphs that begin_graphs() returned. If the request's evaluation bucket is not the one that `begun` was
 // built for, it builds the evaluation program again, because that bucket determines which layers are fused with
 // their norms. Requires: `begun` is from begin_graphs() of a request that share_begun_graphs() accepts together
@@ -35,6 +56,10 @@ PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun);
 // if their evaluation buckets are equal. It may return false for requests with equal graphs. It always returns
 // false if passes are dumped, because each request is expected to dump its own.
 bool share_begun_graphs(const PlanRequest& a, const PlanRequest& b);
+// Return true if begin_gradients(), or build_evaluation(), returns the same for both requests. They may return false for requests
+// with equal graphs, as share_begun_graphs() does.
+bool share_gradients(const PlanRequest& a, const PlanRequest& b);
+bool share_evaluation(const PlanRequest& a, const PlanRequest& b);
 
 // Returns the number of rows of the logits of this bucket.
 int64_t num_predictions(const PlanRequest& request, const Bucket& bucket);

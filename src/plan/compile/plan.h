@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "plan/compile/graphs.h"
@@ -36,7 +37,7 @@ struct PersistentBuffer {
   // One is set if each rank has only its slice, or its part of a value that a tensor-parallel group divides; the type is that of the
   // whole value.
   std::optional<RankSlices> divided = {};
-  std::optional<TensorSplit> split = {};
+  SharedOptional<TensorSplit> split = {};
 
   bool is_whole() const { return !divided && !split; }
   // Return the number of elements of the whole value, and of those that each rank has. Requires: they do not depend on the bucket.
@@ -126,13 +127,13 @@ struct StagePlan {
 
 struct Plan {
   PlanRequest request = {};
-  std::vector<WeightSpec> weights = {};
+  WeightList weights = {};
   std::vector<WeightCopy> weight_copies = {};  // valid after loading and after each update
   std::map<std::string, SplitWeight> split_weights =
       {};  // key: the name of the weight, which is not a buffer itself
   std::vector<InitialState> initial_states = {};
   std::vector<PersistentBuffer> persistent = {};
-  std::map<std::string, size_t> persistent_by_name = {};
+  std::unordered_map<std::string, size_t> persistent_by_name = {};
   int64_t persistent_bytes = 0;  // the offset of the transient region
   Programs programs = {};
   std::vector<ScheduleEntry> step_schedule = {};  // the schedule of an optimizer step; empty without training

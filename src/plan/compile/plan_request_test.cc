@@ -24,7 +24,7 @@ namespace {
   [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, states_on_disk, elements_at_once] =
       update;
   [[maybe_unused]] const auto& [kind, num_threads, isa, gpu, reference_kernels] = device;
-  [[maybe_unused]] const auto& [disabled, stop_after, dump] = passes;
+  [[maybe_unused]] const auto& [disabled, stop_after, dump, verification] = passes;
 }
 
 struct FieldChange {

@@ -105,7 +105,7 @@ void part_deferred(std::vector<TransientBuffer>& buffers, uint32_t num_positions
 
 ProgramBuffers::ProgramBuffers(const Graph& graph) : queued_(find_queued_ops(graph)) {
   const std::vector<bool> placeless = find_placeless(graph);
-  for (Lifetime& lifetime : find_lifetimes(graph)) {
+  for (Lifetime& lifetime : find_lifetimes(graph, queued_)) {
     if (placeless[index_of(lifetime.root)]) continue;
     const Purpose purpose = purpose_of(graph, lifetime);
     const bool is_on_host = graph.value(lifetime.root).space == Space::kHost;

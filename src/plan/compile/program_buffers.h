@@ -25,6 +25,9 @@ class ProgramBuffers {
   Lists of(const Graph& graph, const Bucket& bucket, std::span<const int64_t> scratch_bytes,
            KernelDevice device) const;
 
+  // Returns find_queued_ops() of the graph.
+  std::span<const QueuedOp> queued_ops() const { return queued_; }
+
  private:
   struct Buffer {
     Lifetime lifetime;

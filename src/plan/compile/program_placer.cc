@@ -53,7 +53,8 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
   }
   enter_persistent(plan, program);
   program.ops.resize(graph.ops().size());
-  for (const QueuedOp& queued : find_queued_ops(graph)) {
+  for (size_t i = 0; i < program.ops.size(); ++i) program.ops[i].kind = kernels_.kinds().of_op[i];
+  for (const QueuedOp& queued : buffers_.queued_ops()) {
     program.ops[queued.op].queue = queued.queue;
     program.ops[queued.op].queue_end = queued.end;
     const Op& op = graph.ops()[queued.op];
@@ -70,13 +71,14 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
 void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
   const Graph& graph = program.graph;
   buffer_of_.assign(graph.values().size(), kNone);
+  plan.persistent.reserve(graph.values().size());
   for (uint32_t i = 0; i < graph.values().size(); ++i) {
     const Value& value = graph.values()[i];
     const bool exchanged = value.storage == Storage::kInput || value.storage == Storage::kOutput;
     if (!exchanged && !is_persistent(value.storage)) continue;
     if (value.version_of != kNoValue) continue;
     const ValueType whole{value.type.dtype, value.split ? value.split->whole : value.type.shape};
-    const auto [it, inserted] = plan.persistent_by_name.emplace(value.name, plan.persistent.size());
+    const auto [it, inserted] = plan.persistent_by_name.try_emplace(value.name, plan.persistent.size());
     buffer_of_[i] = static_cast<uint32_t>(it->second);
     persistent_.push_back({ValueId{i}, buffer_of_[i]});
     if (inserted) {

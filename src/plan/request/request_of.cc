@@ -54,7 +54,7 @@ bool offloads_states(const Arguments& arguments, const OptimizerConfig& optimize
   const OptimizerName* name = find_optimizer_name(arguments.optim);
   const bool is_paged = name != nullptr && name->is_paged;
   if (!trains || (!offloads_optimizer(arguments) && !is_paged)) return false;
-  // Training in 16 bits with fp32 master weights can offload these.
+  // An optimizer without states can still offload the fp32 master weights of training in 16 bits.
   if (optimizer_state_names(optimizer).empty() && !precision.has_masters()) {
     throw_error(ErrorCode::kUsage, "--offload_optimizer: --optim {} has no states to store {}; leave it out",
                 arguments.optim, nvme_folder(arguments).empty() ? "in host memory" : "on a disk");
@@ -243,8 +243,8 @@ RankLinks named_links_of(const RunFacts& facts, const RankOptions& ranks, int64_
   if (!links.inside.empty() && !facts.device.is_gpu()) {
     throw_error(
         ErrorCode::kUsage,
-        "--links {}: {} connects GPUs, but this run is on CPUs; name a network such as eth100, or give "
-        "--device",
+        "--links {}: {} connects GPUs, but this run is on CPUs; name only the network between its machines, "
+        "such as eth100, or give --device",
         links.inside, links.inside);
   }
   if (num_machines > 1 && !links.empty() && links.between.empty()) {

@@ -161,8 +161,8 @@ TEST(RequestOf, TakesNamedLinks) {
   cpus.ranks.links = facts.ranks.links;
   EXPECT_EQ(
       refusal(on_machines(2, 1), cpus),
-      "--links nvlink4: nvlink4 connects GPUs, but this run is on CPUs; name a network such as eth100, or "
-      "give --device");
+      "--links nvlink4: nvlink4 connects GPUs, but this run is on CPUs; name only the network between its "
+      "machines, such as eth100, or give --device");
 }
 
 TEST(RequestOf, RefusesALibraryOfAnotherKindOfDevice) {

@@ -174,7 +174,7 @@ TEST(Selective, CorrectsItsTimeByThatOfThePlan) {
   EXPECT_LE(found.best.step_ms, (1 + kSelectiveShareOfStep) * cheap.step_ms);
 }
 
-// With one sequence the peak is in the optimizer, whatever is recomputed: nothing is.
+// With one sequence the peak is in the optimizer segment, which recomputation does not reduce, so nothing is recomputed.
 TEST(Selective, ComputesNothingAgainWhereThatFreesNothing) {
   const PlanRequest request = request_of({"bert-large-uncased", 1, 128, 1, false, "h200"});
   const BudgetChoice found = choose_selective(request);

@@ -28,6 +28,9 @@ std::vector<int64_t> halves(int64_t from, int64_t down_to) {
 
 Change::Change(RunSpec run, PlanLabels labels) : run_(std::move(run)), labels_(std::move(labels)) {
   run_.facts.passes.dump = nullptr;
+  // The plan of a change never runs: a user who follows it makes the plan again.
+  if (run_.facts.passes.verification == Verification::kOnce)
+    run_.facts.passes.verification = Verification::kNever;
 }
 
 void Change::note(std::string text) {
@@ -140,21 +143,42 @@ void Change::use_recompute_budget(int64_t limit_bytes) {
   if (request.precision.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
 }
 
-std::optional<Suggestion> Change::planned(int64_t limit_bytes, double own_ms, SharedGraphs* shared) const {
+namespace {
+
+// Returns the result of a call, or nothing if it refuses the run by name.
+template <typename Make>
+auto unless_refused(const Make& make) -> std::optional<decltype(make())> {
   try {
-    const PlanRequest request = request_of(run_);
-    const Plan plan = shared == nullptr ? build_plan(request) : build_plan(request, *shared);
-    Suggestion suggestion{.arguments = fmt::format("{}", fmt::join(arguments_, " ")),
-                          .total_bytes = plan.total_bytes(),
-                          .fits = plan.total_bytes() <= limit_bytes,
-                          .note = fmt::format("{}", fmt::join(notes_, ", ")),
-                          .effect = effect_};
-    if (own_ms > 0) suggestion.relative_time = ms_per_sample(plan) / own_ms;
-    return suggestion;
+    return make();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUsage) throw;
     return std::nullopt;
   }
+}
+
+}  // namespace
+
+std::optional<PlanRequest> Change::request() const {
+  return unless_refused([&] { return request_of(run_); });
+}
+
+std::optional<Suggestion> Change::planned(int64_t limit_bytes, double own_ms) const {
+  return unless_refused([&] { return suggestion_of(build_plan(request_of(run_)), limit_bytes, own_ms); });
+}
+
+std::optional<Suggestion> Change::planned(const PlanRequest& request, int64_t limit_bytes, double own_ms,
+                                          SharedGraphs& shared) const {
+  return unless_refused([&] { return suggestion_of(build_plan(request, shared), limit_bytes, own_ms); });
+}
+
+Suggestion Change::suggestion_of(const Plan& plan, int64_t limit_bytes, double own_ms) const {
+  Suggestion suggestion{.arguments = fmt::format("{}", fmt::join(arguments_, " ")),
+                        .total_bytes = plan.total_bytes(),
+                        .fits = plan.total_bytes() <= limit_bytes,
+                        .note = fmt::format("{}", fmt::join(notes_, ", ")),
+                        .effect = effect_};
+  if (own_ms > 0) suggestion.relative_time = ms_per_sample(plan) / own_ms;
+  return suggestion;
 }
 
 double ms_per_sample(const Plan& plan) {

@@ -60,12 +60,18 @@ class Change {
   size_t num_changes() const { return arguments_.size(); }
   const RunSpec& run() const { return run_; }
 
-  // Builds the plan, from shared graphs if there are any. `own_ms` is ms_per_sample() of the unchanged plan. Returns nothing if the combination
-  // is refused by name, such as a type that no kernel computes. Cost: one plan.
-  std::optional<Suggestion> planned(int64_t limit_bytes, double own_ms, SharedGraphs* shared = nullptr) const;
+  // Returns the request of the changed run, or nothing if the combination is refused by name.
+  std::optional<PlanRequest> request() const;
+  // Builds the plan. `own_ms` is ms_per_sample() of the unchanged plan. Returns nothing if the combination is refused by name, such as
+  // a type that no kernel computes. Cost: one plan.
+  std::optional<Suggestion> planned(int64_t limit_bytes, double own_ms) const;
+  // Does the same from shared graphs. Requires: `request` is request().
+  std::optional<Suggestion> planned(const PlanRequest& request, int64_t limit_bytes, double own_ms,
+                                    SharedGraphs& shared) const;
 
  private:
   void note(std::string text);
+  Suggestion suggestion_of(const Plan& plan, int64_t limit_bytes, double own_ms) const;
 
   RunSpec run_;
   PlanLabels labels_;
@@ -82,7 +88,7 @@ double ms_per_sample(const Plan& plan);
 std::vector<int64_t> smaller_micro_batches(const PlanRequest& request);
 std::vector<int64_t> smaller_evaluation_batches(const PlanRequest& request);
 std::vector<int64_t> shorter_lengths(const PlanRequest& request);
-// Sizes of a plan that generates texts; empty for other plans.
+// These are the sizes of a plan that generates texts. For other plans they return no sizes.
 std::vector<int64_t> fewer_prompts_at_once(const PlanRequest& request);
 std::vector<int64_t> fewer_sequences_per_prompt(const PlanRequest& request);
 std::vector<int64_t> fewer_new_tokens(const PlanRequest& request);

@@ -93,8 +93,8 @@ TEST(Placer, PlacesEverySizeAsANewOneDoes) {
   EXPECT_GE(checked, 196);
 }
 
-// Requests that share graphs have equal graphs, and fields that do not matter do not separate them.
-TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
+// Requests that differ in one field each, in fp32 and in bf16.
+std::vector<PlanRequest> different_requests() {
   std::vector<PlanRequest> requests;
   for (const auto& change : std::vector<std::function<void(PlanRequest&)>>{
            [](PlanRequest&) {}, [](PlanRequest& r) { r.recompute.policy = RecomputePolicy::kFull; },
@@ -116,22 +116,63 @@ TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
       change(requests.back());
     }
   }
-  std::vector<std::string> texts;
-  for (const PlanRequest& request : requests) {
-    const PlanGraphs graphs = begin_graphs(request);
-    texts.push_back(print_graph(graphs.programs.at(kTrainProgram).graph));
-    if (graphs.programs.contains(kEvaluateProgram))
-      texts.back() += print_graph(graphs.programs.at(kEvaluateProgram).graph);
-  }
+  return requests;
+}
+
+// Expects equal texts for all requests that share a part of their graphs. Returns the number of pairs.
+int expect_alike(const std::vector<PlanRequest>& requests,
+                 bool (*share)(const PlanRequest&, const PlanRequest&),
+                 const std::vector<std::string>& texts) {
   int num_alike = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
     for (size_t k = 0; k < i; ++k) {
-      if (!share_begun_graphs(requests[i], requests[k])) continue;
+      if (!share(requests[i], requests[k])) continue;
       EXPECT_EQ(texts[i], texts[k]) << i << " and " << k;
       ++num_alike;
     }
   }
-  EXPECT_EQ(num_alike, 20) << "five of each type";
+  return num_alike;
+}
+
+// Requests that share graphs have equal graphs, and fields that do not matter do not separate them.
+TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
+  const std::vector<PlanRequest> requests = different_requests();
+  std::vector<std::string> texts, gradients, evaluations;
+  for (const PlanRequest& request : requests) {
+    const PlanGraphs graphs = begin_graphs(request);
+    texts.push_back(print_graph(graphs.programs.at(kTrainProgram).graph));
+    gradients.push_back(print_graph(begin_gradients(request).graph));
+    evaluations.emplace_back();
+    if (!graphs.programs.contains(kEvaluateProgram)) continue;
+    evaluations.back() = print_graph(graphs.programs.at(kEvaluateProgram).graph);
+    texts.back() += evaluations.back();
+  }
+  EXPECT_EQ(expect_alike(requests, share_begun_graphs, texts), 20) << "five of each type";
+  EXPECT_EQ(expect_alike(requests, share_gradients, gradients), 36 + 21)
+      << "in fp32 also another optimizer, offloaded states, accumulation, and no evaluation; in bf16 neither "
+         "accumulation nor Lion, "
+         "which does not split weights";
+  EXPECT_EQ(expect_alike(requests, share_evaluation, evaluations), 28 + 15)
+      << "the same without the request that does not evaluate";
+}
+
+// Plans from shared graphs are those of each request alone, whether their requests were announced or not.
+TEST(SharedGraphs, ChangeNoPlan) {
+  const std::vector<PlanRequest> requests = different_requests();
+  for (const bool is_announced : {false, true}) {
+    SharedGraphs shared(is_announced ? ChunkedGraphs::kShared : ChunkedGraphs::kBegunEachTime);
+    if (is_announced) {
+      for (const PlanRequest& request : requests) shared.announce(request);
+    }
+    for (const PlanRequest& request : requests) {
+      const Plan alone = build_plan(request);
+      const Plan together = build_plan(request, shared);
+      EXPECT_EQ(together.total_bytes(), alone.total_bytes());
+      ASSERT_EQ(together.programs.size(), alone.programs.size());
+      for (const ProgramPlan& program : alone.programs)
+        EXPECT_EQ(print_graph(together.programs.at(program.name).graph), print_graph(program.graph));
+    }
+  }
 }
 
 // A layer's product and its norm become one op if that fills the card, which depends on the bucket: graphs

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/run_on_threads.h"
+#include "base/units.h"
 #include "optim/optimizers.h"
 #include "plan/anatomy/operations.h"
 #include "plan/compile/stage_plan.h"
@@ -109,9 +110,8 @@ class DivisionSearch {
   void plan_policies() {
     const int64_t data_size = question_.ranks / (division_.tensor_size * division_.pipeline_size);
     if (question_.effective_batch % data_size != 0) {
-      throw_error(ErrorCode::kUsage,
-                  "the {} sequences of a step cannot be divided among {} groups of processes",
-                  question_.effective_batch, data_size);
+      throw_error(ErrorCode::kUsage, "a step of {} cannot be divided among {} of processes",
+                  counted(question_.effective_batch, "sequence"), counted(data_size, "group"));
     }
     std::vector<FitShape> open =
         splits_of_group(question_.effective_batch / data_size, own_.batches.train.longest);

@@ -99,7 +99,7 @@ TEST(RankSearch, ABatchThatGroupsCannotShareIsRefused) {
   const RankSearch search = search_ranks(run_with(gpu_request(), question), question);
   ASSERT_FALSE(search.refused.empty());
   EXPECT_EQ(search.refused.front().reason,
-            "the 6 sequences of a step cannot be divided among 4 groups of processes");
+            "a step of 6 sequences cannot be divided among 4 groups of processes");
 }
 
 // No plan needs less than the bound, whatever the ranks divide.

@@ -62,9 +62,15 @@ std::vector<Suggestion> cheapest_savings(const Plan& plan, const RunSpec& run, S
   const int64_t total = plan.total_bytes();
   const double own_ms = ms_per_sample(plan);
   const std::vector<Change> changes = changes_to_try(plan, run);
+  std::vector<std::optional<PlanRequest>> requests;
+  for (const Change& change : changes) {
+    requests.push_back(change.request());
+    if (requests.back()) shared.announce(*requests.back());
+  }
   std::vector<std::optional<Suggestion>> planned(changes.size());
-  for_each_of(changes.size(), std::max(1, num_threads),
-              [&](size_t i) { planned[i] = changes[i].planned(total, own_ms, &shared); });
+  for_each_of(changes.size(), std::max(1, num_threads), [&](size_t i) {
+    if (requests[i]) planned[i] = changes[i].planned(*requests[i], total, own_ms, shared);
+  });
   std::vector<Suggestion> found;
   for (std::optional<Suggestion>& suggestion : planned) {
     if (suggestion && total - suggestion->total_bytes >= total / 100) found.push_back(std::move(*suggestion));

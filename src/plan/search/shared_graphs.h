@@ -1,5 +1,5 @@
-// The first part of the graphs of plans that differ only in what is decided later: sizes of batches, recomputation, offloading.
-// A search builds that part once. Thread-safe.
+// The first parts of the graphs of plans that differ only in what is decided later: sizes of batches, recomputation, offloading, the
+// optimizer. A search builds each part once. Thread-safe.
 #pragma once
 
 #include <list>
@@ -11,20 +11,48 @@
 
 namespace plimsoll {
 
+// Graphs with logits in chunks depend on the bucket. A search over buckets begins them each time instead of keeping those of each bucket.
+enum class ChunkedGraphs : uint8_t { kBegunEachTime, kShared };
+
 class SharedGraphs {
  public:
-  // Returns a copy of what begin_graphs() returns for the request. Errors: as begin_graphs().
+  explicit SharedGraphs(ChunkedGraphs chunked = ChunkedGraphs::kBegunEachTime) : chunked_(chunked) {}
+
+  // Announces a call of begun() with this request. The last of the announced calls that share a part takes it instead of copying
+  // it. Calls that are not announced always copy.
+  void announce(const PlanRequest& request);
+
+  // Returns what begin_graphs() returns for the request. Errors: as begin_graphs().
   PlanGraphs begun(const PlanRequest& request);
 
  private:
+  // Returns true if the parts of this request's graphs are shared.
+  bool shares_parts(const PlanRequest& request) const;
+
+  // The requests that share a part.
+  template <typename Part>
   struct Group {
     PlanRequest request = {};
     std::mutex mutex = {};
-    std::optional<PlanGraphs> graphs = {};
+    std::optional<Part> part = {};
+    int announced = 0;
   };
+  template <typename Part>
+  using Groups = std::list<Group<Part>>;
+  using Alike = bool (*)(const PlanRequest&, const PlanRequest&);
 
-  std::mutex mutex_;
-  std::list<Group> groups_;
+  // Returns the group of the request, which may be new.
+  template <typename Part>
+  Group<Part>& group_of(const PlanRequest& request, Groups<Part>& groups, Alike alike);
+  // Returns the part of a group, which is made first if the group does not have it.
+  template <typename Part, typename Make>
+  static Part part_of(Group<Part>& group, const Make& make);
+
+  const ChunkedGraphs chunked_;
+  std::mutex mutex_;  // guards the lists; each group has its own mutex
+  Groups<GradientGraph> gradients_;
+  Groups<PlanGraphs> training_;  // weights and the program for training
+  Groups<ProgramPlan> evaluation_;
 };
 
 // Builds the plan that build_plan() of the request alone returns, from shared graphs. Errors: as build_plan().

@@ -96,12 +96,16 @@ std::string describe_work(const Plan& plan) {
   return fmt::format("about {} samples/s (estimate)", short_number(operations_anatomy(plan).samples_per_s()));
 }
 
+// Returns true if several ranks train, so that describe_ranks() applies.
+bool trains_on_ranks(const Plan& plan) {
+  return plan.trains() && plan.request.ranks.count > 1;
+}
+
 std::string describe_batch(const Plan& plan) {
   const Bucket& bucket = plan.trains() ? plan.request.batches.train : plan.request.batches.evaluate;
   std::string text = fmt::format("{} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
   const int64_t steps = plan.trains() ? plan.request.batches.accumulation_steps : 1;
   if (steps > 1) text += fmt::format(", {} accumulated to {}", steps, bucket.sequences * steps);
-  if (plan.trains() && plan.request.ranks.count > 1) text += ", on " + describe_ranks(plan.request.ranks);
   return text;
 }
 
@@ -113,8 +117,8 @@ std::string title(const Plan& plan, const PlanLabels& labels, size_t columns) {
   if (plan.trains()) first += ", " + describe_optimizer(request.update.optimizer);
   if (plan.trains() && plan.num_trainable_parameters() < plan.num_parameters())
     first += describe_trainable(plan);
-  const std::string text =
-      request.generation.num_pages > 0 ? describe_work(plan) : "batch " + describe_batch(plan);
+  std::string text = request.generation.num_pages > 0 ? describe_work(plan) : "batch " + describe_batch(plan);
+  if (trains_on_ranks(plan)) text += ", on " + describe_ranks(request.ranks);
   return wrapped(first, columns) + wrapped(text + ", on " + labels.device, columns) + "\n";
 }
 
@@ -464,11 +468,12 @@ std::string describe_purposes(const PhaseMemory& phase) {
   return rest > 0 ? fmt::format("{}, other {}", text, format_mib(rest)) : text;
 }
 
+constexpr size_t kSummaryColumns = 100;
+
 // Returns a line that is cut to the width of all tables.
 std::string one_line(std::string_view head, const std::string& text) {
-  constexpr size_t kColumns = 100;
   std::string line = fmt::format("{}{}", head, text);
-  if (display_width(line) > kColumns) line = line.substr(0, kColumns - 2) + "..";
+  if (display_width(line) > kSummaryColumns) line = line.substr(0, kSummaryColumns - 2) + "..";
   return line + "\n";
 }
 
@@ -510,6 +515,8 @@ std::string plan_summary(const Plan& plan, const PlanLabels& labels) {
          (generates
               ? one_line("texts   ", describe_work(plan))
               : one_line("batch   ", fmt::format("{}; {}", describe_batch(plan), describe_work(plan)))) +
+         (trains_on_ranks(plan) ? wrapped("on      " + describe_ranks(plan.request.ranks), kSummaryColumns, 8)
+                                : "") +
          one_line("memory  ", fmt::format("{}; full tables: --dry_run", describe_verdict(plan))) +
          one_line("of it   ", describe_purposes(phase)) + one_line("peak    ", place);
 }

@@ -18,8 +18,8 @@ namespace plimsoll {
 std::string plan_table(const Plan& plan, const PlanLabels& labels = {},
                        Characters characters = Characters::kUnicode, size_t columns = 100);
 
-// Formats the five lines of the plan that `train` prints: model, batch, memory by purpose, peak, and the verdict with the
-// estimated speed. Each has at most 100 columns.
+// Formats the five lines of the plan that `train` prints: model, batch with the estimated speed, memory, its largest purposes, and
+// peak. A run of several ranks also has one or two lines that describe them. Each has at most 100 columns.
 std::string plan_summary(const Plan& plan, const PlanLabels& labels = {});
 // Formats the line of the plan that `eval` and `predict` print.
 std::string plan_headline(const Plan& plan, const PlanLabels& labels = {});

@@ -93,6 +93,8 @@ std::string rank_fit_json(const RankFitReport& report, const RankFitContext& con
                     {"num_pruned", report.num_pruned},
                     {"num_plans", report.num_plans},
                     {"seconds", report.seconds},
+                    {"warnings", report.warnings},
+                    {"notes", report.notes},
                     {"refused", std::move(refused)},
                     {"rows", std::move(rows)}};
   return python_json(object, 2) + "\n";

@@ -1,0 +1,31 @@
+// An optional value that copies share: for a member that few objects have, and that would make each of them larger. The value does not
+// change. Thread-safe.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace plimsoll {
+
+template <typename T>
+class SharedOptional {
+ public:
+  SharedOptional() = default;
+  SharedOptional(T value)
+      : value_(std::make_shared<const T>(std::move(value))) {}  // NOLINT: as std::optional
+  SharedOptional(const std::optional<T>& value)                 // NOLINT: the same value
+      : value_(value ? std::make_shared<const T>(*value) : nullptr) {}
+
+  explicit operator bool() const { return value_ != nullptr; }
+  const T& operator*() const { return *value_; }
+  const T* operator->() const { return value_.get(); }
+  friend bool operator==(const SharedOptional& a, const SharedOptional& b) {
+    return a.value_ == b.value_ || (a.value_ && b.value_ && *a == *b);
+  }
+
+ private:
+  std::shared_ptr<const T> value_;
+};
+
+}  // namespace plimsoll
