@@ -8,7 +8,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "tests/bad_input/binary.h"
 #include "tests/ranks/rank_processes.h"
@@ -19,16 +18,6 @@ namespace plimsoll::testing {
 namespace {
 
 using Words = std::vector<std::string>;
-
-std::vector<double> logged_values(const std::string& output_dir, const std::string& key) {
-  std::istringstream lines(read_file(output_dir + "/log.jsonl"));
-  std::vector<double> values;
-  for (std::string line; std::getline(lines, line);) {
-    const nlohmann::json record = nlohmann::json::parse(line);
-    if (record.contains(key)) values.push_back(record.at(key));
-  }
-  return values;
-}
 
 void expect_within(const std::vector<double>& found, const std::vector<double>& wanted, double relative) {
   ASSERT_EQ(found.size(), wanted.size());

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "tests/training/tiny_folder.h"
@@ -68,6 +69,16 @@ std::vector<pid_t> ranks_of(const Process& launcher) {
   std::vector<pid_t> ranks;
   for (pid_t child = 0; children >> child;) ranks.push_back(child);
   return ranks;
+}
+
+std::vector<double> logged_values(const std::string& output_dir, const std::string& key) {
+  std::istringstream lines(read_file(output_dir + "/log.jsonl"));
+  std::vector<double> values;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json record = nlohmann::json::parse(line);
+    if (record.contains(key)) values.push_back(record.at(key));
+  }
+  return values;
 }
 
 int count_of(const std::string& text, const std::string& part) {

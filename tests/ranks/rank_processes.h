@@ -39,6 +39,9 @@ void wait_for(Process& process, const std::string& path);
 void wait_for_step(Process& process, const std::string& run, int64_t step);
 void wait_for_save(Process& process, const std::string& run);
 
+// Returns one value of every record of a run's log that has it.
+std::vector<double> logged_values(const std::string& output_dir, const std::string& key);
+
 // Returns the number of times that a text occurs in another.
 int count_of(const std::string& text, const std::string& part);
 

@@ -2,7 +2,6 @@
 // resume on any number of processes, stop together, and end if one of them is killed. They run on CPUs, or, if
 // PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt), on two GPUs.
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +9,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "tests/bad_input/binary.h"
 #include "tests/ranks/rank_processes.h"
@@ -19,17 +17,6 @@
 
 namespace plimsoll::testing {
 namespace {
-
-// Returns one value of every record of a run's log that has it.
-std::vector<double> logged(const std::string& output_dir, const std::string& key) {
-  std::istringstream lines(read_file(output_dir + "/log.jsonl"));
-  std::vector<double> values;
-  for (std::string line; std::getline(lines, line);) {
-    const nlohmann::json record = nlohmann::json::parse(line);
-    if (record.contains(key)) values.push_back(record.at(key));
-  }
-  return values;
-}
 
 void expect_near(const std::vector<double>& found, const std::vector<double>& wanted, double relative) {
   ASSERT_EQ(found.size(), wanted.size());
@@ -55,10 +42,10 @@ TEST(RunOfRanks, EqualsARunOfOneProcessThatAccumulates) {
     ASSERT_EQ(whole.exit_code, 0) << whole.output;
     const ProcessResult ranks = run_plimsoll(words_of(model, several, layout, 9), folder.path("log"));
     ASSERT_EQ(ranks.exit_code, 0) << ranks.output;
-    expect_near(logged(several, "loss"), logged(one, "loss"), kRelative);
-    expect_near(logged(several, "grad_norm"), logged(one, "grad_norm"), kRelative);
-    EXPECT_EQ(logged(several, "epoch"), logged(one, "epoch"));
-    EXPECT_EQ(logged(several, "learning_rate"), logged(one, "learning_rate"));
+    expect_near(logged_values(several, "loss"), logged_values(one, "loss"), kRelative);
+    expect_near(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
+    EXPECT_EQ(logged_values(several, "epoch"), logged_values(one, "epoch"));
+    EXPECT_EQ(logged_values(several, "learning_rate"), logged_values(one, "learning_rate"));
   }
 }
 
@@ -95,7 +82,7 @@ TEST(RunOfRanks, ResumesOnAnyNumberOfRanks) {
                    folder.path("log"))
           .exit_code,
       0);
-  expect_near(logged(several, "loss"), logged(constant, "loss"), kRelative);
+  expect_near(logged_values(several, "loss"), logged_values(constant, "loss"), kRelative);
 }
 
 // Small gradients are summed in the same order whether the ranks divide the optimizer's states or not. Without clipping, weights
@@ -147,8 +134,8 @@ TEST(RunOfRanks, DividedStatesResumeOnAnyNumberOfRanks) {
     ASSERT_EQ(result.exit_code, 0) << result.output;
     steps += 2;
   }
-  expect_near(logged(several, "loss"), logged(one, "loss"), kRelative);
-  expect_near(logged(several, "grad_norm"), logged(one, "grad_norm"), kRelative);
+  expect_near(logged_values(several, "loss"), logged_values(one, "loss"), kRelative);
+  expect_near(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
 }
 
 // Returns the settings of a run whose ranks form groups that divide the layers.
@@ -176,10 +163,10 @@ TEST(RunOfRanks, DividesLayersLikeOneProcess) {
     runs.push_back(mesh);
   }
   for (const std::string& several : runs) {
-    expect_near(logged(several, "loss"), logged(one, "loss"), kRelative);
-    expect_near(logged(several, "grad_norm"), logged(one, "grad_norm"), kRelative);
-    EXPECT_EQ(logged(several, "epoch"), logged(one, "epoch"));
-    EXPECT_EQ(logged(several, "learning_rate"), logged(one, "learning_rate"));
+    expect_near(logged_values(several, "loss"), logged_values(one, "loss"), kRelative);
+    expect_near(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
+    EXPECT_EQ(logged_values(several, "epoch"), logged_values(one, "epoch"));
+    EXPECT_EQ(logged_values(several, "learning_rate"), logged_values(one, "learning_rate"));
   }
 }
 
@@ -204,8 +191,8 @@ TEST(RunOfRanks, DividedLayersResumeOnAnyMesh) {
     ASSERT_EQ(result.exit_code, 0) << result.output;
     steps += 2;
   }
-  expect_near(logged(several, "loss"), logged(one, "loss"), kRelative);
-  expect_near(logged(several, "grad_norm"), logged(one, "grad_norm"), kRelative);
+  expect_near(logged_values(several, "loss"), logged_values(one, "loss"), kRelative);
+  expect_near(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
 }
 
 // A configuration of DeepSpeed or FSDP is the same run as the settings that it requests, and its checkpoints resume without it.
@@ -292,8 +279,9 @@ TEST(RunOfRanks, EvaluatesLikeOneProcess) {
     const std::string run = "three" + stage;
     const ProcessResult three = run_plimsoll(words(run, {.ranks = 3}, stage), folder.path("log"));
     ASSERT_EQ(three.exit_code, 0) << three.output;
-    EXPECT_EQ(logged(folder.path(run), "eval_loss"), logged(folder.path("one"), "eval_loss"));
-    EXPECT_EQ(logged(folder.path(run), "eval_accuracy"), logged(folder.path("one"), "eval_accuracy"));
+    EXPECT_EQ(logged_values(folder.path(run), "eval_loss"), logged_values(folder.path("one"), "eval_loss"));
+    EXPECT_EQ(logged_values(folder.path(run), "eval_accuracy"),
+              logged_values(folder.path("one"), "eval_accuracy"));
     EXPECT_EQ(read_file(folder.path(run + "/predict_results.txt")),
               read_file(folder.path("one/predict_results.txt")));
   }
@@ -303,9 +291,10 @@ TEST(RunOfRanks, EvaluatesLikeOneProcess) {
   divided.insert(divided.end(), {"--tp_size", "2"});
   const ProcessResult result = run_plimsoll(divided, folder.path("log"));
   ASSERT_EQ(result.exit_code, 0) << result.output;
-  expect_near(logged(folder.path("divided"), "eval_loss"), logged(folder.path("one"), "eval_loss"),
-              kRelative);
-  EXPECT_EQ(logged(folder.path("divided"), "eval_accuracy"), logged(folder.path("one"), "eval_accuracy"));
+  expect_near(logged_values(folder.path("divided"), "eval_loss"),
+              logged_values(folder.path("one"), "eval_loss"), kRelative);
+  EXPECT_EQ(logged_values(folder.path("divided"), "eval_accuracy"),
+            logged_values(folder.path("one"), "eval_accuracy"));
   EXPECT_EQ(read_file(folder.path("divided/predict_results.txt")),
             read_file(folder.path("one/predict_results.txt")));
 }

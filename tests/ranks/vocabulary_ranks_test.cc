@@ -2,10 +2,8 @@
 // any number of processes. They run on CPUs, or, if PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt), on two GPUs.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include <cmath>
-#include <sstream>
 
 #include "tests/bad_input/binary.h"
 #include "tests/ranks/rank_processes.h"
@@ -15,20 +13,10 @@
 namespace plimsoll::testing {
 namespace {
 
-std::vector<double> values_in_log(const std::string& output_dir, const std::string& key) {
-  std::istringstream lines(read_file(output_dir + "/log.jsonl"));
-  std::vector<double> values;
-  for (std::string line; std::getline(lines, line);) {
-    const nlohmann::json record = nlohmann::json::parse(line);
-    if (record.contains(key)) values.push_back(record.at(key));
-  }
-  return values;
-}
-
 // Sums in another order differ by some roundings of fp32, which the weights carry on, as in ranks_test.cc.
 void expect_near_values(const std::string& run, const std::string& wanted, const std::string& key) {
   constexpr double kRelative = 1e-5;
-  const std::vector<double> found = values_in_log(run, key), want = values_in_log(wanted, key);
+  const std::vector<double> found = logged_values(run, key), want = logged_values(wanted, key);
   ASSERT_EQ(found.size(), want.size()) << key;
   ASSERT_FALSE(want.empty()) << key;
   for (size_t i = 0; i < want.size(); ++i)
@@ -115,7 +103,7 @@ TEST(VocabularyRanks, MakeTheStepsOfOneProcess) {
       const std::string run = folder.path(fmt::format("{}_{}_{}", shape.processes, shape.tensor_ranks, name));
       run_vocabulary(run, shape, 6, more, folder);
       for (const char* key : {"loss", "grad_norm", "eval_loss"}) expect_near_values(run, one, key);
-      EXPECT_EQ(values_in_log(run, "eval_accuracy"), values_in_log(one, "eval_accuracy"));
+      EXPECT_EQ(logged_values(run, "eval_accuracy"), logged_values(one, "eval_accuracy"));
     }
   }
 }

@@ -14,19 +14,6 @@ constexpr int64_t kMostMicroBatchesOfPipeline = 4096;
 
 }  // namespace
 
-int64_t pipeline_size_of(const Arguments& arguments) {
-  const int64_t stages = arguments.pp_size;
-  if (stages == 1) return stages;
-  const int64_t ranks = num_ranks(arguments);
-  if (ranks % stages != 0) {
-    throw_error(ErrorCode::kUsage,
-                "--pp_size {}: {} {} (--nproc_per_node x --nnodes) cannot be divided into {} stages; give "
-                "--nproc_per_node {} or another multiple",
-                stages, ranks, ranks == 1 ? "process" : "processes", stages, stages);
-  }
-  return stages;
-}
-
 void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& request) {
   const int64_t stages = request.ranks.pipeline_size;
   if (stages == 1) return;

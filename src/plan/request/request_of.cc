@@ -185,20 +185,31 @@ double z_coefficient_of(const Arguments& arguments, const RunFacts& facts) {
               arguments.z_loss_coef, problem_type_name(facts.problem_type));
 }
 
+// Checks that ranks can be divided into groups of this size, which these settings ask for. `parts`: what they cannot be divided into
+// otherwise, as text. Errors: kUsage.
+void require_groups_of_ranks(int64_t ranks, int64_t size, const std::string& settings,
+                             const std::string& parts) {
+  if (ranks % size == 0) return;
+  throw_error(
+      ErrorCode::kUsage,
+      "{}: {} {} (--nproc_per_node x --nnodes) cannot be divided into {}; give --nproc_per_node {} or "
+      "another multiple",
+      settings, ranks, ranks == 1 ? "process" : "processes", parts, size);
+}
+
 // Returns how the ranks of a run exchange gradients. GPUs of one machine map each other's memory if they can. Errors: kUsage
 // for a library of another kind of device.
 RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
-  RankOptions ranks{.count = num_ranks(arguments),
-                    .tensor_size = tensor_size_of(arguments),
-                    .pipeline_size = pipeline_size_of(arguments)};
-  const int64_t group = ranks.tensor_size * ranks.pipeline_size;
-  if (ranks.count % group != 0) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--pp_size {} --tp_size {}: {} processes (--nproc_per_node x --nnodes) cannot be divided into "
-        "{} stages of groups of {}; give --nproc_per_node {} or another multiple",
-        ranks.pipeline_size, ranks.tensor_size, ranks.count, ranks.pipeline_size, ranks.tensor_size, group);
-  }
+  RankOptions ranks{
+      .count = num_ranks(arguments), .tensor_size = arguments.tp_size, .pipeline_size = arguments.pp_size};
+  const std::string groups = fmt::format("groups of {}", ranks.tensor_size);
+  const std::string stages = fmt::format("{} stages", ranks.pipeline_size);
+  const std::string tp = fmt::format("--tp_size {}", ranks.tensor_size);
+  const std::string pp = fmt::format("--pp_size {}", ranks.pipeline_size);
+  require_groups_of_ranks(ranks.count, ranks.tensor_size, tp, groups);
+  require_groups_of_ranks(ranks.count, ranks.pipeline_size, pp, stages);
+  require_groups_of_ranks(ranks.count, ranks.tensor_size * ranks.pipeline_size, pp + " " + tp,
+                          stages + " of " + groups);
   if (arguments.pipeline_schedule == "gpipe") ranks.schedule = PipelineSchedule::kGpipe;
   if (!arguments.ddp_backend.empty() && (arguments.ddp_backend == "nccl") != device.is_gpu()) {
     throw_error(ErrorCode::kUsage,

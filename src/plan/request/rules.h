@@ -23,15 +23,10 @@ struct RequestRemarks {
 PrecisionOptions precision_of(const Arguments& arguments, const DeviceOptions& device, bool trains,
                               RequestRemarks& remarks);
 
-// Returns the number of ranks that divide the weights of the layers. Errors: kUsage if it
-// does not divide the number of ranks.
-int64_t tensor_size_of(const Arguments& arguments);
 // Errors: kUsage if the ranks of a tensor-parallel group cannot divide the layers of the model as one rank would compute them. The
 // settings that exclude each other in any case are in exclusions.cc.
 void check_tensor_parallelism(const PlanRequest& request);
 
-// Returns the number of stages of the pipeline. Errors: kUsage if it does not divide the number of ranks.
-int64_t pipeline_size_of(const Arguments& arguments);
 // Errors: kUsage if the model cannot be divided into the stages of the request.
 void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& request);
 

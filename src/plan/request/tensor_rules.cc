@@ -21,19 +21,6 @@ void check_divisible(int64_t size, int64_t ranks, std::string_view what, std::st
 
 }  // namespace
 
-int64_t tensor_size_of(const Arguments& arguments) {
-  const int64_t size = arguments.tp_size;
-  if (size == 1) return size;
-  const int64_t ranks = num_ranks(arguments);
-  if (ranks % size != 0) {
-    throw_error(ErrorCode::kUsage,
-                "--tp_size {}: {} {} (--nproc_per_node x --nnodes) cannot be divided into groups of {}; give "
-                "--nproc_per_node {} or another multiple",
-                size, ranks, ranks == 1 ? "process" : "processes", size, size);
-  }
-  return size;
-}
-
 void check_tensor_parallelism(const PlanRequest& request) {
   const int64_t ranks = request.ranks.tensor_size;
   if (ranks == 1) return;
