@@ -1,10 +1,7 @@
 #include "cli/launch.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/free_port.h"
 #include "cli/child.h"
 #include "cli/output.h"
 #include "cli/signal_reader.h"
@@ -35,20 +33,6 @@ constexpr size_t kKeptErrorBytes = size_t{64} << 10;
 constexpr std::chrono::milliseconds kPeerDelay{1000};
 // The time in which rank 0 may report the same error as another rank.
 constexpr std::chrono::milliseconds kSameErrorDelay{500};
-
-// Returns a port of 127.0.0.1 that no program uses. Another program can take it before rank 0 does, which then fails.
-int free_port() {
-  const Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (listener.get() < 0) fail_in_system("open a socket for the ranks");
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  if (bind(listener.get(), generic, size) != 0 || getsockname(listener.get(), generic, &size) != 0)
-    fail_in_system("find a free port on 127.0.0.1 for the ranks");
-  return ntohs(address.sin_port);
-}
 
 std::string host_name() {
   std::array<char, HOST_NAME_MAX + 1> name{};

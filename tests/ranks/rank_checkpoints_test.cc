@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "base/free_port.h"
 #include "io/ckpt/checkpoint.h"
 #include "plimsoll/trainer.h"
 #include "tests/ranks/rank_processes.h"

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/file.h"
+#include "base/free_port.h"
 #include "io/ckpt/checkpoint.h"
 #include "tests/ranks/rank_processes.h"
 #include "tests/support/places.h"

@@ -1,10 +1,5 @@
 #include "tests/ranks/rank_processes.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -43,18 +38,6 @@ std::vector<std::string> words_of(const std::string& model, const std::string& o
 
 void wait_for(Process& process, const std::string& path) {
   for (int i = 0; i < 60000 && process.is_running() && !std::filesystem::exists(path); ++i) sleep_us(1000);
-}
-
-int free_port() {
-  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool is_bound = bind(descriptor, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                        getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  close(descriptor);
-  return is_bound ? ntohs(address.sin_port) : 0;
 }
 
 std::vector<std::string> variables_of(int rank, int port, int num_ranks) {

@@ -25,8 +25,6 @@ struct Layout {
 std::vector<std::string> words_of(const std::string& model, const std::string& output_dir,
                                   const Layout& wanted, int steps, const std::vector<std::string>& more = {});
 
-// Returns a port of this host that no program uses now.
-int free_port();
 // Returns the variables that torchrun sets for a rank of a run on this host.
 std::vector<std::string> variables_of(int rank, int port, int num_ranks = 2);
 

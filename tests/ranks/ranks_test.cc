@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/free_port.h"
 #include "tests/bad_input/binary.h"
 #include "tests/ranks/rank_processes.h"
 #include "tests/support/places.h"
@@ -475,7 +476,8 @@ TEST(RunOfRanks, ProcessesOfTorchrunTrainWithTheBitsOfOwnOnes) {
   };
   const ProcessResult own = run_plimsoll(words("own"), folder.path("log"));
   ASSERT_EQ(own.exit_code, 0) << own.output;
-  const std::string port = std::to_string(free_port());
+  // Under torchrun the store is at the port after MASTER_PORT.
+  const std::string port = std::to_string(free_port(2));
   const auto variables = [&](const std::string& rank) -> std::vector<std::string> {
     return {"LOCAL_RANK=" + rank,
             "RANK=" + rank,

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/free_port.h"
 #include "device/comm/communicator.h"
 #include "device/comm/testing/rank_threads.h"
 

@@ -9,16 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/free_port.h"
 #include "device/comm/communicator.h"
 #include "device/comm/tcp_socket.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
-
-// Returns a port that is free at this moment.
-inline uint16_t free_port() {
-  return listen_at("127.0.0.1", 0).local_port();
-}
 
 inline RankPlace place_on_this_host(int rank, int size, uint16_t port) {
   return {.rank = rank,

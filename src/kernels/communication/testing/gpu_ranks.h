@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/free_port.h"
 #include "base/rank_place.h"
 #include "device/comm/testing/rank_threads.h"
 #include "device/cuda/cuda_error.h"
