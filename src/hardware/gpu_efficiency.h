@@ -24,6 +24,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
 
 #include "base/dtype.h"
@@ -61,6 +62,15 @@ inline constexpr double kGpuShareOfLinkBothWays = 0.775;
 // Fraction of the rate of the links between GPUs that sums of gradients reach: an all_reduce of 1 GiB through PyTorch and NCCL on
 // two H100 ran at 329 GB/s of 450.
 inline constexpr double kGpuShareOfPeerLink = 0.73;
+// The most GB/s that a GPU sends while GPUs of one machine add up their data through mapped memory: the copy engines of two
+// H200 reached 242 with 256 MiB, and those of four 161 (bench/results/h200-2026-11-28.md).
+inline constexpr double kGpuPairGbPerS = 242;
+inline constexpr double kGpuGroupGbPerS = 161;
+
+// Returns the assumed GB/s at which each of some GPUs of a machine sends data to the others, with a link of this nominal rate.
+constexpr double assumed_peer_gb_per_s(double link_gb_per_s, int64_t num_gpus) {
+  return std::min(kGpuShareOfPeerLink * link_gb_per_s, num_gpus > 2 ? kGpuGroupGbPerS : kGpuPairGbPerS);
+}
 // Milliseconds between two copies of a queue, fitted to the rows with offloading of `bench --experiments`:
 // the minimum-memory run of BERT-large has 522 copies per step, the one with exact masters 1472. On an H100
 // they took 12 and 22 % longer than estimated from the bytes, the first one 7 % on an H200 (9, 13 and 3 %

@@ -84,6 +84,20 @@ RankLinks parse_rank_links(std::string_view text) {
   return links;
 }
 
+double gpu_exchange_latency_ms(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce:
+      return 0.045;
+    case Collective::kReduceScatter:
+      return 0.03;
+    case Collective::kAllGather:
+      return 0.025;
+    case Collective::kBroadcast:
+      break;
+  }
+  return 0.028;
+}
+
 int64_t network_hops(Collective collective, int64_t num_machines) {
   if (collective != Collective::kAllReduce) return num_machines - 1;
   // The depth of a binary tree over the machines.

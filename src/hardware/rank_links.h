@@ -49,6 +49,10 @@ RankLinks parse_rank_links(std::string_view text);
 // over a network with the protocol Simple (NVIDIA/nccl, src/graph/tuning.cc of version 2.9, hwLat). Not measured here.
 inline constexpr double kNetworkHopMs = 0.0096;
 
+// Returns the assumed milliseconds that an operation of GPUs of one machine takes besides the time of its bytes. Fitted to what
+// two and four H200 took for 1 KiB to 16 MiB through mapped memory (bench/results/h200-2026-11-28.md).
+double gpu_exchange_latency_ms(Collective collective);
+
 // Returns the number of consecutive hops between machines: all_reduce passes up and down a binary tree over the machines, and the
 // other operations pass a ring. Requires: num_machines >= 1.
 int64_t network_hops(Collective collective, int64_t num_machines);

@@ -182,38 +182,39 @@ GroupPlaces places_of(const PlanRequest& request, int64_t ranks_per_machine, Mes
   return {.per_machine = per_machine, .machines = (size + per_machine - 1) / per_machine};
 }
 
-// Returns the rate inside a machine: of the named link, of the card, or of processes on a CPU.
-double inside_gb_per_s(const PlanRequest& request) {
-  if (!request.device.is_gpu()) return kCpuRankLinkGbPerS;
+// Returns the link inside a machine: the named one, that of the card, or that of processes on a CPU.
+RankLink link_inside(const PlanRequest& request, int64_t num_gpus, Collective collective) {
+  if (!request.device.is_gpu()) return {.gb_per_s = kCpuRankLinkGbPerS};
   const NamedLink* link = find_named_link(request.named_links.inside);
-  return kGpuShareOfPeerLink * (link == nullptr ? request.device.gpu.peer_gb_per_s : link->gb_per_s);
+  const double nominal = link == nullptr ? request.device.gpu.peer_gb_per_s : link->gb_per_s;
+  return {.gb_per_s = assumed_peer_gb_per_s(nominal, num_gpus),
+          .latency_ms = gpu_exchange_latency_ms(collective)};
 }
 
 // No network was measured. Its operations are assumed to reach the share of the nominal rate that those of NVLink reach.
-RankLink named_rank_link(const PlanRequest& request, MeshAxis axis, Collective collective) {
+RankLink assumed_rank_link(const PlanRequest& request, MeshAxis axis, Collective collective) {
   const int64_t ranks_per_machine = std::max<int64_t>(1, request.ranks.count / request.num_machines);
   const GroupPlaces places = places_of(request, ranks_per_machine, axis);
-  const double inside = inside_gb_per_s(request);
+  const RankLink inside = link_inside(request, places.per_machine, collective);
   const NamedLink* network = find_named_link(request.named_links.between);
-  if (places.machines == 1 || network == nullptr) return {.gb_per_s = inside};
+  if (places.machines == 1 || network == nullptr) return inside;
   auto adapters = static_cast<double>(places.per_machine);
   if (network->sharing == LinkSharing::kAdapterPerMachine) adapters /= static_cast<double>(ranks_per_machine);
   const double between = kGpuShareOfPeerLink * adapters * network->gb_per_s;
-  return {.gb_per_s = places.per_machine > 1 ? std::min(inside, between) : between,
-          .latency_ms = kNetworkHopMs * static_cast<double>(network_hops(collective, places.machines))};
+  const double hops_ms = kNetworkHopMs * static_cast<double>(network_hops(collective, places.machines));
+  if (places.per_machine == 1) return {.gb_per_s = between, .latency_ms = hops_ms};
+  return {.gb_per_s = std::min(inside.gb_per_s, between), .latency_ms = inside.latency_ms + hops_ms};
 }
 
 }  // namespace
 
 RankLink rank_link(const PlanRequest& request, MeshAxis axis, Collective collective) {
-  if (!request.named_links.empty()) return named_rank_link(request, axis, collective);
   const auto measured = request.links.curves.find(Collective::kAllReduce);
-  if (measured != request.links.curves.end() && !measured->second.empty()) {
+  if (request.named_links.empty() && measured != request.links.curves.end() && !measured->second.empty()) {
     const LinkRate rate = link_rate(measured->second, Collective::kAllReduce, request.links.num_ranks);
     return {.gb_per_s = rate.gb_per_s, .latency_ms = rate.latency_ms, .is_measured = true};
   }
-  if (!request.device.is_gpu()) return {.gb_per_s = kCpuRankLinkGbPerS};
-  return {.gb_per_s = kGpuShareOfPeerLink * request.device.gpu.peer_gb_per_s};
+  return assumed_rank_link(request, axis, collective);
 }
 
 double rank_exchange_ms(const PlanRequest& request, Collective collective, double sent_bytes, MeshAxis axis) {

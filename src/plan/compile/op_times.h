@@ -36,12 +36,12 @@ struct RankLink {
   double latency_ms = 0;
   bool is_measured = false;
 };
-// Returns the rate and the latency of all_reduce between the ranks of a group of the mesh. If they were not measured, the rate is
-// assumed on a CPU (hardware/cpu_efficiency.h), a fraction of the nominal rate of the links between GPUs otherwise
-// (hardware/gpu_efficiency.h), and the latency is 0.
+// Returns the rate and the latency of all_reduce between the ranks of a group of the mesh, if bench --links has measured them, and of
+// `collective` otherwise. On a CPU, a rate is assumed (hardware/cpu_efficiency.h) and no latency. On GPUs, the rate is the
+// smaller one of a share of the nominal rate of the links and of what copy engines have reached (hardware/gpu_efficiency.h), and the
+// latency is gpu_exchange_latency_ms() if the group has several ranks in a machine.
 //
-// With named links, the ranks of a group in one machine exchange data at a fraction of the rate inside a machine. A group in several
-// machines is limited by the slower one of this rate and of the network: each byte leaves a machine once per ring, through the
+// With named links, a group in several machines is limited by the slower one of this rate and of the network: each byte leaves a machine once per ring, through the
 // adapters of all ranks of the group in this machine (LinkSharing::kAdapterPerGpu), or through their share of the one adapter. Each
 // hop between machines adds kNetworkHopMs.
 RankLink rank_link(const PlanRequest& request, MeshAxis axis = MeshAxis::kData,

@@ -58,22 +58,33 @@ TEST(RankExchange, NamedLinksInsideAMachine) {
   const PlanRequest request = request_with_links(8, 1, {.inside = "pcie4", .between = "ib400"});
   EXPECT_FALSE(rank_link(request).is_measured);
   EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 32);
-  EXPECT_EQ(rank_link(request).latency_ms, 0);
-  EXPECT_EQ(rank_exchange_ms(request, Collective::kAllGather, 32e6), 1 / kGpuShareOfPeerLink);
-  // Without a name, the rate is that of the card: 450 GB/s of an H100.
-  EXPECT_EQ(rank_link(request_with_links(8, 1, {.between = "ib400"})).gb_per_s, kGpuShareOfPeerLink * 450);
+  EXPECT_EQ(rank_link(request).latency_ms, 0.045);
+  EXPECT_DOUBLE_EQ(rank_exchange_ms(request, Collective::kAllGather, 32e6), 0.025 + 1 / kGpuShareOfPeerLink);
+  // Without a name, the link is that of the card: 450 GB/s of an H100, of which copy engines reach a part.
+  EXPECT_EQ(rank_link(request_with_links(8, 1, {.between = "ib400"})).gb_per_s, kGpuGroupGbPerS);
+  EXPECT_EQ(rank_link(request_with_links(2, 1, {.between = "ib400"})).gb_per_s, kGpuPairGbPerS);
 }
 
-// Eight adapters of 50 GB/s are 400 GB/s, less than the 450 of NVLink; one of 12.5 GB/s for a machine is slower still. all_reduce
+// A run without named links and without measurements has the same assumptions.
+TEST(RankExchange, TheLinksOfTheCardAreAssumed) {
+  const PlanRequest request = request_with_links(4, 1, {});
+  EXPECT_FALSE(rank_link(request).is_measured);
+  EXPECT_DOUBLE_EQ(rank_exchange_ms(request, Collective::kAllReduce, 161e6), 0.045 + 1);
+  EXPECT_EQ(rank_exchange_ms(request, Collective::kBroadcast, 0), 0.028);
+}
+
+// Eight adapters of 12.5 GB/s are 100 GB/s, less than copy engines reach; one of 12.5 GB/s for a machine is slower still. all_reduce
 // passes up and down a tree of 3 levels over 8 machines, all_gather a ring of 7 hops.
 TEST(RankExchange, TheSlowerLinkLimitsRanksOfSeveralMachines) {
-  const PlanRequest request = request_with_links(64, 8, {.inside = "nvlink4", .between = "ib400"});
-  EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 400);
-  EXPECT_EQ(rank_link(request).latency_ms, 6 * kNetworkHopMs);
-  EXPECT_DOUBLE_EQ(rank_exchange_ms(request, Collective::kAllReduce, 400e6),
-                   6 * kNetworkHopMs + 1 / kGpuShareOfPeerLink);
-  EXPECT_DOUBLE_EQ(rank_exchange_ms(request, Collective::kAllGather, 400e6),
-                   7 * kNetworkHopMs + 1 / kGpuShareOfPeerLink);
+  const PlanRequest request = request_with_links(64, 8, {.inside = "nvlink4", .between = "ib100"});
+  EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 100);
+  EXPECT_EQ(rank_link(request).latency_ms, 0.045 + 6 * kNetworkHopMs);
+  EXPECT_DOUBLE_EQ(rank_exchange_ms(request, Collective::kAllReduce, 100e6),
+                   0.045 + 6 * kNetworkHopMs + 1 / kGpuShareOfPeerLink);
+  EXPECT_DOUBLE_EQ(rank_exchange_ms(request, Collective::kAllGather, 100e6),
+                   0.025 + 7 * kNetworkHopMs + 1 / kGpuShareOfPeerLink);
+  // Eight adapters of 50 GB/s would be faster than the copy engines.
+  EXPECT_EQ(rank_link(request_with_links(64, 8, {.between = "ib400"})).gb_per_s, kGpuGroupGbPerS);
   EXPECT_EQ(rank_link(request_with_links(64, 8, {.inside = "pcie4", .between = "ib400"})).gb_per_s,
             kGpuShareOfPeerLink * 32);
   EXPECT_EQ(rank_link(request_with_links(64, 8, {.between = "eth100"})).gb_per_s, kGpuShareOfPeerLink * 12.5);
@@ -86,8 +97,8 @@ TEST(RankExchange, TheSlowerLinkLimitsRanksOfSeveralMachines) {
 TEST(RankExchange, GroupsThatDivideTheLayersStayInAMachine) {
   PlanRequest request = request_with_links(64, 8, {.inside = "nvlink4", .between = "ib400"});
   request.ranks.tensor_size = 8;
-  EXPECT_EQ(rank_link(request, MeshAxis::kTensor).gb_per_s, kGpuShareOfPeerLink * 450);
-  EXPECT_EQ(rank_link(request, MeshAxis::kTensor).latency_ms, 0);
+  EXPECT_EQ(rank_link(request, MeshAxis::kTensor).gb_per_s, kGpuGroupGbPerS);
+  EXPECT_EQ(rank_link(request, MeshAxis::kTensor).latency_ms, 0.045);
   EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 50);
   EXPECT_EQ(rank_link(request).latency_ms, 6 * kNetworkHopMs);
   request.named_links.between = "eth100";

@@ -488,7 +488,11 @@ std::string describe_verdict(const Plan& plan) {
 std::string describe_rank_link(const PlanRequest& request) {
   if (!request.named_links.empty()) return describe_named_links(request);
   const RankLink link = rank_link(request);
-  if (!link.is_measured) return fmt::format("{:.1f} GB/s between ranks, assumed", link.gb_per_s);
+  if (!link.is_measured) {
+    const std::string latency =
+        link.latency_ms > 0 ? fmt::format(" and {} ms per all_reduce", short_number(link.latency_ms)) : "";
+    return fmt::format("{:.1f} GB/s{} between ranks, assumed", link.gb_per_s, latency);
+  }
   return fmt::format(
       "{} GB/s and {} ms per exchange between ranks by {}, measured here on {} (bench --links)",
       short_number(link.gb_per_s), short_number(link.latency_ms),
