@@ -2,17 +2,18 @@
 """Measures how training scales from one GPU of this machine to several.
 
 usage: many.py PROGRAM [--gpus 2] [--cases NAMES] [--rounds 2] [--with "NAME=VALUE ..."]... [--mesh "ARGUMENTS"]...
-               [--more "ARGUMENTS"] [--out FILE]
+               [--peer ddp,fsdp] [--more "ARGUMENTS"] [--out FILE]
 
 For each case the program trains on one GPU; on --gpus GPUs as as many runs of their own at the same time ("apart"), which shows what GPUs of one
 machine take from each other without exchanging anything; and on --gpus GPUs as one run: in turns, --rounds times. For each --with there is one more run on --gpus GPUs with these
 environment variables: NCCL_P2P_DISABLE=1 forbids the direct links between the GPUs. For each --mesh there is one more run on --gpus GPUs with these
-arguments, such as "--tp_size 2" or "--pp_size 2 --gradient_accumulation_steps 8". The models have random weights and the rows random ids;
+arguments, such as "--tp_size 2" or "--pp_size 2 --gradient_accumulation_steps 8". With --peer, Hugging Face's Trainer also runs each case on --gpus GPUs,
+once with DistributedDataParallel or FSDP (trainer_ranks.py, through torchrun). The models have random weights and the rows random ids;
 nothing is saved. A rate is that between the first third and the end of the steps, when all kernels have been measured and captured.
 Memory is the peak that NVML reports for each GPU, minus its use before the run. The table has, per case, the median rates in samples/s with
 their ranges, the efficiency (the rate on N GPUs as a share of N times the rate on one, and of N times the slowest of the runs apart), the rate that the plan states, the planned
 memory of the GPU that needs the most, and the largest measured one. The mean loss must be that of a model that knows nothing, within 25 %, otherwise the run does not count.
-It needs pynvml.
+It needs pynvml, and for --peer torch and transformers (5).
 """
 import argparse
 import json
@@ -31,21 +32,22 @@ import devices  # noqa: E402
 MIB = 2**20
 
 
-def classifier(name, batch, length, steps, precision):
-    return dict(batch=batch, steps=steps, loss=math.log(2), words=["--config_name", name, "--dummy_seq_length", str(length), precision])
+def case_of(name, batch, length, steps, precision, classes, words):
+    return dict(batch=batch, steps=steps, loss=math.log(classes), words=["--config_name", name, "--dummy_seq_length", str(length), f"--{precision}", *words],
+                peer=dict(model=name, batch=batch, length=length, precision=precision, peer_steps=max(24, steps // 3)))
 
 
 def language(name, batch, length, steps, classes):
-    return dict(batch=batch, steps=steps, loss=math.log(classes), words=[
-        "--problem_type", "causal_lm", "--config_name", name, "--block_size", str(length), "--dummy_seq_length", str(length), "--bf16"])
+    return case_of(name, batch, length, steps, "bf16", classes, ["--problem_type", "causal_lm", "--block_size", str(length)])
 
 
 CASES = {
-    "bert32": classifier("bert-large-uncased", 32, 512, 60, "--bf16"),
-    "bert4": classifier("bert-large-uncased", 4, 512, 240, "--fp16"),
+    "bert32": case_of("bert-large-uncased", 32, 512, 60, "bf16", 2, []),
+    "bert4": case_of("bert-large-uncased", 4, 512, 240, "fp16", 2, []),
     "gpt2": language("gpt2", 16, 1024, 150, 50257),
     "llama": language("TinyLlama-1.1B-Chat-v1.0", 4, 2048, 60, 32000),
 }
+PEERS = {"ddp": "Trainer, DDP", "fsdp": "Trainer, FSDP"}
 
 
 class Gauges:
@@ -107,6 +109,11 @@ def begin(program, case, gpus, gpu, more, variables, folder):
     return command, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
 
 
+def check_loss(case, mean):
+    if not abs(mean - case["loss"]) <= 0.25 * case["loss"]:
+        raise SystemExit(f"many.py: the mean loss is {mean:.3f}, not near {case['loss']:.3f}")
+
+
 def figures(case, gpus, samples, folder, command, process):
     """Waits for a run and returns its figures. `samples`: of a step of all its GPUs."""
     _, said = process.communicate()
@@ -117,9 +124,7 @@ def figures(case, gpus, samples, folder, command, process):
     device = devices.plimsoll_device(said) or "unknown"
     if not device.startswith("cuda") or (gpus > 1) != (f" of {gpus}" in device):
         raise SystemExit(f"many.py: the run used {device}")
-    mean = statistics.mean(r["loss"] for r in records)
-    if abs(mean - case["loss"]) > 0.25 * case["loss"]:
-        raise SystemExit(f"many.py: the mean loss is {mean:.3f}, not near {case['loss']:.3f}")
+    check_loss(case, statistics.mean(r["loss"] for r in records))
     settled = [r for r in records if r["step"] >= case["steps"] // 3]
     first, last = settled[0], settled[-1]
     rate = samples * (last["step"] - first["step"]) / (last["train_runtime"] - first["train_runtime"])
@@ -142,6 +147,22 @@ def train(program, case, kind, more, count):
                 kind=kind)
 
 
+def train_peer(case, way, count):
+    """Runs one case with Trainer on `count` GPUs and returns its figures; a plan does not exist."""
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "trainer_ranks.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(count), script, json.dumps(case["peer"]), way]
+    with Gauges(count) as gauges:
+        run = subprocess.run(command, capture_output=True, text=True)
+    lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
+    if run.returncode != 0 or not lines:
+        raise SystemExit(f"many.py: exit code {run.returncode} of {shlex.join(command)}\n{run.stderr[-3000:]}")
+    found = json.loads(lines[-1])
+    if not found["device"].startswith("cuda") or found["ranks"] != count:
+        raise SystemExit(f"many.py: Trainer used {found['ranks']} ranks, the first on {found['device']}")
+    check_loss(case, found["loss"])
+    return dict(device=found["device"], rate=found["samples_per_s"], measured=gauges.mib(), kind=PEERS[way])
+
+
 def spread(values):
     return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
 
@@ -154,11 +175,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--with", action="append", default=[], dest="variants")
     parser.add_argument("--mesh", action="append", default=[], dest="meshes", metavar="ARGUMENTS")
+    parser.add_argument("--peer", default="", metavar="ddp,fsdp")
     parser.add_argument("--more", default="")
     parser.add_argument("--out", default="")
     given = parser.parse_args()
     more = shlex.split(given.more)
     kinds = ["one", "apart", "all", *given.variants, *given.meshes]
+    peers = [way for way in given.peer.split(",") if way]
+    if set(peers) - set(PEERS):
+        parser.error(f"--peer is {given.peer}; it takes {' and '.join(PEERS)}")
     results = {}
     print("| case | runs | samples/s | of one | of the slowest apart | planned samples/s | planned MiB per GPU | measured MiB per GPU |\n|"
           + "---|" * 8, flush=True)
@@ -178,6 +203,11 @@ def main():
             print(f"| {name} | {label} | {spread([r['rate'] for r in of_kind])} | {shares[0]} | {shares[1]} | "
                   f"{of_kind[0]['planned_rate']:.1f} | {of_kind[0]['planned']:.1f} | {', '.join(f'{m:.1f}' for m in measured)} |", flush=True)
             results[f"{name} {kind}"] = of_kind
+        for way in peers:
+            peer = train_peer(CASES[name], way, given.gpus)
+            print(f"| {name} | {given.gpus} GPUs, {peer['kind']} | {peer['rate']:.1f} |  |  |  |  | {', '.join(f'{m:.1f}' for m in peer['measured'])} |",
+                  flush=True)
+            results[f"{name} {peer['kind']}"] = [peer]
         if given.out:
             with open(given.out, "w", encoding="utf-8") as file:
                 json.dump(results, file, indent=1)
