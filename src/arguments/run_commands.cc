@@ -63,6 +63,8 @@ constexpr std::string_view kTrainingOnly[] = {
     "logging_first_step",
     "include_num_input_tokens_seen",
     "profile",
+    "html",
+    "trace",
     "eval_strategy",
     "eval_steps",
     "eval_delay",

@@ -57,6 +57,11 @@ class Picture {
   std::vector<Item> items_;
 };
 
+// Returns the colour of a purpose in plots and reports, "#rrggbb".
+std::string_view purpose_colour(Purpose purpose);
+// Returns the colour of line `i` of a plot with several lines.
+std::string_view line_colour(size_t i);
+
 // The plots of a run as SVG: loss and metrics over steps, and memory over a step. Pure; thread-safe.
 
 // Plots the training and evaluation loss (keys "loss" and "eval_loss" of the records) over optimizer steps.

@@ -1,0 +1,36 @@
+// The report of runs and plans as one HTML page that needs no other file and no network. Pure; thread-safe.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "show/html/report_source.h"
+
+namespace plimsoll {
+
+// Returns the page: for each source its plan, the map of its arena, and for a run its curves, memory and times; for several
+// sources first a comparison. Requires: at least one source.
+std::string report_page(std::span<const ReportSource> sources);
+
+// The map of an arena as a figure, with the buffers that are live at the peak as a table. Buffers smaller than a pixel are drawn
+// together; every sum counts all buffers.
+std::string map_figure(const BufferMap& map);
+std::string peak_table(const BufferMap& map);
+
+// The sections of one source. `id` is a prefix for link targets, unique on the page.
+std::string run_sections(const ReportSource& source, const std::string& id);
+// Returns the name under which a page shows a source.
+std::string short_name(const ReportSource& source);
+
+// The comparison of several sources: figures side by side, arguments that differ, and curves in one chart.
+std::string comparison_sections(std::span<const ReportSource> sources);
+
+// Returns charts of the losses, and of each metric of the evaluations, of one or several runs; empty without records.
+std::string curves(std::span<const ReportSource> sources);
+
+// Return a value of nested objects by its path, "estimate/ms"; nothing if it is missing or of another type.
+std::optional<double> number_at(const nlohmann::json& json, std::string_view path);
+std::string text_at(const nlohmann::json& json, std::string_view path);
+
+}  // namespace plimsoll

@@ -1,0 +1,326 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include "base/units.h"
+#include "show/html/page_parts.h"
+#include "show/html/report_page.h"
+#include "show/report/quantities.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::json;
+
+const Json* value_at(const Json& json, std::string_view path) {
+  const Json* value = &json;
+  while (!path.empty()) {
+    const size_t slash = path.find('/');
+    const std::string key(path.substr(0, slash));
+    if (!value->is_object() || !value->contains(key)) return nullptr;
+    value = &(*value)[key];
+    path = slash == std::string_view::npos ? std::string_view() : path.substr(slash + 1);
+  }
+  return value;
+}
+
+int64_t bytes_at(const Json& json, std::string_view path) {
+  const std::optional<double> value = number_at(json, path);
+  return value && std::fabs(*value) < 9e15 ? std::llround(*value) : 0;
+}
+
+// "saved_for_the_backward_pass" is "saved for the backward pass".
+std::string with_blanks(std::string key) {
+  std::ranges::replace(key, '_', ' ');
+  return key;
+}
+
+std::string mib_of(const Json& json, std::string_view path) {
+  return format_mib(bytes_at(json, path));
+}
+
+// The phases in the order of a run.
+constexpr std::string_view kPhases[] = {"load", "resume", "train", "eval", "generate", "save"};
+// The purposes as keys of plan.json, in the order of tables.
+constexpr std::string_view kPurposeKeys[] = {"model_weights",     "optimizer_states",  "gradients",
+                                             "saved_for_the_backward_pass", "temporary_buffers"};
+
+std::string memory_section(const ReportSource& source, const std::string& id) {
+  const Json& phases = source.plan["by_phase"];
+  HtmlTable table{.head = {"MiB"}, .rows = {}, .has_total = true, .caption = "Memory by phase and purpose, in MiB"};
+  std::vector<std::string> names;
+  for (const std::string_view phase : kPhases) {
+    if (phases.contains(phase)) names.emplace_back(phase);
+  }
+  for (const std::string& name : names) table.head.push_back(name);
+  std::vector<std::string> keys;
+  for (const std::string_view key : kPurposeKeys) keys.emplace_back(key);
+  for (const std::string& name : names) {
+    const Json* purposes = value_at(phases[name], "by_purpose");
+    if (purposes == nullptr || !purposes->is_object()) continue;
+    for (const auto& [key, value] : purposes->items()) {
+      if (std::ranges::find(keys, key) == keys.end() && key.find("constant") == std::string::npos) keys.push_back(key);
+    }
+  }
+  const auto add_row = [&](const std::string& title, const std::string& path) {
+    std::vector<std::string> row{title};
+    bool any = false;
+    for (const std::string& name : names) {
+      row.push_back(mib_of(phases[name], path));
+      any = any || bytes_at(phases[name], path) > 0;
+    }
+    if (any) table.rows.push_back(std::move(row));
+  };
+  for (const std::string& key : keys) add_row(with_blanks(key), "by_purpose/" + key);
+  add_row("gaps between buffers", "gaps_bytes");
+  add_row("arena used", "arena_bytes");
+  add_row("outside the arena", "constant_bytes");
+  add_row("total", "total_bytes");
+  std::string body = table.html();
+  if (source.is_run()) {
+    const Json& memory = source.memory;
+    HtmlTable held{.head = {"MiB", "planned", "held"}, .rows = {}, .has_total = true, .caption = "Planned next to held, in MiB"};
+    held.rows.push_back({"arena", mib_of(memory, "arena_bytes"), mib_of(memory, "arena_high_water_bytes")});
+    held.rows.push_back({"outside the arena", mib_of(memory, "constant_bytes"), "-"});
+    held.rows.push_back({"total", mib_of(memory, "predicted_total_bytes"), mib_of(memory, "measured_peak_bytes")});
+    body += held.html();
+    const int64_t planned = bytes_at(memory, "predicted_total_bytes");
+    const int64_t measured = bytes_at(memory, "measured_peak_bytes");
+    if (planned > 0 && measured > 0) {
+      body += html_note(measured <= planned
+                            ? fmt::format("The run held {} MiB less than the plan said.", format_mib(planned - measured))
+                            : fmt::format("The run held {} MiB more than the plan said.", format_mib(measured - planned)));
+    }
+  }
+  return html_section(id + "memory", "Memory", body);
+}
+
+// Returns the measured milliseconds of each group in a step, by the key of plan.json.
+std::map<std::string, double> measured_groups(const Json& profile) {
+  std::map<std::string, double> ms;
+  const Json* ops = value_at(profile, "ops");
+  if (ops == nullptr || !ops->is_array()) return ms;
+  for (const Json& op : *ops) {
+    std::string key;
+    for (const unsigned char c : text_at(op, "group")) key += std::isalnum(c) != 0 ? static_cast<char>(c) : '_';
+    ms[key] += number_at(op, "ms").value_or(0);
+  }
+  return ms;
+}
+
+std::string operations_section(const ReportSource& source, const std::string& id) {
+  const Json& operations = source.plan["operations"];
+  const std::map<std::string, double> measured = measured_groups(source.profile);
+  HtmlTable table{.head = {"group", "GFLOP", "GB moved", "forward, ms", "backward, ms", "optimizer, ms", "estimated, ms", "share"},
+                  .rows = {}, .has_total = true, .caption = "Operations of a step"};
+  if (!measured.empty()) table.head.emplace_back("measured, ms");
+  double total_ms = 0, total_flops = 0, total_bytes = 0, total_measured = 0;
+  for (const auto& [key, group] : operations.items()) total_ms += number_at(group, "estimated_ms").value_or(0);
+  std::vector<std::pair<double, std::string>> order;
+  for (const auto& [key, group] : operations.items()) order.emplace_back(-number_at(group, "estimated_ms").value_or(0), key);
+  std::ranges::stable_sort(order, {}, &std::pair<double, std::string>::first);
+  double segments[3] = {};
+  for (const auto& [negative_ms, key] : order) {
+    const Json& group = operations[key];
+    const double flops = number_at(group, "flops").value_or(0);
+    const double bytes = number_at(group, "bytes").value_or(0);
+    if (flops == 0 && bytes == 0) continue;
+    std::vector<std::string> row{with_blanks(key), short_number(flops / 1e9), short_number(bytes / 1e9)};
+    size_t s = 0;
+    for (const char* segment : {"forward", "backward", "optimizer"}) {
+      const double ms = number_at(group, std::string(segment) + "/estimated_ms").value_or(0);
+      segments[s++] += ms;
+      row.push_back(ms > 0 ? short_number(ms) : "-");
+    }
+    row.push_back(short_number(-negative_ms));
+    row.push_back(format_share(-negative_ms, total_ms));
+    if (!measured.empty()) {
+      const auto it = measured.find(key);
+      row.push_back(it == measured.end() ? "-" : short_number(it->second));
+      total_measured += it == measured.end() ? 0 : it->second;
+    }
+    total_flops += flops;
+    total_bytes += bytes;
+    table.rows.push_back(std::move(row));
+  }
+  std::vector<std::string> total{"all", short_number(total_flops / 1e9), short_number(total_bytes / 1e9)};
+  for (const double ms : segments) total.push_back(ms > 0 ? short_number(ms) : "-");
+  total.push_back(short_number(total_ms));
+  total.emplace_back("100 %");
+  if (!measured.empty()) total.push_back(short_number(total_measured));
+  table.rows.push_back(std::move(total));
+  const std::string rates = text_at(source.plan, "estimate/rates");
+  return html_section(id + "operations", "Operations by group",
+                      table.html() + (rates.empty() ? "" : html_note("Rates of the estimate: " + rates + ".")));
+}
+
+std::string modules_section(const ReportSource& source, const std::string& id) {
+  const Json* modules = value_at(source.plan, "modules");
+  if (modules == nullptr || !modules->is_array() || modules->empty()) return {};
+  HtmlTable table{.head = {"module", "parameters", "weights", "states", "gradients, at most", "saved, at most", "temporary, at most"},
+                  .rows = {}, .caption = "Memory by module, in MiB"};
+  for (const Json& module : *modules) {
+    const std::string name = text_at(module, "module");
+    table.rows.push_back({name.empty() ? "(no module)" : name, format_count(bytes_at(module, "num_parameters")),
+                          mib_of(module, "weight_bytes"), mib_of(module, "state_bytes"),
+                          mib_of(module, "gradient_bytes_at_most"), mib_of(module, "saved_bytes_at_most"),
+                          mib_of(module, "temporary_bytes_at_most")});
+  }
+  return html_section(id + "modules", "Modules",
+                      fmt::format("<details><summary>{}</summary>\n", counted(table.rows.size(), "module")) +
+                          table.html() + "</details>\n");
+}
+
+std::string ranks_section(const ReportSource& source, const std::string& id) {
+  const int64_t count = bytes_at(source.report, "ranks/count");
+  if (count <= 1) return {};
+  const int64_t data = bytes_at(source.report, "ranks/data");
+  const int64_t tensor = bytes_at(source.report, "ranks/tensor");
+  std::string parts;
+  const auto add = [&](int64_t size, const char* what) {
+    if (size > 1) parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", size, what);
+  };
+  add(data, "with different batches");
+  add(tensor, "that divide the tensors of a layer");
+  const Json* stages = value_at(source.plan, "pipeline/stages");
+  const bool has_stages = stages != nullptr && stages->is_array();
+  if (has_stages) add(static_cast<int64_t>(stages->size()), "stages of a pipeline");
+  std::string body = html_note(fmt::format("{} ranks: {}.", count, parts));
+  HtmlTable table{.head = {"rank", "layers", "saved, MiB", "arena, MiB", "total, MiB", "busy, ms"}, .rows = {}, .caption = "Memory of each stage"};
+  if (has_stages) {
+    const int64_t largest = source.report.contains("stage") && source.report["stage"].is_number()
+                                ? bytes_at(source.report, "stage")
+                                : -1;
+    table.head[0] = "stage";
+    for (size_t i = 0; i < stages->size(); ++i) {
+      const Json& stage = (*stages)[i];
+      const int64_t first = bytes_at(stage, "first_layer");
+      const int64_t layers = bytes_at(stage, "layers");
+      table.rows.push_back({fmt::format("{}{}", i, static_cast<int64_t>(i) == largest ? " (map above)" : ""),
+                            layers == 0 ? "-" : fmt::format("{} to {}", first, first + layers - 1),
+                            mib_of(stage, "saved_bytes"), mib_of(stage, "arena_bytes"), mib_of(stage, "total_bytes"),
+                            short_number(number_at(stage, "busy_ms").value_or(0))});
+    }
+    body += table.html();
+    const double bubble = number_at(source.plan, "pipeline/bubble").value_or(0);
+    body += html_note(fmt::format("A step takes {} ms; the slowest stage waits for {} of it.",
+                                  short_number(number_at(source.plan, "pipeline/step_ms").value_or(0)),
+                                  format_share(bubble, 1)));
+  } else {
+    HtmlTable equal{.head = {"rank", "arena, MiB", "total, MiB"}, .rows = {}, .caption = "Memory of each rank"};
+    const int64_t total = bytes_at(source.plan, "total_bytes");
+    const int64_t arena = source.map ? source.map->arena_bytes : 0;
+    constexpr int64_t kMostRows = 8;
+    for (int64_t r = 0; r < std::min(count, kMostRows); ++r)
+      equal.rows.push_back({std::to_string(r), format_mib(arena), format_mib(total)});
+    if (count > kMostRows) equal.rows.push_back({fmt::format("each of {} more", count - kMostRows), format_mib(arena), format_mib(total)});
+    body += equal.html() + html_note("All ranks have the same plan; the map is that of each of them.");
+  }
+  return html_section(id + "ranks", "Ranks", body);
+}
+
+std::string texts_section(const std::string& id, std::string_view title, const NamedTexts& texts,
+                          std::vector<std::string> head, std::string_view note) {
+  if (texts.empty()) return {};
+  HtmlTable table{.head = std::move(head), .rows = {}, .text_columns = 2, .caption = std::string(title)};
+  for (const auto& [name, text] : texts) table.rows.push_back({name, text});
+  return html_section(id, title, (note.empty() ? "" : html_note(note)) + table.html());
+}
+
+std::string results_section(const ReportSource& source, const std::string& id) {
+  if (!source.results.is_object() || source.results.empty()) return {};
+  HtmlTable table{.head = {"result", "value"}, .rows = {}, .caption = "Results (all_results.json)"};
+  for (const auto& [key, value] : source.results.items()) {
+    if (value.is_number()) table.rows.push_back({key, fmt::format("{:.6g}", value.get<double>())});
+  }
+  return html_section(id + "results", "Results", table.html());
+}
+
+std::vector<KeyFigure> key_figures(const ReportSource& source) {
+  std::vector<KeyFigure> figures;
+  figures.push_back({"planned memory", mib_of(source.plan, "total_bytes") + " MiB", "on the device"});
+  if (source.is_run()) {
+    figures.push_back({"held", mib_of(source.memory, "measured_peak_bytes") + " MiB", "measured peak"});
+  } else if (const auto limit = number_at(source.plan, "request/memory_limit_bytes")) {
+    const double total = number_at(source.plan, "total_bytes").value_or(0);
+    figures.push_back({"limit", format_mib(std::llround(*limit)) + " MiB", total <= *limit ? "the plan fits" : "the plan does not fit"});
+  }
+  if (const auto speed = number_at(source.results, "train_samples_per_second")) {
+    figures.push_back({"speed", short_number(*speed) + " samples/s", "measured"});
+  }
+  if (const auto speed = number_at(source.plan, "estimate/samples_per_second")) {
+    figures.push_back({"estimated speed", short_number(*speed) + " samples/s",
+                       short_number(number_at(source.plan, "estimate/ms").value_or(0)) + " ms per step"});
+  }
+  for (const char* key : {"train_loss", "eval_loss", "eval_accuracy", "eval_f1"}) {
+    if (const auto value = number_at(source.results, key)) {
+      std::string name(key);
+      std::ranges::replace(name, '_', ' ');
+      figures.push_back({name, short_number(*value), ""});
+    }
+  }
+  if (const auto parameters = number_at(source.plan, "parameters/num_parameters"))
+    figures.push_back({"parameters", format_count(std::llround(*parameters)), ""});
+  return figures;
+}
+
+std::string subtitle(const ReportSource& source) {
+  std::string text = text_at(source.report, "model");
+  if (text.empty()) text = text_at(source.plan, "request/model");
+  const auto add = [&](const std::string& part) {
+    if (!part.empty()) text += ", " + part;
+  };
+  add(text_at(source.plan, "request/dtype") == text_at(source.plan, "request/activation_dtype")
+          ? text_at(source.plan, "request/dtype")
+          : text_at(source.plan, "request/activation_dtype") + " mixed");
+  add(text_at(source.plan, "request/optimizer"));
+  if (const std::string device = text_at(source.report, "device"); !device.empty()) text += " on " + device;
+  return text;
+}
+
+}  // namespace
+
+std::optional<double> number_at(const nlohmann::json& json, std::string_view path) {
+  const Json* value = value_at(json, path);
+  return value != nullptr && value->is_number() ? std::optional(value->get<double>()) : std::nullopt;
+}
+
+std::string text_at(const nlohmann::json& json, std::string_view path) {
+  const Json* value = value_at(json, path);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+}
+
+std::string short_name(const ReportSource& source) {
+  for (const auto& [name, text] : source.arguments()) {
+    if (name == "run_name" && !text.empty()) return text;
+  }
+  const auto path = std::filesystem::path(source.name).lexically_normal();
+  const std::string last = (path.has_filename() ? path.filename() : path.parent_path().filename()).string();
+  return last.empty() || last == "." ? source.name : last;
+}
+
+std::string run_sections(const ReportSource& source, const std::string& id) {
+  std::string body = fmt::format("<article id=\"{}\">\n<h2>{}</h2>\n<p class=\"sub\">{}</p>\n", html_escaped(id),
+                                 html_escaped(short_name(source)), html_escaped(subtitle(source)));
+  const std::string prefix = id + "-";
+  body += key_figures_html(key_figures(source));
+  body += html_section(prefix + "map", "Map of the arena",
+                       source.map ? map_figure(*source.map) + peak_table(*source.map)
+                                  : html_note("The folder has no report.json, because an older version wrote it; "
+                                              "without it, the buffers of the plan are not known."));
+  body += memory_section(source, prefix);
+  body += ranks_section(source, prefix);
+  if (const std::string charts = curves({&source, 1}); !charts.empty())
+    body += html_section(prefix + "curves", "Loss and metrics", charts);
+  body += operations_section(source, prefix) + modules_section(source, prefix) + results_section(source, prefix);
+  body += texts_section(prefix + "arguments", "Arguments", source.arguments(), {"argument", "value"},
+                        "Arguments with another value than their default.");
+  body += texts_section(prefix + "environment", "Environment", source.environment(), {"part", "value"}, "");
+  return body + "</article>\n";
+}
+
+}  // namespace plimsoll
