@@ -287,8 +287,7 @@ void add_plan_files(const Plan& plan, const RunSetup& setup, PlanReport& report)
   const Arguments& arguments = setup.arguments;
   if (!arguments.html.empty()) {
     const std::string text = report_json(plan, setup.plan_labels, arguments, run_environment(setup));
-    const ReportSource source =
-        source_of_plan(setup.plan_labels.model_of(setup.request), report.json, text);
+    const ReportSource source = source_of_plan(setup.plan_labels.model_of(setup.request), report.json, text);
     report.html = report_page({&source, 1});
   }
   if (!arguments.trace.empty()) report.trace = plan_trace(plan, setup.plan_labels);

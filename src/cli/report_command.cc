@@ -13,7 +13,8 @@ int run_report(const std::vector<std::string>& words) {
   }
   const std::string page = report_html(read.positionals);
   const std::string& first = read.positionals.front();
-  const std::string usual = read.positionals.size() > 1 ? "report.html" : first + (first.ends_with('/') ? "" : "/") + "report.html";
+  const std::string usual =
+      read.positionals.size() > 1 ? "report.html" : first + (first.ends_with('/') ? "" : "/") + "report.html";
   write_text(page, "report --output", read.value("output", usual));
   return 0;
 }

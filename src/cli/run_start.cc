@@ -13,8 +13,9 @@ void write_text(const std::string& text, std::string_view argument, const std::s
   std::ofstream file(path);
   file << text;
   if (!file.flush()) {
-    throw Error(ErrorCode::kDevice, std::string(argument) + " " + path + ": cannot write the file: " +
-                                        std::strerror(errno) + "; check the path, its permissions and the disk");
+    throw Error(ErrorCode::kDevice, std::string(argument) + " " + path +
+                                        ": cannot write the file: " + std::strerror(errno) +
+                                        "; check the path, its permissions and the disk");
   }
   say("wrote " + path);
 }

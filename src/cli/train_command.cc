@@ -90,9 +90,10 @@ void write_report_files(const Trainer& trainer, const Arguments& arguments) {
 // A trace of a run needs measured times.
 void require_profile(const Arguments& arguments) {
   if (arguments.trace.empty() || arguments.profile || arguments.dry_run) return;
-  throw Error(ErrorCode::kUsage, "--trace " + arguments.trace +
-                                     " needs --profile, which measures the time of each operation; with --dry_run it "
-                                     "writes the plan with estimated times");
+  throw Error(ErrorCode::kUsage,
+              "--trace " + arguments.trace +
+                  " needs --profile, which measures the time of each operation; with --dry_run it "
+                  "writes the plan with estimated times");
 }
 
 }  // namespace

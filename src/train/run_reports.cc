@@ -65,7 +65,8 @@ std::string report_of_run(const Session& session) {
   const RunSetup& setup = session.setup();
   const NamedTexts environment = run_environment(setup);
   if (plan.is_pipelined()) {
-    const auto largest = std::ranges::max_element(plan.stages, {}, &StagePlan::total_bytes) - plan.stages.begin();
+    const auto largest =
+        std::ranges::max_element(plan.stages, {}, &StagePlan::total_bytes) - plan.stages.begin();
     if (largest != plan.request.ranks.stage) {
       PlanRequest request = plan.request;
       request.ranks.stage = largest;
@@ -89,7 +90,8 @@ NamedTexts run_environment(const RunSetup& setup) {
   utsname system{};
   if (uname(&system) == 0)
     texts.emplace_back("system", std::string(system.sysname) + " " + system.release + ", " + system.machine);
-  texts.emplace_back("threads", std::to_string(setup.device.options.num_threads));
+  if (setup.device.options.kind == KernelDevice::kCpu)
+    texts.emplace_back("threads", std::to_string(setup.device.options.num_threads));
   return texts;
 }
 

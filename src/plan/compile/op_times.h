@@ -97,6 +97,7 @@ struct OpSpan {
 
 // Simulates the queues as add_transfer_waits() does and returns the span of each op. `op_ms` contains the times of the ops
 // of kCompute; those of transfers are not read. Requires: as add_transfer_waits().
-std::vector<OpSpan> op_spans(const ProgramPlan& program, const PlanRequest& request, std::vector<double> op_ms);
+std::vector<OpSpan> op_spans(const ProgramPlan& program, const PlanRequest& request,
+                             std::vector<double> op_ms);
 
 }  // namespace plimsoll

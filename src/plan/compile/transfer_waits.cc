@@ -128,7 +128,8 @@ void add_transfer_waits(std::span<const TimedTransfer> transfers, const PlanRequ
   simulate_queues(transfers, request, op_ms, nullptr);
 }
 
-std::vector<OpSpan> op_spans(const ProgramPlan& program, const PlanRequest& request, std::vector<double> op_ms) {
+std::vector<OpSpan> op_spans(const ProgramPlan& program, const PlanRequest& request,
+                             std::vector<double> op_ms) {
   std::vector<OpSpan> spans;
   spans.reserve(op_ms.size());
   simulate_queues(planned_transfers(program), request, op_ms, &spans);

@@ -124,10 +124,10 @@ nlohmann::json map_json(const BufferMap& map) {
 BufferMap parse_map(const nlohmann::json& json, const std::string& where) {
   try {
     BufferMap map{.program = json.at("program").get<std::string>(),
-                 .arena_bytes = json.at("arena_bytes").get<int64_t>(),
-                 .start_ms = json.at("start_ms").get<std::vector<double>>(),
-                 .ops = json.at("ops").get<std::vector<std::string>>(),
-                 .peak = json.at("peak").get<uint32_t>()};
+                  .arena_bytes = json.at("arena_bytes").get<int64_t>(),
+                  .start_ms = json.at("start_ms").get<std::vector<double>>(),
+                  .ops = json.at("ops").get<std::vector<std::string>>(),
+                  .peak = json.at("peak").get<uint32_t>()};
     for (const Json& segment : json.at("segments"))
       map.segments.push_back({segment.at(0).get<std::string>(), segment.at(1).get<uint32_t>()});
     const auto modules = json.at("modules").get<std::vector<std::string>>();
@@ -146,10 +146,11 @@ BufferMap parse_map(const nlohmann::json& json, const std::string& where) {
                              buffer.offset <= map.arena_bytes - buffer.bytes && buffer.first <= buffer.last &&
                              buffer.last < map.num_ops();
       if (!is_inside) {
-        throw_error(ErrorCode::kBadData,
-                    "{}: buffer '{}' is outside of the arena of {} bytes or of the program of {} ops; the file "
-                    "is damaged, run the training again",
-                    where, buffer.name, map.arena_bytes, map.num_ops());
+        throw_error(
+            ErrorCode::kBadData,
+            "{}: buffer '{}' is outside of the arena of {} bytes or of the program of {} ops; the file "
+            "is damaged, run the training again",
+            where, buffer.name, map.arena_bytes, map.num_ops());
       }
       map.buffers.push_back(std::move(buffer));
     }
@@ -166,8 +167,8 @@ BufferMap parse_map(const nlohmann::json& json, const std::string& where) {
     }
     return map;
   } catch (const Json::exception& error) {
-    throw_error(ErrorCode::kBadData, "{}: the map of the arena cannot be read: {}; run the training again", where,
-                error.what());
+    throw_error(ErrorCode::kBadData, "{}: the map of the arena cannot be read: {}; run the training again",
+                where, error.what());
   } catch (const std::out_of_range&) {
     throw_error(ErrorCode::kBadData,
                 "{}: a buffer of the map names a module that the file lacks; run the training again", where);

@@ -24,7 +24,8 @@ std::vector<PlotPoint> thinned(const std::vector<PlotPoint>& points) {
   for (size_t begin = 0; begin < points.size(); begin += interval) {
     const auto first = points.begin() + static_cast<std::ptrdiff_t>(begin);
     const auto last = points.begin() + static_cast<std::ptrdiff_t>(std::min(points.size(), begin + interval));
-    auto [low, high] = std::minmax_element(first, last, [](const PlotPoint& a, const PlotPoint& b) { return a.second < b.second; });
+    auto [low, high] = std::minmax_element(
+        first, last, [](const PlotPoint& a, const PlotPoint& b) { return a.second < b.second; });
     if (high < low) std::swap(low, high);
     kept.push_back(*low);
     if (low != high) kept.push_back(*high);
@@ -51,7 +52,8 @@ std::pair<double, double> value_range(const std::vector<PlotPoint>& points) {
   }
   if (low >= 0 && low < 0.7 * high) low = 0;
   const double margin = high > low ? 0.05 * (high - low) : std::max(0.5, 0.1 * std::fabs(high));
-  return {low == 0 ? 0 : low - margin, high + margin};
+  // A loss or a metric is not below zero, so its axis is not either.
+  return {low >= 0 ? std::max(0.0, low - margin) : low - margin, high + margin};
 }
 
 // A curve of the chart: a key of the log, its name, and if it is dashed.
@@ -61,7 +63,8 @@ struct CurveKey {
   bool is_dashed = false;
 };
 
-std::string chart_of(std::span<const ReportSource> sources, const std::string& label, const std::vector<CurveKey>& keys) {
+std::string chart_of(std::span<const ReportSource> sources, const std::string& label,
+                     const std::vector<CurveKey>& keys) {
   std::vector<PlotPoint> all;
   for (const ReportSource& source : sources) {
     for (const CurveKey& key : keys) {
@@ -73,8 +76,8 @@ std::string chart_of(std::span<const ReportSource> sources, const std::string& l
   double last_step = 1;
   for (const auto& [x, y] : all) last_step = std::max(last_step, x);
   const auto [low, high] = value_range(all);
-  PageChart chart({.low = 0, .high = last_step, .label = "optimizer step"}, {.low = low, .high = high, .label = label},
-                  label + " over optimizer steps");
+  PageChart chart({.low = 0, .high = last_step, .label = "optimizer step"},
+                  {.low = low, .high = high, .label = label}, label + " over optimizer steps");
   for (size_t s = 0; s < sources.size(); ++s) {
     for (size_t k = 0; k < keys.size(); ++k) {
       const std::vector<PlotPoint> points = curve_points(sources[s], keys[k].key);
@@ -95,7 +98,8 @@ std::set<std::string> quality_metrics(std::span<const ReportSource> sources) {
     for (const LogRecord& record : source.history) {
       for (const auto& [key, value] : record.values) {
         const auto has = [&key](std::string_view part) { return key.find(part) != std::string::npos; };
-        const bool is_cost = has("_loss") || has("_per_second") || has("_runtime") || has("_samples") || has("_mem_");
+        const bool is_cost =
+            has("_loss") || has("_per_second") || has("_runtime") || has("_samples") || has("_mem_");
         if (key.starts_with("eval_") && !is_cost) keys.insert(key);
       }
     }
@@ -112,11 +116,12 @@ struct ComparedFigure {
 };
 constexpr ComparedFigure kFigures[] = {
     {"planned memory, MiB", "total_bytes", ComparedFigure::From::kPlan, true},
-    {"held memory, MiB", "measured_peak_bytes", ComparedFigure::From::kMemory, true},
+    {"measured peak, MiB", "measured_peak_bytes", ComparedFigure::From::kMemory, true},
     {"weights, MiB", "by_purpose/model_weights", ComparedFigure::From::kPlan, true},
     {"optimizer states, MiB", "by_purpose/optimizer_states", ComparedFigure::From::kPlan, true},
     {"gradients, MiB", "by_purpose/gradients", ComparedFigure::From::kPlan, true},
-    {"saved for the backward pass, MiB", "by_purpose/saved_for_the_backward_pass", ComparedFigure::From::kPlan, true},
+    {"saved for the backward pass, MiB", "by_purpose/saved_for_the_backward_pass",
+     ComparedFigure::From::kPlan, true},
     {"temporary buffers, MiB", "by_purpose/temporary_buffers", ComparedFigure::From::kPlan, true},
     {"estimated time of a step, ms", "estimate/ms", ComparedFigure::From::kPlan},
     {"estimated samples/s", "estimate/samples_per_second", ComparedFigure::From::kPlan},
@@ -142,7 +147,10 @@ std::vector<std::string> run_names(std::span<const ReportSource> sources, std::s
 }
 
 std::string figures_table(std::span<const ReportSource> sources) {
-  HtmlTable table{.head = run_names(sources, "figure"), .rows = {}, .caption = "Memory, time and results side by side"};
+  HtmlTable table{.head = run_names(sources, "figure"),
+                  .rows = {},
+                  .caption = "Memory, time and results side by side",
+                  .shows_caption = false};
   const auto add = [&](std::vector<std::string> row) {
     if (std::ranges::any_of(row.begin() + 1, row.end(), [](const std::string& cell) { return cell != "-"; }))
       table.rows.push_back(std::move(row));
@@ -157,7 +165,8 @@ std::string figures_table(std::span<const ReportSource> sources) {
     if (!source.results.is_object()) continue;
     for (const auto& [key, value] : source.results.items()) {
       const auto has = [&key = key](std::string_view part) { return key.find(part) != std::string::npos; };
-      if (key.starts_with("eval_") && !has("_loss") && !has("_per_second") && !has("_runtime") && !has("_samples") && !has("_mem_"))
+      if (key.starts_with("eval_") && !has("_loss") && !has("_per_second") && !has("_runtime") &&
+          !has("_samples") && !has("_mem_"))
         metrics.insert(key);
     }
   }
@@ -172,6 +181,9 @@ std::string figures_table(std::span<const ReportSource> sources) {
   return table.html();
 }
 
+// The names of files and of the run itself, which differ between any two runs.
+constexpr std::string_view kOwnNames[] = {"output_dir", "run_name", "html", "trace", "json"};
+
 std::string differences_table(std::span<const ReportSource> sources) {
   std::vector<std::map<std::string, std::string>> all;
   std::set<std::string> names;
@@ -182,8 +194,13 @@ std::string differences_table(std::span<const ReportSource> sources) {
       names.insert(name);
     }
   }
-  HtmlTable table{.head = run_names(sources, "argument"), .rows = {}, .text_columns = sources.size() + 1, .caption = "Arguments that differ"};
+  HtmlTable table{.head = run_names(sources, "argument"),
+                  .rows = {},
+                  .columns = std::string(sources.size() + 1, 't'),
+                  .caption = "Arguments that differ",
+                  .shows_caption = false};
   for (const std::string& name : names) {
+    if (std::ranges::find(kOwnNames, name) != std::ranges::end(kOwnNames)) continue;
     std::vector<std::string> row{name};
     bool differs = false;
     for (const auto& arguments : all) {
@@ -199,8 +216,10 @@ std::string differences_table(std::span<const ReportSource> sources) {
 }  // namespace
 
 std::string curves(std::span<const ReportSource> sources) {
-  std::string html = chart_of(sources, "loss", {{"loss", "training loss", false}, {"eval_loss", "evaluation loss", true}});
-  for (const std::string& key : quality_metrics(sources)) html += chart_of(sources, key.substr(5), {{key, key.substr(5), true}});
+  std::string html =
+      chart_of(sources, "loss", {{"loss", "training loss", false}, {"eval_loss", "evaluation loss", true}});
+  for (const std::string& key : quality_metrics(sources))
+    html += chart_of(sources, key.substr(5), {{key, key.substr(5), true}});
   html += chart_of(sources, "learning rate", {{"learning_rate", "learning rate", false}});
   html += chart_of(sources, "norm of the gradient", {{"grad_norm", "norm of the gradient", false}});
   return html.empty() ? html : "<div class=\"charts\">\n" + html + "</div>\n";
@@ -209,7 +228,8 @@ std::string curves(std::span<const ReportSource> sources) {
 std::string comparison_sections(std::span<const ReportSource> sources) {
   std::string body = html_section("figures", "Side by side", figures_table(sources)) +
                      html_section("differences", "Arguments that differ", differences_table(sources));
-  if (const std::string charts = curves(sources); !charts.empty()) body += html_section("curves", "Curves", charts);
+  if (const std::string charts = curves(sources); !charts.empty())
+    body += html_section("curves", "Curves", charts);
   return "<article id=\"comparison\">\n<h2>Comparison</h2>\n" + body + "</article>\n";
 }
 

@@ -55,9 +55,13 @@ std::string title_of(const BufferMap& map, const MapBuffer& buffer) {
 }
 
 std::string rect_of(const BufferMap& map, const MapBuffer& buffer, const MapBox& box) {
-  return fmt::format("<rect class=\"p{}\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\"><title>{}</title></rect>\n",
-                     static_cast<int>(buffer.purpose), box.x, box.y, box.width, box.height,
-                     html_escaped(title_of(map, buffer)));
+  // Buffers that are high enough have an edge, so that neighbours can be told apart.
+  const bool has_edge = box.height > 4 * kLeastHeight && box.width > 4 * kLeastWidth;
+  return fmt::format(
+      "<rect class=\"p{}{}\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" "
+      "height=\"{:.2f}\"><title>{}</title></rect>\n",
+      static_cast<int>(buffer.purpose), has_edge ? " b" : "", box.x, box.y, box.width, box.height,
+      html_escaped(title_of(map, buffer)));
 }
 
 // Merges boxes of the same purpose that are smaller than a pixel: those that overlap or touch after rounding to the grid of
@@ -79,9 +83,9 @@ class SmallBoxes {
              spans_[i].from <= merged.to;
            ++i)
         merged.to = std::max(merged.to, spans_[i].to);
-      paths[static_cast<size_t>(merged.purpose)] +=
-          fmt::format("M{:.1f} {:.1f}h{:.1f}v{:.2f}h{:.1f}z", merged.from * kLeastWidth, merged.row * kLeastHeight,
-                      (merged.to - merged.from) * kLeastWidth, kLeastHeight, -(merged.to - merged.from) * kLeastWidth);
+      paths[static_cast<size_t>(merged.purpose)] += fmt::format(
+          "M{:.1f} {:.1f}h{:.1f}v{:.2f}h{:.1f}z", merged.from * kLeastWidth, merged.row * kLeastHeight,
+          (merged.to - merged.from) * kLeastWidth, kLeastHeight, -(merged.to - merged.from) * kLeastWidth);
     }
     std::string out;
     for (size_t p = 0; p < paths.size(); ++p) {
@@ -139,7 +143,8 @@ std::string map_figure(const BufferMap& map) {
   chart.add("<g class=\"buffers\">\n" + small.paths() + boxes + "</g>\n");
   for (size_t i = 1; i < map.segments.size(); ++i)
     chart.mark_x(map.start_ms[map.segments[i].first], map.segments[i].name, "segment");
-  chart.mark_x(map.start_ms[map.peak], fmt::format("peak {} MiB", format_mib(map.live_bytes(map.peak))), "peak");
+  chart.mark_x(map.start_ms[map.peak], fmt::format("peak {} MiB", format_mib(map.live_bytes(map.peak))),
+               "peak");
   for (size_t p = kNumPurposes; p-- > 0;) {
     if (!is_shown[p]) continue;
     const auto purpose = static_cast<Purpose>(p);
@@ -147,14 +152,17 @@ std::string map_figure(const BufferMap& map) {
                  fmt::format("{}: {} MiB at the peak", purpose_name(purpose), format_mib(at_peak[p])), "box");
   }
   const std::string readout =
-      "<output class=\"readout\" aria-live=\"polite\">Point at a buffer, tap it, or move between buffers with the arrow "
+      "<output class=\"readout\" aria-live=\"polite\">Point at a buffer, tap it, or move between buffers "
+      "with the arrow "
       "keys.</output>\n";
-  std::string text = fmt::format("{} in an arena of {} MiB ({} bytes), during {}. A rectangle is as high as its buffer is large and as "
-                     "wide as the buffer lives.",
-                     counted(map.buffers.size(), "buffer"), format_mib(map.arena_bytes),
-                     format_grouped(map.arena_bytes), program_words(map));
+  std::string text = fmt::format(
+      "{} in an arena of {} MiB ({} bytes), during {}. A rectangle is as high as its buffer is large and as "
+      "wide as the buffer lives.",
+      counted(map.buffers.size(), "buffer"), format_mib(map.arena_bytes), format_grouped(map.arena_bytes),
+      program_words(map));
   if (num_small > 0)
-    text += fmt::format(" {} of them are smaller than a pixel and are drawn together.", format_grouped(static_cast<int64_t>(num_small)));
+    text += fmt::format(" {} of them are smaller than a pixel and are drawn together.",
+                        format_grouped(static_cast<int64_t>(num_small)));
   return html_note(text) + chart.html() + readout;
 }
 
@@ -162,23 +170,28 @@ std::string peak_table(const BufferMap& map) {
   constexpr size_t kMostRows = 12;
   const std::vector<const MapBuffer*> live = live_at_peak(map);
   const int64_t live_bytes = map.live_bytes(map.peak);
-  HtmlTable table{.head = {"buffer", "module", "purpose", "live", "MiB"}, .rows = {}, .text_columns = 4, .has_total = true};
+  HtmlTable table{.head = {"buffer", "MiB", "purpose", "module", "live"},
+                  .rows = {},
+                  .columns = "tnttt",
+                  .has_total = true};
   table.caption = fmt::format("Largest buffers at the peak, op {} of {} ({})", map.peak + 1, map.num_ops(),
                               map.ops[map.peak]);
   int64_t shown = 0;
   for (size_t i = 0; i < std::min(kMostRows, live.size()); ++i) {
     const MapBuffer& buffer = *live[i];
-    table.rows.push_back({buffer.name, buffer.module.empty() ? "" : describe_module(buffer.module),
-                          std::string(purpose_name(buffer.purpose)), lifetime(map, buffer), format_mib(buffer.bytes)});
+    table.rows.push_back({buffer.name, format_mib(buffer.bytes), std::string(purpose_name(buffer.purpose)),
+                          buffer.module.empty() ? "" : describe_module(buffer.module),
+                          lifetime(map, buffer)});
     shown += buffer.bytes;
   }
   if (live.size() > kMostRows) {
-    table.rows.push_back({fmt::format("{} more", format_grouped(static_cast<int64_t>(live.size() - kMostRows))), "", "", "",
-                          format_mib(live_bytes - shown)});
+    table.rows.push_back(
+        {fmt::format("{} more", format_grouped(static_cast<int64_t>(live.size() - kMostRows))),
+         format_mib(live_bytes - shown), "", "", ""});
   }
   if (map.arena_bytes > live_bytes)
-    table.rows.push_back({"not used at the peak", "", "", "", format_mib(map.arena_bytes - live_bytes)});
-  table.rows.push_back({"arena", "", "", "", format_mib(map.arena_bytes)});
+    table.rows.push_back({"not used at the peak", format_mib(map.arena_bytes - live_bytes), "", "", ""});
+  table.rows.push_back({"arena", format_mib(map.arena_bytes), "", "", ""});
   return table.html();
 }
 

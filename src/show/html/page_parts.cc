@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
 #include "base/utf8.h"
-#include "report_assets.h"
 
 namespace plimsoll {
 namespace {
@@ -25,38 +25,43 @@ std::string table_cell(std::string_view tag, std::string_view text, bool is_text
   return fmt::format("<{0}{1}{2}>{3}</{0}>", tag, is_text ? "" : " class=\"n\"", scope, html_escaped(text));
 }
 
+// The first cell of a row. Long names of buffers and arguments may be broken after these characters.
+std::string row_head(std::string_view text) {
+  std::string cell;
+  for (const char c : html_escaped(text)) {
+    cell += c;
+    if (c == '.' || c == '_' || c == '/') cell += "<wbr/>";
+  }
+  return "<th scope=\"row\">" + cell + "</th>";
+}
+
 }  // namespace
 
 std::string html_escaped(std::string_view text) {
   std::string valid(text);
-  for (size_t at = find_invalid_utf8(valid); at < valid.size(); at = find_invalid_utf8(valid)) valid[at] = '?';
-  std::string escaped;
-  for (const char c : xml_escaped(valid)) {
-    // xml_escaped() leaves the apostrophe, and the character 0x7F, which is not allowed in HTML.
-    if (c == '\'') {
-      escaped += "&#39;";
-    } else {
-      escaped += c == 0x7F ? '?' : c;
-    }
-  }
+  for (size_t at = find_invalid_utf8(valid); at < valid.size(); at = find_invalid_utf8(valid))
+    valid[at] = '?';
+  std::string escaped = xml_escaped(valid);
+  // HTML does not permit this control character, XML does.
+  std::ranges::replace(escaped, '\x7f', '?');
   return escaped;
 }
 
 std::string HtmlTable::html() const {
+  const auto is_text = [&](size_t i) { return i < columns.size() && columns[i] == 't'; };
   std::string out = "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"" +
                     html_escaped(caption.empty() ? "table" : caption) + "\"><table>\n";
-  if (!caption.empty()) out += "<caption>" + html_escaped(caption) + "</caption>\n";
+  if (shows_caption && !caption.empty()) out += "<caption>" + html_escaped(caption) + "</caption>\n";
   if (!head.empty()) {
     out += "<thead><tr>";
-    for (size_t i = 0; i < head.size(); ++i) out += table_cell("th", head[i], i < text_columns, " scope=\"col\"");
+    for (size_t i = 0; i < head.size(); ++i) out += table_cell("th", head[i], is_text(i), " scope=\"col\"");
     out += "</tr></thead>\n";
   }
   out += "<tbody>\n";
   for (size_t r = 0; r < rows.size(); ++r) {
     out += has_total && r + 1 == rows.size() ? "<tr class=\"total\">" : "<tr>";
     for (size_t i = 0; i < rows[r].size(); ++i) {
-      out += i == 0 ? table_cell("th", rows[r][i], true, " scope=\"row\"")
-                    : table_cell("td", rows[r][i], i < text_columns, "");
+      out += i == 0 ? row_head(rows[r][i]) : table_cell("td", rows[r][i], is_text(i), "");
     }
     out += "</tr>\n";
   }
@@ -64,8 +69,8 @@ std::string HtmlTable::html() const {
 }
 
 std::string html_section(std::string_view id, std::string_view title, const std::string& body) {
-  return fmt::format("<section id=\"{}\">\n<h3>{}</h3>\n{}</section>\n", html_escaped(id), html_escaped(title),
-                     body);
+  return fmt::format("<section id=\"{}\">\n<h3>{}</h3>\n{}</section>\n", html_escaped(id),
+                     html_escaped(title), body);
 }
 
 std::string html_note(std::string_view text) {
@@ -88,8 +93,8 @@ std::string html_page(std::string_view title, const std::string& body) {
              "content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
              "dark\">\n<title>{}</title>\n<style>\n",
              html_escaped(title)) +
-         kReportStyle + "</style>\n</head>\n<body>\n<main>\n" + body + "</main>\n<script>\n" + kReportScript +
-         "</script>\n</body>\n</html>\n";
+         std::string(report_style()) + "</style>\n</head>\n<body>\n<main>\n" + body + "</main>\n<script>\n" +
+         std::string(report_script()) + "</script>\n</body>\n</html>\n";
 }
 
 PageChart::PageChart(Axis x, Axis y, std::string name, std::string css_class)
@@ -108,7 +113,8 @@ void PageChart::line(const std::vector<PlotPoint>& points, std::string_view colo
     pen_down = is_finite;
   }
   if (path.empty()) return;
-  body_ += fmt::format("<path class=\"line{}\" d=\"{}\" stroke=\"{}\"/>\n", is_dashed ? " dash" : "", path, colour);
+  body_ += fmt::format("<path class=\"line{}\" d=\"{}\" stroke=\"{}\"/>\n", is_dashed ? " dash" : "", path,
+                       colour);
 }
 
 void PageChart::dots(const std::vector<PlotPoint>& points, std::string_view colour) {
@@ -122,10 +128,12 @@ void PageChart::dots(const std::vector<PlotPoint>& points, std::string_view colo
 
 void PageChart::mark_x(double value, std::string_view word, std::string_view css_class) {
   const double percent = x(value) / kSide * 100;
-  body_ += fmt::format("<path class=\"mark {}\" d=\"M{:.1f} 0V{}\"/>\n", html_escaped(css_class), x(value), kSide);
+  body_ +=
+      fmt::format("<path class=\"mark {}\" d=\"M{:.1f} 0V{}\"/>\n", html_escaped(css_class), x(value), kSide);
   // A word near the right edge is written to the left of its line.
-  marks_ += fmt::format("<span class=\"word {} {}\" style=\"left:{:.2f}%\">{}</span>\n",
-                        percent > 80 ? "before" : "after", html_escaped(css_class), percent, html_escaped(word));
+  marks_ +=
+      fmt::format("<span class=\"word {} {}\" style=\"left:{:.2f}%\">{}</span>\n",
+                  percent > 80 ? "before" : "after", html_escaped(css_class), percent, html_escaped(word));
 }
 
 void PageChart::legend(std::string_view colour, std::string_view word, std::string_view kind) {
@@ -145,11 +153,12 @@ std::string PageChart::html() const {
   }
   for (const double value : x_ticks) {
     const double percent = x(value) / kSide * 100;
-    ticks += fmt::format("<span class=\"tx{}\" style=\"left:{:.2f}%\">{}</span>", percent > 97 ? " end" : "", percent,
-                         tick_text(value, step_of(x_ticks)));
+    ticks += fmt::format("<span class=\"tx{}\" style=\"left:{:.2f}%\">{}</span>", percent > 97 ? " end" : "",
+                         percent, tick_text(value, step_of(x_ticks)));
   }
   return fmt::format(
-             "<figure class=\"chart {}\">\n<div class=\"ylabel\">{}</div>\n<div class=\"frame\">\n<svg viewBox=\"0 0 "
+             "<figure class=\"chart {}\">\n<div class=\"ylabel\">{}</div>\n<div class=\"frame\">\n<svg "
+             "viewBox=\"0 0 "
              "{} {}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">\n<path class=\"grid\" "
              "d=\"{}\"/>\n",
              html_escaped(css_class_), html_escaped(y_.label), kSide, kSide, html_escaped(name_), grid) +

@@ -14,14 +14,16 @@ namespace plimsoll {
 // Escapes a text for HTML, in elements and in attributes with double quotes. Bytes that are not valid UTF-8 become "?".
 std::string html_escaped(std::string_view text);
 
-// A table whose first column is text. The other columns are numbers, which are aligned at the right, unless `text_columns`
-// says otherwise.
+// A table whose first column is text. The other columns are numbers, which are aligned at the right, unless `columns` says
+// otherwise.
 struct HtmlTable {
   std::vector<std::string> head = {};
   std::vector<std::vector<std::string>> rows = {};
-  size_t text_columns = 1;     // the number of first columns that contain text
-  bool has_total = false;      // the last row is a sum
+  std::string columns =
+      "t";  // 't' for a column with text, 'n' for one with numbers; columns beyond it have numbers
+  bool has_total = false;  // the last row is a sum
   std::string caption = {};
+  bool shows_caption = true;  // otherwise it is only read aloud
   std::string html() const;
 };
 
@@ -37,6 +39,10 @@ struct KeyFigure {
   std::string detail = {};
 };
 std::string key_figures_html(const std::vector<KeyFigure>& figures);
+
+// Return the style sheet and the script of every page, from report.css and report.js.
+std::string_view report_style();
+std::string_view report_script();
 
 // Returns the complete page. `body` is HTML.
 std::string html_page(std::string_view title, const std::string& body);
@@ -63,7 +69,8 @@ class PageChart {
   void dots(const std::vector<PlotPoint>& points, std::string_view colour);
   // Adds a vertical line with a word at its top.
   void mark_x(double value, std::string_view word, std::string_view css_class = "");
-  void legend(std::string_view colour, std::string_view word, std::string_view kind);  // kind: "box", "line" or "dash"
+  void legend(std::string_view colour, std::string_view word,
+              std::string_view kind);  // kind: "box", "line" or "dash"
   std::string html() const;
 
  private:

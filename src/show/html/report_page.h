@@ -1,6 +1,8 @@
 // The report of runs and plans as one HTML page that needs no other file and no network. Pure; thread-safe.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,8 +20,10 @@ std::string report_page(std::span<const ReportSource> sources);
 std::string map_figure(const BufferMap& map);
 std::string peak_table(const BufferMap& map);
 
-// The sections of one source. `id` is a prefix for link targets, unique on the page.
-std::string run_sections(const ReportSource& source, const std::string& id);
+// The sections of one source. `id` is a prefix for link targets, unique on the page. On a page with one source, its title is that of
+// the page.
+enum class RunTitle : uint8_t { kShown, kOmitted };
+std::string run_sections(const ReportSource& source, const std::string& id, RunTitle title);
 // Returns the name under which a page shows a source.
 std::string short_name(const ReportSource& source);
 

@@ -31,7 +31,9 @@ std::vector<LogRecord> read_history(const std::filesystem::path& path) {
     } catch (const Json::exception&) {
       // A run that ends while it writes leaves a part of the last line.
       if (file.peek() == std::ifstream::traits_type::eof()) break;
-      throw_error(ErrorCode::kBadData, "{}:{}: this line is no record of a log; it begins '{}'. Remove the line, or run the training again",
+      throw_error(ErrorCode::kBadData,
+                  "{}:{}: this line is no record of a log; it begins '{}'. Remove the line, or run the "
+                  "training again",
                   path.string(), number, line.substr(0, 40));
     }
   }
@@ -39,17 +41,19 @@ std::vector<LogRecord> read_history(const std::filesystem::path& path) {
 }
 
 std::string text_of(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return value.is_string() ? value.get<std::string>()
+                           : value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // The parts of an object that a page reads have to be objects, so that a damaged file gives a message instead of an internal error.
 void require_plan(const Json& plan, const std::string& path) {
   const auto has_object = [&](const char* key) { return plan.contains(key) && plan[key].is_object(); };
-  if (has_object("by_phase") && has_object("by_purpose") && has_object("operations") && has_object("request") &&
-      plan.contains("total_bytes") && plan["total_bytes"].is_number())
+  if (has_object("by_phase") && has_object("by_purpose") && has_object("operations") &&
+      has_object("request") && plan.contains("total_bytes") && plan["total_bytes"].is_number())
     return;
   throw_error(ErrorCode::kBadData,
-              "{}: no plan: it lacks total_bytes, by_phase, by_purpose, operations or request; run the training again",
+              "{}: no plan: it lacks total_bytes, by_phase, by_purpose, operations or request; run the "
+              "training again",
               path);
 }
 
@@ -98,7 +102,8 @@ std::string report_json(const Plan& plan, const PlanLabels& labels, const Argume
   return object.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
-ReportSource source_of_plan(const std::string& name, const std::string& plan_text, const std::string& report_text) {
+ReportSource source_of_plan(const std::string& name, const std::string& plan_text,
+                            const std::string& report_text) {
   ReportSource source{.name = name, .plan = Json::parse(plan_text), .report = Json::parse(report_text)};
   if (!source.report["map"].is_null()) source.map = parse_map(source.report["map"], "plan");
   return source;
@@ -111,9 +116,10 @@ ReportSource read_run(const std::string& folder) {
     throw_error(ErrorCode::kUsage, "report: '{}' is no folder; give the --output_dir of a run", folder);
   }
   if (!std::filesystem::exists(path / "plan.json", error)) {
-    throw_error(ErrorCode::kUsage,
-                "report: '{}' has no plan.json, which a run writes at its end; give the --output_dir of a run",
-                folder);
+    throw_error(
+        ErrorCode::kUsage,
+        "report: '{}' has no plan.json, which a run writes at its end; give the --output_dir of a run",
+        folder);
   }
   ReportSource source{.name = folder, .plan = object_of(path, "plan.json")};
   require_plan(source.plan, (path / "plan.json").string());

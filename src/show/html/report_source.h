@@ -28,10 +28,10 @@ using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
 // One run or plan. JSON values that are missing are null.
 struct ReportSource {
-  std::string name = {};       // the folder of the run, or the model of the plan
-  nlohmann::json plan = {};    // plan.json
-  nlohmann::json report = {};  // report.json
-  nlohmann::json memory = {};  // memory.json: only of a run
+  std::string name = {};        // the folder of the run, or the model of the plan
+  nlohmann::json plan = {};     // plan.json
+  nlohmann::json report = {};   // report.json
+  nlohmann::json memory = {};   // memory.json: only of a run
   nlohmann::json results = {};  // all_results.json
   nlohmann::json profile = {};  // profile.json, of a run with --profile
   std::vector<LogRecord> history = {};
@@ -48,7 +48,8 @@ std::string report_json(const Plan& plan, const PlanLabels& labels, const Argume
                         const NamedTexts& environment);
 
 // Returns the source of a plan. `plan_text` and `report_text`: as plan_json() and report_json() return them.
-ReportSource source_of_plan(const std::string& name, const std::string& plan_text, const std::string& report_text);
+ReportSource source_of_plan(const std::string& name, const std::string& plan_text,
+                            const std::string& report_text);
 
 // Reads the files of a run. The folder has to contain plan.json; other files may be missing. Errors: kUsage if the folder is none of a
 // run; kBadData if a file is damaged.

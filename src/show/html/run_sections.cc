@@ -46,12 +46,13 @@ std::string mib_of(const Json& json, std::string_view path) {
 // The phases in the order of a run.
 constexpr std::string_view kPhases[] = {"load", "resume", "train", "eval", "generate", "save"};
 // The purposes as keys of plan.json, in the order of tables.
-constexpr std::string_view kPurposeKeys[] = {"model_weights",     "optimizer_states",  "gradients",
+constexpr std::string_view kPurposeKeys[] = {"model_weights", "optimizer_states", "gradients",
                                              "saved_for_the_backward_pass", "temporary_buffers"};
 
 std::string memory_section(const ReportSource& source, const std::string& id) {
   const Json& phases = source.plan["by_phase"];
-  HtmlTable table{.head = {"MiB"}, .rows = {}, .has_total = true, .caption = "Memory by phase and purpose, in MiB"};
+  HtmlTable table{
+      .head = {"MiB"}, .rows = {}, .has_total = true, .caption = "Memory by phase and purpose, in MiB"};
   std::vector<std::string> names;
   for (const std::string_view phase : kPhases) {
     if (phases.contains(phase)) names.emplace_back(phase);
@@ -63,7 +64,8 @@ std::string memory_section(const ReportSource& source, const std::string& id) {
     const Json* purposes = value_at(phases[name], "by_purpose");
     if (purposes == nullptr || !purposes->is_object()) continue;
     for (const auto& [key, value] : purposes->items()) {
-      if (std::ranges::find(keys, key) == keys.end() && key.find("constant") == std::string::npos) keys.push_back(key);
+      if (std::ranges::find(keys, key) == keys.end() && key.find("constant") == std::string::npos)
+        keys.push_back(key);
     }
   }
   const auto add_row = [&](const std::string& title, const std::string& path) {
@@ -83,17 +85,27 @@ std::string memory_section(const ReportSource& source, const std::string& id) {
   std::string body = table.html();
   if (source.is_run()) {
     const Json& memory = source.memory;
-    HtmlTable held{.head = {"MiB", "planned", "held"}, .rows = {}, .has_total = true, .caption = "Planned next to held, in MiB"};
-    held.rows.push_back({"arena", mib_of(memory, "arena_bytes"), mib_of(memory, "arena_high_water_bytes")});
-    held.rows.push_back({"outside the arena", mib_of(memory, "constant_bytes"), "-"});
-    held.rows.push_back({"total", mib_of(memory, "predicted_total_bytes"), mib_of(memory, "measured_peak_bytes")});
+    HtmlTable held{.head = {"MiB", "planned", "held", "measured"},
+                   .rows = {},
+                   .has_total = true,
+                   .caption = "Planned next to held, in MiB"};
+    const std::string arena = mib_of(memory, "arena_bytes");
+    // The memory of the process outside the arena can only be measured as a difference.
+    const int64_t outside = bytes_at(memory, "measured_peak_bytes") - bytes_at(memory, "arena_bytes");
+    held.rows.push_back({"arena", arena, arena, mib_of(memory, "arena_high_water_bytes")});
+    held.rows.push_back({"outside the arena", mib_of(memory, "constant_bytes"), "-",
+                         format_mib(std::max<int64_t>(0, outside))});
+    held.rows.push_back(
+        {"total", mib_of(memory, "predicted_total_bytes"), "-", mib_of(memory, "measured_peak_bytes")});
     body += held.html();
     const int64_t planned = bytes_at(memory, "predicted_total_bytes");
     const int64_t measured = bytes_at(memory, "measured_peak_bytes");
     if (planned > 0 && measured > 0) {
-      body += html_note(measured <= planned
-                            ? fmt::format("The run held {} MiB less than the plan said.", format_mib(planned - measured))
-                            : fmt::format("The run held {} MiB more than the plan said.", format_mib(measured - planned)));
+      body += html_note(measured <= planned ? fmt::format("The measured peak is {} MiB below the plan.",
+                                                          format_mib(planned - measured))
+                                            : fmt::format("The measured peak is {} MiB above the plan, which "
+                                                          "is a bug in Plimsoll; please report it.",
+                                                          format_mib(measured - planned)));
     }
   }
   return html_section(id + "memory", "Memory", body);
@@ -106,22 +118,31 @@ std::map<std::string, double> measured_groups(const Json& profile) {
   if (ops == nullptr || !ops->is_array()) return ms;
   for (const Json& op : *ops) {
     std::string key;
-    for (const unsigned char c : text_at(op, "group")) key += std::isalnum(c) != 0 ? static_cast<char>(c) : '_';
+    for (const unsigned char c : text_at(op, "group"))
+      key += std::isalnum(c) != 0 ? static_cast<char>(c) : '_';
     ms[key] += number_at(op, "ms").value_or(0);
   }
   return ms;
 }
 
+// A shorter time is not shown.
+constexpr double kLeastMs = 1e-4;
+
 std::string operations_section(const ReportSource& source, const std::string& id) {
   const Json& operations = source.plan["operations"];
   const std::map<std::string, double> measured = measured_groups(source.profile);
-  HtmlTable table{.head = {"group", "GFLOP", "GB moved", "forward, ms", "backward, ms", "optimizer, ms", "estimated, ms", "share"},
-                  .rows = {}, .has_total = true, .caption = "Operations of a step"};
+  HtmlTable table{.head = {"group", "GFLOP", "GB moved", "forward, ms", "backward, ms", "optimizer, ms",
+                           "estimated, ms", "share"},
+                  .rows = {},
+                  .has_total = true,
+                  .caption = "Operations of a step"};
   if (!measured.empty()) table.head.emplace_back("measured, ms");
   double total_ms = 0, total_flops = 0, total_bytes = 0, total_measured = 0;
-  for (const auto& [key, group] : operations.items()) total_ms += number_at(group, "estimated_ms").value_or(0);
+  for (const auto& [key, group] : operations.items())
+    total_ms += number_at(group, "estimated_ms").value_or(0);
   std::vector<std::pair<double, std::string>> order;
-  for (const auto& [key, group] : operations.items()) order.emplace_back(-number_at(group, "estimated_ms").value_or(0), key);
+  for (const auto& [key, group] : operations.items())
+    order.emplace_back(-number_at(group, "estimated_ms").value_or(0), key);
   std::ranges::stable_sort(order, {}, &std::pair<double, std::string>::first);
   double segments[3] = {};
   for (const auto& [negative_ms, key] : order) {
@@ -134,7 +155,7 @@ std::string operations_section(const ReportSource& source, const std::string& id
     for (const char* segment : {"forward", "backward", "optimizer"}) {
       const double ms = number_at(group, std::string(segment) + "/estimated_ms").value_or(0);
       segments[s++] += ms;
-      row.push_back(ms > 0 ? short_number(ms) : "-");
+      row.push_back(ms >= kLeastMs ? short_number(ms) : "-");
     }
     row.push_back(short_number(-negative_ms));
     row.push_back(format_share(-negative_ms, total_ms));
@@ -148,31 +169,43 @@ std::string operations_section(const ReportSource& source, const std::string& id
     table.rows.push_back(std::move(row));
   }
   std::vector<std::string> total{"all", short_number(total_flops / 1e9), short_number(total_bytes / 1e9)};
-  for (const double ms : segments) total.push_back(ms > 0 ? short_number(ms) : "-");
+  for (const double ms : segments) total.push_back(ms >= kLeastMs ? short_number(ms) : "-");
   total.push_back(short_number(total_ms));
   total.emplace_back("100 %");
   if (!measured.empty()) total.push_back(short_number(total_measured));
   table.rows.push_back(std::move(total));
   const std::string rates = text_at(source.plan, "estimate/rates");
-  return html_section(id + "operations", "Operations by group",
-                      table.html() + (rates.empty() ? "" : html_note("Rates of the estimate: " + rates + ".")));
+  return html_section(
+      id + "operations", "Operations by group",
+      table.html() + (rates.empty() ? "" : html_note("Rates of the estimate: " + rates + ".")));
 }
 
 std::string modules_section(const ReportSource& source, const std::string& id) {
   const Json* modules = value_at(source.plan, "modules");
   if (modules == nullptr || !modules->is_array() || modules->empty()) return {};
-  HtmlTable table{.head = {"module", "parameters", "weights", "states", "gradients, at most", "saved, at most", "temporary, at most"},
-                  .rows = {}, .caption = "Memory by module, in MiB"};
+  HtmlTable table{.head = {"module", "parameters", "weights", "states", "gradients, at most",
+                           "saved, at most", "temporary, at most"},
+                  .rows = {},
+                  .columns = "t",
+                  .caption = "Memory by module, in MiB"};
   for (const Json& module : *modules) {
     const std::string name = text_at(module, "module");
-    table.rows.push_back({name.empty() ? "(no module)" : name, format_count(bytes_at(module, "num_parameters")),
-                          mib_of(module, "weight_bytes"), mib_of(module, "state_bytes"),
-                          mib_of(module, "gradient_bytes_at_most"), mib_of(module, "saved_bytes_at_most"),
-                          mib_of(module, "temporary_bytes_at_most")});
+    table.rows.push_back({name.empty() ? "(no module)" : name,
+                          format_count(bytes_at(module, "num_parameters")), mib_of(module, "weight_bytes"),
+                          mib_of(module, "state_bytes"), mib_of(module, "gradient_bytes_at_most"),
+                          mib_of(module, "saved_bytes_at_most"), mib_of(module, "temporary_bytes_at_most")});
   }
   return html_section(id + "modules", "Modules",
                       fmt::format("<details><summary>{}</summary>\n", counted(table.rows.size(), "module")) +
                           table.html() + "</details>\n");
+}
+
+// Says which rank a map shows, if ranks have different plans.
+std::string stage_note(const ReportSource& source) {
+  const std::optional<double> stage = number_at(source.report, "stage");
+  if (!stage) return {};
+  return html_note(fmt::format("This is stage {} of the pipeline, which needs the most memory of {} stages.",
+                               *stage, bytes_at(source.report, "ranks/pipeline")));
 }
 
 std::string ranks_section(const ReportSource& source, const std::string& id) {
@@ -190,7 +223,10 @@ std::string ranks_section(const ReportSource& source, const std::string& id) {
   const bool has_stages = stages != nullptr && stages->is_array();
   if (has_stages) add(static_cast<int64_t>(stages->size()), "stages of a pipeline");
   std::string body = html_note(fmt::format("{} ranks: {}.", count, parts));
-  HtmlTable table{.head = {"rank", "layers", "saved, MiB", "arena, MiB", "total, MiB", "busy, ms"}, .rows = {}, .caption = "Memory of each stage"};
+  HtmlTable table{.head = {"rank", "layers", "saved, MiB", "arena, MiB", "total, MiB", "busy, ms"},
+                  .rows = {},
+                  .columns = "tt",
+                  .caption = "Memory of each stage"};
   if (has_stages) {
     const int64_t largest = source.report.contains("stage") && source.report["stage"].is_number()
                                 ? bytes_at(source.report, "stage")
@@ -202,7 +238,8 @@ std::string ranks_section(const ReportSource& source, const std::string& id) {
       const int64_t layers = bytes_at(stage, "layers");
       table.rows.push_back({fmt::format("{}{}", i, static_cast<int64_t>(i) == largest ? " (map above)" : ""),
                             layers == 0 ? "-" : fmt::format("{} to {}", first, first + layers - 1),
-                            mib_of(stage, "saved_bytes"), mib_of(stage, "arena_bytes"), mib_of(stage, "total_bytes"),
+                            mib_of(stage, "saved_bytes"), mib_of(stage, "arena_bytes"),
+                            mib_of(stage, "total_bytes"),
                             short_number(number_at(stage, "busy_ms").value_or(0))});
     }
     body += table.html();
@@ -211,13 +248,16 @@ std::string ranks_section(const ReportSource& source, const std::string& id) {
                                   short_number(number_at(source.plan, "pipeline/step_ms").value_or(0)),
                                   format_share(bubble, 1)));
   } else {
-    HtmlTable equal{.head = {"rank", "arena, MiB", "total, MiB"}, .rows = {}, .caption = "Memory of each rank"};
+    HtmlTable equal{
+        .head = {"rank", "arena, MiB", "total, MiB"}, .rows = {}, .caption = "Memory of each rank"};
     const int64_t total = bytes_at(source.plan, "total_bytes");
     const int64_t arena = source.map ? source.map->arena_bytes : 0;
     constexpr int64_t kMostRows = 8;
     for (int64_t r = 0; r < std::min(count, kMostRows); ++r)
       equal.rows.push_back({std::to_string(r), format_mib(arena), format_mib(total)});
-    if (count > kMostRows) equal.rows.push_back({fmt::format("each of {} more", count - kMostRows), format_mib(arena), format_mib(total)});
+    if (count > kMostRows)
+      equal.rows.push_back(
+          {fmt::format("each of {} more", count - kMostRows), format_mib(arena), format_mib(total)});
     body += equal.html() + html_note("All ranks have the same plan; the map is that of each of them.");
   }
   return html_section(id + "ranks", "Ranks", body);
@@ -226,14 +266,21 @@ std::string ranks_section(const ReportSource& source, const std::string& id) {
 std::string texts_section(const std::string& id, std::string_view title, const NamedTexts& texts,
                           std::vector<std::string> head, std::string_view note) {
   if (texts.empty()) return {};
-  HtmlTable table{.head = std::move(head), .rows = {}, .text_columns = 2, .caption = std::string(title)};
+  HtmlTable table{.head = std::move(head),
+                  .rows = {},
+                  .columns = "tt",
+                  .caption = std::string(title),
+                  .shows_caption = false};
   for (const auto& [name, text] : texts) table.rows.push_back({name, text});
   return html_section(id, title, (note.empty() ? "" : html_note(note)) + table.html());
 }
 
 std::string results_section(const ReportSource& source, const std::string& id) {
   if (!source.results.is_object() || source.results.empty()) return {};
-  HtmlTable table{.head = {"result", "value"}, .rows = {}, .caption = "Results (all_results.json)"};
+  HtmlTable table{.head = {"result", "value"},
+                  .rows = {},
+                  .caption = "Results (all_results.json)",
+                  .shows_caption = false};
   for (const auto& [key, value] : source.results.items()) {
     if (value.is_number()) table.rows.push_back({key, fmt::format("{:.6g}", value.get<double>())});
   }
@@ -244,10 +291,14 @@ std::vector<KeyFigure> key_figures(const ReportSource& source) {
   std::vector<KeyFigure> figures;
   figures.push_back({"planned memory", mib_of(source.plan, "total_bytes") + " MiB", "on the device"});
   if (source.is_run()) {
-    figures.push_back({"held", mib_of(source.memory, "measured_peak_bytes") + " MiB", "measured peak"});
+    figures.push_back({"measured peak", mib_of(source.memory, "measured_peak_bytes") + " MiB",
+                       format_share(number_at(source.memory, "measured_peak_bytes").value_or(0),
+                                    number_at(source.memory, "predicted_total_bytes").value_or(0)) +
+                           " of the plan"});
   } else if (const auto limit = number_at(source.plan, "request/memory_limit_bytes")) {
     const double total = number_at(source.plan, "total_bytes").value_or(0);
-    figures.push_back({"limit", format_mib(std::llround(*limit)) + " MiB", total <= *limit ? "the plan fits" : "the plan does not fit"});
+    figures.push_back({"limit", format_mib(std::llround(*limit)) + " MiB",
+                       total <= *limit ? "the plan fits" : "the plan does not fit"});
   }
   if (const auto speed = number_at(source.results, "train_samples_per_second")) {
     figures.push_back({"speed", short_number(*speed) + " samples/s", "measured"});
@@ -268,15 +319,20 @@ std::vector<KeyFigure> key_figures(const ReportSource& source) {
   return figures;
 }
 
+// "f32" is "fp32" for users of training frameworks.
+std::string precision_name(const std::string& dtype) {
+  return dtype == "f32" || dtype == "f16" ? "fp" + dtype.substr(1) : dtype;
+}
+
 std::string subtitle(const ReportSource& source) {
   std::string text = text_at(source.report, "model");
   if (text.empty()) text = text_at(source.plan, "request/model");
   const auto add = [&](const std::string& part) {
     if (!part.empty()) text += ", " + part;
   };
-  add(text_at(source.plan, "request/dtype") == text_at(source.plan, "request/activation_dtype")
-          ? text_at(source.plan, "request/dtype")
-          : text_at(source.plan, "request/activation_dtype") + " mixed");
+  const std::string weights = precision_name(text_at(source.plan, "request/dtype"));
+  const std::string products = precision_name(text_at(source.plan, "request/activation_dtype"));
+  add(weights == products ? weights : products + " mixed");
   add(text_at(source.plan, "request/optimizer"));
   if (const std::string device = text_at(source.report, "device"); !device.empty()) text += " on " + device;
   return text;
@@ -303,20 +359,23 @@ std::string short_name(const ReportSource& source) {
   return last.empty() || last == "." ? source.name : last;
 }
 
-std::string run_sections(const ReportSource& source, const std::string& id) {
-  std::string body = fmt::format("<article id=\"{}\">\n<h2>{}</h2>\n<p class=\"sub\">{}</p>\n", html_escaped(id),
-                                 html_escaped(short_name(source)), html_escaped(subtitle(source)));
+std::string run_sections(const ReportSource& source, const std::string& id, RunTitle title) {
+  std::string body = fmt::format("<article id=\"{}\">\n", html_escaped(id));
+  if (title == RunTitle::kShown) body += fmt::format("<h2>{}</h2>\n", html_escaped(short_name(source)));
+  body += fmt::format("<p class=\"sub\">{}</p>\n", html_escaped(subtitle(source)));
   const std::string prefix = id + "-";
   body += key_figures_html(key_figures(source));
-  body += html_section(prefix + "map", "Map of the arena",
-                       source.map ? map_figure(*source.map) + peak_table(*source.map)
-                                  : html_note("The folder has no report.json, because an older version wrote it; "
-                                              "without it, the buffers of the plan are not known."));
+  body +=
+      html_section(prefix + "map", "Map of the arena",
+                   source.map ? stage_note(source) + map_figure(*source.map) + peak_table(*source.map)
+                              : html_note("The folder has no report.json, because an older version wrote it; "
+                                          "without it, the buffers of the plan are not known."));
   body += memory_section(source, prefix);
   body += ranks_section(source, prefix);
   if (const std::string charts = curves({&source, 1}); !charts.empty())
     body += html_section(prefix + "curves", "Loss and metrics", charts);
-  body += operations_section(source, prefix) + modules_section(source, prefix) + results_section(source, prefix);
+  body +=
+      operations_section(source, prefix) + modules_section(source, prefix) + results_section(source, prefix);
   body += texts_section(prefix + "arguments", "Arguments", source.arguments(), {"argument", "value"},
                         "Arguments with another value than their default.");
   body += texts_section(prefix + "environment", "Environment", source.environment(), {"part", "value"}, "");

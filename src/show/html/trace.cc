@@ -28,9 +28,12 @@ double microseconds(double ms) {
 }
 
 Json slice(std::string_view name, std::string_view category, int track, double start_ms, double end_ms) {
-  return {{"name", name},  {"cat", category},
-          {"ph", "X"},     {"ts", microseconds(start_ms)},
-          {"pid", 1},      {"tid", track},
+  return {{"name", name},
+          {"cat", category},
+          {"ph", "X"},
+          {"ts", microseconds(start_ms)},
+          {"pid", 1},
+          {"tid", track},
           {"dur", std::max(0.0, microseconds(end_ms) - microseconds(start_ms))}};
 }
 
@@ -55,9 +58,8 @@ void add_segments(const std::vector<OpEstimate>& ops, const std::vector<OpSpan>&
     double end_ms = spans[i].end_ms;
     for (; end < ops.size() && ops[end].segment == ops[i].segment; ++end)
       end_ms = std::max(end_ms, spans[end].end_ms);
-    events.push_back(
-        slice(segment_name(ops[i].segment), "segment", kSegmentTrack, spans[i].issued_ms,
-              end < ops.size() ? spans[end].issued_ms : end_ms));
+    events.push_back(slice(segment_name(ops[i].segment), "segment", kSegmentTrack, spans[i].issued_ms,
+                           end < ops.size() ? spans[end].issued_ms : end_ms));
     i = end;
   }
 }
@@ -68,14 +70,16 @@ void add_ops(const ProgramPlan& program, const std::vector<OpEstimate>& ops, con
     const OpEstimate& op = ops[i];
     Json event = slice(op.op, segment_name(op.segment), track_of(program.ops[i].queue), spans[i].start_ms,
                        spans[i].end_ms);
-    event["args"] = {{"output", op.output}, {"module", op.module},   {"kernel", op.kernel},
-                     {"flops", op.flops},   {"bytes", op.bytes},     {"group", op_group_name(op.group)},
+    event["args"] = {{"output", op.output}, {"module", op.module},
+                     {"kernel", op.kernel}, {"flops", op.flops},
+                     {"bytes", op.bytes},   {"group", op_group_name(op.group)},
                      {"position", i},       {"runs_per_step", op.runs_per_step}};
     events.push_back(std::move(event));
   }
 }
 
-void add_counters(const Plan& plan, const ProgramPlan& program, const std::vector<OpSpan>& spans, Json& events) {
+void add_counters(const Plan& plan, const ProgramPlan& program, const std::vector<OpSpan>& spans,
+                  Json& events) {
   const MemoryTimeline timeline = memory_timeline(plan, program);
   std::array<bool, kNumPurposes> is_used{};
   for (const PurposeBytes& bytes : timeline.by_op) {
@@ -144,7 +148,8 @@ std::string plan_trace(const Plan& plan, const PlanLabels& labels) {
   const std::vector<OpEstimate> ops = estimate_ops(plan, program);
   std::vector<double> op_ms;
   for (const OpEstimate& op : ops) op_ms.push_back(op.ms);
-  return trace_json(plan, program, labels, ops, op_spans(program, plan.request, std::move(op_ms)), "estimated");
+  return trace_json(plan, program, labels, ops, op_spans(program, plan.request, std::move(op_ms)),
+                    "estimated");
 }
 
 std::string profile_trace(const Plan& plan, const ProgramPlan& program, const PlanLabels& labels,
