@@ -60,8 +60,10 @@ void write_text(const std::string& text, std::string_view argument, const std::s
 // for num_ranks_to_start() (launch.h). Returns a note about it, or "".
 std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks);
 
+// Writes the report and the trace of a plan to the files that --html and --trace name.
+void write_plan_files(const PlanReport& plan, const Arguments& arguments);
 // Prints all tables of the plan, and with --modules and --why the additional ones. --json writes the plan to
-// a file; --json - prints only JSON. --html and --trace also write their files.
+// a file; --json - prints only JSON. Writes its files too.
 void print_plan(const PlanReport& plan, const Arguments& arguments);
 // Prints the start of every run: device, data, warnings and a summary of the plan, of five to seven lines if the run trains and of
 // one otherwise; with --dry_run, --modules or --why all tables. Then allocates the memory and reads the

@@ -63,9 +63,13 @@ std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks
          "restrict it";
 }
 
-void print_plan(const PlanReport& plan, const Arguments& arguments) {
+void write_plan_files(const PlanReport& plan, const Arguments& arguments) {
   if (!plan.html.empty()) write_text(plan.html, "--html", arguments.html);
   if (!plan.trace.empty()) write_text(plan.trace, "--trace", arguments.trace);
+}
+
+void print_plan(const PlanReport& plan, const Arguments& arguments) {
+  write_plan_files(plan, arguments);
   if (!write_json(plan.json, arguments)) return;
   print(plan.table + plan.savings);
   if (arguments.modules) print("\n" + plan.modules);
