@@ -1,5 +1,6 @@
-// Opens reports in a browser without a window and measures the page there: it must fit into the width of a phone and of a large screen,
-// show a buffer that is pointed at or reached by a key, and load nothing from a network. Skipped where no browser is installed.
+// Tests the commands that write reports and traces: what they print and which files they leave. Where a browser is installed, reports
+// are also opened in it without a window and measured there: a page must fit into the width of a phone and of a large screen, show a
+// buffer that is pointed at or reached by a key, and load nothing from a network.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -146,6 +147,93 @@ class ReportInABrowser : public ::testing::Test {
   ScratchFolder folder_;
   std::string browser_;
 };
+
+// What the commands print, without a browser.
+class ReportCommand : public ::testing::Test {
+ protected:
+  TerminalRun run(const std::vector<std::string>& words) {
+    return run_program(words, {.folder = folder_.path(), .environment = {"LC_ALL=C.UTF-8"}});
+  }
+  std::vector<std::string> training(std::vector<std::string> more) {
+    std::vector<std::string> words{"train",
+                                   "--model_name_or_path",
+                                   source_file("tests/parity/models/bert"),
+                                   "--train_file",
+                                   source_file("tests/parity/data/single.tsv"),
+                                   "--use_cpu",
+                                   "--quiet"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  std::string file(const std::string& name) { return file_text(folder_.path() + "/" + name); }
+
+  ScratchFolder folder_;
+};
+
+TEST_F(ReportCommand, NamesTheFileThatItWrites) {
+  ASSERT_EQ(run(training({"--output_dir", "a"})).exit_code, 0);
+  ASSERT_EQ(run(training({"--output_dir", "b", "--max_steps", "2", "--html", "b.html"})).exit_code, 0);
+  const std::string screen =
+      "$ plimsoll report a\n" + run({"report", "a"}).bytes + "$ plimsoll report a b\n" +
+      run({"report", "a", "b"}).bytes + "$ plimsoll report a/ --output other.html\n" +
+      run({"report", "a/", "--output", "other.html"}).bytes + "$ plimsoll report b c\n" +
+      run({"report", "b", "c"}).bytes + "$ plimsoll report a --output /nonexistent/x\n" +
+      run({"report", "a", "--output", "/nonexistent/x"}).bytes;
+  EXPECT_EQ(
+      screen,
+      "$ plimsoll report a\nwrote a/report.html\n$ plimsoll report a b\nwrote report.html\n"
+      "$ plimsoll report a/ --output other.html\nwrote other.html\n$ plimsoll report b c\n"
+      "plimsoll: report: 'c' is no folder; give the --output_dir of a run\n"
+      "$ plimsoll report a --output /nonexistent/x\n"
+      "plimsoll: report --output /nonexistent/x: cannot write the file: No such file or directory; check the "
+      "path, its permissions and the disk\n");
+  EXPECT_EQ(file("a/report.html"), file("other.html"));
+  EXPECT_NE(file("b.html").find("<h1>Run b</h1>"), std::string::npos) << "train --html";
+  EXPECT_NE(file("report.html").find("<h1>Comparison of 2 runs</h1>"), std::string::npos);
+}
+
+TEST_F(ReportCommand, RanksOfAPipelineShowTheStageThatNeedsTheMost) {
+  const TerminalRun result = run(training({"--output_dir", "run", "--nproc_per_node", "2", "--pp_size", "2",
+                                           "--max_steps", "2", "--html", "run.html"}));
+  ASSERT_EQ(result.exit_code, 0) << result.bytes;
+  const Json report = Json::parse(file("run/report.json"));
+  const Json stages = Json::parse(file("run/plan.json"))["pipeline"]["stages"];
+  const size_t shown = report["stage"];
+  for (const Json& stage : stages) EXPECT_GE(stages[shown]["total_bytes"], stage["total_bytes"]);
+  EXPECT_EQ(report["map"]["arena_bytes"], stages[shown]["arena_bytes"]);
+  EXPECT_NE(file("run.html").find("Memory of each stage"), std::string::npos);
+}
+
+// The names of the ops in a trace, in their order.
+std::vector<std::string> op_names(const Json& trace) {
+  std::vector<std::string> names;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] == "X" && event["cat"] != "segment")
+      names.push_back(event["name"].get<std::string>() + " " + event["args"]["output"].get<std::string>());
+  }
+  return names;
+}
+
+TEST_F(ReportCommand, TracesOfThePlanAndOfTheRunHaveTheSameNames) {
+  const TerminalRun planned = run(training({"--output_dir", "run", "--dry_run", "--trace", "plan.json"}));
+  ASSERT_EQ(planned.exit_code, 0) << planned.bytes;
+  const TerminalRun measured = run(training({"--output_dir", "run", "--profile", "--trace", "run.json"}));
+  ASSERT_EQ(measured.exit_code, 0) << measured.bytes;
+  const Json plan = Json::parse(file("plan.json"));
+  const Json trace = Json::parse(file("run.json"));
+  EXPECT_EQ(plan["otherData"]["times"], "estimated");
+  EXPECT_EQ(trace["otherData"]["times"], "measured");
+  EXPECT_GT(op_names(plan).size(), 50u);
+  EXPECT_EQ(op_names(plan), op_names(trace));
+}
+
+TEST_F(ReportCommand, PlansOfGenerationHaveAReport) {
+  const TerminalRun result = run({"plan", "--phase", "generate", "--config_name", "gpt2", "--device", "h100",
+                                  "--html", "plan.html", "--trace", "plan.json"});
+  ASSERT_EQ(result.exit_code, 0) << result.bytes;
+  EXPECT_NE(file("plan.html").find("one run of the model"), std::string::npos);
+  EXPECT_GT(op_names(Json::parse(file("plan.json"))).size(), 50u);
+}
 
 const std::vector<std::string> kBertLarge{"plan",
                                           "--config_name",
