@@ -149,7 +149,9 @@ std::string map_figure(const BufferMap& map) {
     if (!is_shown[p]) continue;
     const auto purpose = static_cast<Purpose>(p);
     chart.legend(purpose_colour(purpose),
-                 fmt::format("{}: {} MiB at the peak", purpose_name(purpose), format_mib(at_peak[p])), "box");
+                 fmt::format("{}: {} MiB at the peak", purpose_name(purpose),
+                             at_peak[p] == 0 ? "0.0" : format_mib(at_peak[p])),
+                 "box");
   }
   const std::string readout =
       "<output class=\"readout\" aria-live=\"polite\">Point at a buffer, tap it, or move between buffers "

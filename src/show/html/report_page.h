@@ -33,7 +33,15 @@ std::string comparison_sections(std::span<const ReportSource> sources);
 // Returns charts of the losses, and of each metric of the evaluations, of one or several runs; empty without records.
 std::string curves(std::span<const ReportSource> sources);
 
-// Return a value of nested objects by its path, "estimate/ms"; nothing if it is missing or of another type.
+// Return what a report says about the ranks of a run, empty for one rank; and which stage of a pipeline its map shows.
+std::string ranks_section(const ReportSource& source, const std::string& id);
+std::string stage_note(const ReportSource& source);
+
+// Return a value of nested objects by its path, "estimate/ms": null, nothing, "" or 0 if it is missing or of another type.
+const nlohmann::json* value_at(const nlohmann::json& json, std::string_view path);
+int64_t bytes_at(const nlohmann::json& json, std::string_view path);
+// Returns the bytes at the path in MiB, as format_mib().
+std::string mib_of(const nlohmann::json& json, std::string_view path);
 std::optional<double> number_at(const nlohmann::json& json, std::string_view path);
 std::string text_at(const nlohmann::json& json, std::string_view path);
 

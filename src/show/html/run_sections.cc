@@ -16,31 +16,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-const Json* value_at(const Json& json, std::string_view path) {
-  const Json* value = &json;
-  while (!path.empty()) {
-    const size_t slash = path.find('/');
-    const std::string key(path.substr(0, slash));
-    if (!value->is_object() || !value->contains(key)) return nullptr;
-    value = &(*value)[key];
-    path = slash == std::string_view::npos ? std::string_view() : path.substr(slash + 1);
-  }
-  return value;
-}
-
-int64_t bytes_at(const Json& json, std::string_view path) {
-  const std::optional<double> value = number_at(json, path);
-  return value && std::fabs(*value) < 9e15 ? std::llround(*value) : 0;
-}
-
 // "saved_for_the_backward_pass" is "saved for the backward pass".
 std::string with_blanks(std::string key) {
   std::ranges::replace(key, '_', ' ');
   return key;
-}
-
-std::string mib_of(const Json& json, std::string_view path) {
-  return format_mib(bytes_at(json, path));
 }
 
 // The phases in the order of a run.
@@ -48,6 +27,21 @@ constexpr std::string_view kPhases[] = {"load", "resume", "train", "eval", "gene
 // The purposes as keys of plan.json, in the order of tables.
 constexpr std::string_view kPurposeKeys[] = {"model_weights", "optimizer_states", "gradients",
                                              "saved_for_the_backward_pass", "temporary_buffers"};
+
+// The memory of the device, of the host and of a disk side by side; empty for a run in one space.
+std::string spaces_table(const Json& plan) {
+  const Json* spaces = value_at(plan, "spaces");
+  if (spaces == nullptr || !spaces->is_array() || spaces->size() < 2) return {};
+  HtmlTable table{.head = {"MiB", "arena", "outside the arena", "lower bound of the arena"},
+                  .rows = {},
+                  .caption = "Memory of the device, of the host and of disks, in MiB"};
+  for (const Json& space : *spaces) {
+    const std::string name = text_at(space, "name");
+    table.rows.push_back({name == "cuda" ? "GPU" : name, mib_of(space, "arena_bytes"),
+                          mib_of(space, "constant_bytes"), mib_of(space, "lower_bound_bytes")});
+  }
+  return table.html();
+}
 
 std::string memory_section(const ReportSource& source, const std::string& id) {
   const Json& phases = source.plan["by_phase"];
@@ -82,7 +76,7 @@ std::string memory_section(const ReportSource& source, const std::string& id) {
   add_row("arena used", "arena_bytes");
   add_row("outside the arena", "constant_bytes");
   add_row("total", "total_bytes");
-  std::string body = table.html();
+  std::string body = table.html() + spaces_table(source.plan);
   if (source.is_run()) {
     const Json& memory = source.memory;
     HtmlTable held{.head = {"MiB", "planned", "held", "measured"},
@@ -200,69 +194,6 @@ std::string modules_section(const ReportSource& source, const std::string& id) {
                           table.html() + "</details>\n");
 }
 
-// Says which rank a map shows, if ranks have different plans.
-std::string stage_note(const ReportSource& source) {
-  const std::optional<double> stage = number_at(source.report, "stage");
-  if (!stage) return {};
-  return html_note(fmt::format("This is stage {} of the pipeline, which needs the most memory of {} stages.",
-                               *stage, bytes_at(source.report, "ranks/pipeline")));
-}
-
-std::string ranks_section(const ReportSource& source, const std::string& id) {
-  const int64_t count = bytes_at(source.report, "ranks/count");
-  if (count <= 1) return {};
-  const int64_t data = bytes_at(source.report, "ranks/data");
-  const int64_t tensor = bytes_at(source.report, "ranks/tensor");
-  std::string parts;
-  const auto add = [&](int64_t size, const char* what) {
-    if (size > 1) parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", size, what);
-  };
-  add(data, "with different batches");
-  add(tensor, "that divide the tensors of a layer");
-  const Json* stages = value_at(source.plan, "pipeline/stages");
-  const bool has_stages = stages != nullptr && stages->is_array();
-  if (has_stages) add(static_cast<int64_t>(stages->size()), "stages of a pipeline");
-  std::string body = html_note(fmt::format("{} ranks: {}.", count, parts));
-  HtmlTable table{.head = {"rank", "layers", "saved, MiB", "arena, MiB", "total, MiB", "busy, ms"},
-                  .rows = {},
-                  .columns = "tt",
-                  .caption = "Memory of each stage"};
-  if (has_stages) {
-    const int64_t largest = source.report.contains("stage") && source.report["stage"].is_number()
-                                ? bytes_at(source.report, "stage")
-                                : -1;
-    table.head[0] = "stage";
-    for (size_t i = 0; i < stages->size(); ++i) {
-      const Json& stage = (*stages)[i];
-      const int64_t first = bytes_at(stage, "first_layer");
-      const int64_t layers = bytes_at(stage, "layers");
-      table.rows.push_back({fmt::format("{}{}", i, static_cast<int64_t>(i) == largest ? " (map above)" : ""),
-                            layers == 0 ? "-" : fmt::format("{} to {}", first, first + layers - 1),
-                            mib_of(stage, "saved_bytes"), mib_of(stage, "arena_bytes"),
-                            mib_of(stage, "total_bytes"),
-                            short_number(number_at(stage, "busy_ms").value_or(0))});
-    }
-    body += table.html();
-    const double bubble = number_at(source.plan, "pipeline/bubble").value_or(0);
-    body += html_note(fmt::format("A step takes {} ms; the slowest stage waits for {} of it.",
-                                  short_number(number_at(source.plan, "pipeline/step_ms").value_or(0)),
-                                  format_share(bubble, 1)));
-  } else {
-    HtmlTable equal{
-        .head = {"rank", "arena, MiB", "total, MiB"}, .rows = {}, .caption = "Memory of each rank"};
-    const int64_t total = bytes_at(source.plan, "total_bytes");
-    const int64_t arena = source.map ? source.map->arena_bytes : 0;
-    constexpr int64_t kMostRows = 8;
-    for (int64_t r = 0; r < std::min(count, kMostRows); ++r)
-      equal.rows.push_back({std::to_string(r), format_mib(arena), format_mib(total)});
-    if (count > kMostRows)
-      equal.rows.push_back(
-          {fmt::format("each of {} more", count - kMostRows), format_mib(arena), format_mib(total)});
-    body += equal.html() + html_note("All ranks have the same plan; the map is that of each of them.");
-  }
-  return html_section(id + "ranks", "Ranks", body);
-}
-
 std::string texts_section(const std::string& id, std::string_view title, const NamedTexts& texts,
                           std::vector<std::string> head, std::string_view note) {
   if (texts.empty()) return {};
@@ -339,6 +270,27 @@ std::string subtitle(const ReportSource& source) {
 }
 
 }  // namespace
+
+const nlohmann::json* value_at(const nlohmann::json& json, std::string_view path) {
+  const Json* value = &json;
+  while (!path.empty()) {
+    const size_t slash = path.find('/');
+    const std::string key(path.substr(0, slash));
+    if (!value->is_object() || !value->contains(key)) return nullptr;
+    value = &(*value)[key];
+    path = slash == std::string_view::npos ? std::string_view() : path.substr(slash + 1);
+  }
+  return value;
+}
+
+int64_t bytes_at(const nlohmann::json& json, std::string_view path) {
+  const std::optional<double> value = number_at(json, path);
+  return value && std::fabs(*value) < 9e15 ? std::llround(*value) : 0;
+}
+
+std::string mib_of(const nlohmann::json& json, std::string_view path) {
+  return format_mib(bytes_at(json, path));
+}
 
 std::optional<double> number_at(const nlohmann::json& json, std::string_view path) {
   const Json* value = value_at(json, path);
