@@ -217,7 +217,9 @@ struct PlanReport {
   std::string savings;
   std::string modules;  // memory by module
   std::string why;      // explains the choice of kernels and passes and the use of memory
-  std::string json;     // total_bytes, spaces, by_purpose, by_phase, operations, ...
+  std::string html;   // with --html, of a plan, a dry run or a run that generates: a report as one HTML page
+  std::string trace;  // with --trace, as above: a trace for Perfetto with estimated times
+  std::string json;   // total_bytes, spaces, by_purpose, by_phase, operations, ...
   std::vector<std::string> warnings;
   std::vector<std::string> notes;
 };

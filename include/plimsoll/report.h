@@ -1,8 +1,9 @@
-// Formats figures for people, as the command line prints them. Pure functions; thread-safe.
+// Formats figures for people, as the command line prints them. Thread-safe: pure functions, except for those that read files.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "plimsoll/training.h"
 
@@ -27,5 +28,10 @@ std::string format_metrics(std::string_view split, const MetricMap& metrics);
 
 // Formats the predicted, allocated and measured memory, and states if the prediction was right.
 std::string format_memory(const MemoryFigures& figures);
+
+// Returns a report of finished runs as one HTML page that needs no other file and no network: plan, map of the arena, curves, planned
+// and held memory, operations, arguments and environment, and for several runs a comparison first. `folders`: the output_dir of
+// each run. Errors: kUsage for a folder that is none of a run, and for no folder; kBadData for a damaged file.
+std::string report_html(const std::vector<std::string>& folders);
 
 }  // namespace plimsoll

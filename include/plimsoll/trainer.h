@@ -251,6 +251,8 @@ class Trainer {
   MemoryFigures memory() const;
   // Returns the time per group of operations as a table for people, if --profile is set.
   std::string profile_table() const;
+  // Returns the measured times of the training program as a trace for Perfetto, if --profile is set; "" if none was measured.
+  std::string profile_trace() const;
 
  private:
   struct Impl;

@@ -164,7 +164,10 @@ PlanReport report_of(const Plan& plan, const RunSetup& setup, const GenerationSe
                      Savings savings, const Environment& environment) {
   std::vector<BeamCost> beams;
   if (savings == Savings::kPlan) beams = plan_beams(plan, setup.spec(), settings);
-  return make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment), beams);
+  PlanReport report =
+      make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment), beams);
+  add_plan_files(plan, setup, report);
+  return report;
 }
 
 std::string_view end_name(TextEnd end) {

@@ -26,9 +26,12 @@
 #include "run/device_choice.h"
 #include "run/run_setup.h"
 #include "run/states_folder.h"
+#include "show/html/report_page.h"
+#include "show/html/trace.h"
 #include "show/report/plan_table.h"
 #include "show/report/result_files.h"
 #include "tasks/task.h"
+#include "train/run_reports.h"
 
 namespace plimsoll {
 
@@ -280,6 +283,16 @@ PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabe
   return report;
 }
 
+void add_plan_files(const Plan& plan, const RunSetup& setup, PlanReport& report) {
+  const Arguments& arguments = setup.arguments;
+  if (!arguments.html.empty()) {
+    const std::string text = report_json(plan, setup.plan_labels, arguments, run_environment(setup));
+    const ReportSource source = source_of_plan(setup.plan_labels.model_of(setup.request), report.json, text);
+    report.html = report_page({&source, 1});
+  }
+  if (!arguments.trace.empty()) report.trace = plan_trace(plan, setup.plan_labels);
+}
+
 namespace {
 
 RunSetup prepare_plan(Arguments arguments, const Environment& environment) {
@@ -305,6 +318,7 @@ PlanReport report_of_setup(RunSetup setup, Savings savings, const Environment& e
   require_states_folder(plan, setup.arguments, posix_file_system(), 0, setup.arguments.nproc_per_node);
   PlanReport report =
       make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment), {}, &shared);
+  add_plan_files(plan, setup, report);
   report.warnings = setup.diagnostics.warnings;
   if (std::string text = redundant_accumulation(plan, setup.spec()); !text.empty())
     report.warnings.push_back(std::move(text));

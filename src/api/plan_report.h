@@ -6,6 +6,7 @@
 #include "plan/search/change.h"
 #include "plan/search/shared_graphs.h"
 #include "plimsoll/plan.h"
+#include "run/run_setup.h"
 #include "show/report/quantities.h"
 
 namespace plimsoll {
@@ -25,5 +26,8 @@ TableStyle table_style(const Environment& environment);
 PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings,
                             const TableStyle& style = {}, const std::vector<BeamCost>& beams = {},
                             SharedGraphs* shared = nullptr);
+
+// Adds the report for --html and the trace for --trace, if `setup` asks for them.
+void add_plan_files(const Plan& plan, const RunSetup& setup, PlanReport& report);
 
 }  // namespace plimsoll

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/check.h"
+#include "show/html/report_page.h"
 #include "show/report/plan_table.h"
 #include "show/report/quantities.h"
 #include "show/report/result_files.h"
@@ -46,6 +48,14 @@ std::string format_metrics(std::string_view split, const MetricMap& metrics) {
 
 std::string format_memory(const MemoryFigures& figures) {
   return memory_outcome_table(figures);
+}
+
+std::string report_html(const std::vector<std::string>& folders) {
+  if (folders.empty())
+    throw_error(ErrorCode::kUsage, "report: give at least one run, the --output_dir of its training");
+  std::vector<ReportSource> sources;
+  for (const std::string& folder : folders) sources.push_back(read_run(folder));
+  return report_page(sources);
 }
 
 }  // namespace plimsoll

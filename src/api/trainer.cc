@@ -111,6 +111,7 @@ Trainer::Trainer(Arguments arguments, const TrainerParts& parts, Task task, cons
   impl_->plan = make_plan_report(
       impl_->session.plan(), impl_->session.setup().spec(), impl_->session.setup().plan_labels,
       arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut, table_style(environment));
+  if (arguments.dry_run) add_plan_files(impl_->session.plan(), impl_->session.setup(), impl_->plan);
   impl_->plan.warnings = impl_->session.setup().diagnostics.warnings;
   const std::vector<std::string>& setup_notes = impl_->session.setup().diagnostics.notes;
   impl_->plan.notes.insert(impl_->plan.notes.begin(), setup_notes.begin(), setup_notes.end());
@@ -354,7 +355,7 @@ void Trainer::save_metrics(const std::string& split, const MetricMap& metrics) {
 std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
   const std::string memory_file = join_path(impl().arguments().output_dir, kMemoryFile);
   if (output.was_complete && impl().files.status(memory_file)) return {};
-  std::vector<std::string> written{kPlanFile, kMemoryFile};
+  std::vector<std::string> written{kPlanFile, kMemoryFile, kReportFile};
   const std::string& folder = impl().arguments().output_dir;
   if (impl().arguments().profile && write_profile(impl().files, folder, impl().session, impl().step_ms())) {
     written.emplace_back("profile.json");
@@ -365,7 +366,7 @@ std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
   // memory.json is written last, so that its existence shows that all files are complete.
   const std::vector<std::string> plots = write_run_reports(impl().files, folder, impl().session, impl().plan,
                                                            memory(), output, impl().arguments().run_name);
-  written.insert(written.begin() + 2, plots.begin(), plots.end());
+  written.insert(written.begin() + 3, plots.begin(), plots.end());
   return written;
 }
 
@@ -376,6 +377,10 @@ void Trainer::request_stop() {
 
 MemoryFigures Trainer::memory() const {
   return impl().session.memory();
+}
+
+std::string Trainer::profile_trace() const {
+  return make_profile_trace(impl().session);
 }
 
 std::string Trainer::profile_table() const {

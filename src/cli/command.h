@@ -25,6 +25,7 @@ int run_tokenize(const std::vector<std::string>& words);
 int run_fit(const std::vector<std::string>& words);
 int run_bench(const std::vector<std::string>& words);
 int run_merge(const std::vector<std::string>& words);
+int run_report(const std::vector<std::string>& words);
 int run_monitor(const std::vector<std::string>& words);
 int run_completion(const std::vector<std::string>& words);
 int run_man(const std::vector<std::string>& words);
@@ -53,12 +54,16 @@ class Remarks {
 // Writes the JSON to the file that --json names. Returns false if it was printed instead of the tables. Errors:
 // kDevice.
 bool write_json(const std::string& json, const Arguments& arguments);
+// Writes a text to the file that an argument names, and says so. `argument`: its name, for messages. Errors: kDevice.
+void write_text(const std::string& text, std::string_view argument, const std::string& path);
 // Sets --nproc_per_node, unless it is given, to the number of visible GPUs that a run without it uses. `num_local_ranks`: as
 // for num_ranks_to_start() (launch.h). Returns a note about it, or "".
 std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks);
 
+// Writes the report and the trace of a plan to the files that --html and --trace name.
+void write_plan_files(const PlanReport& plan, const Arguments& arguments);
 // Prints all tables of the plan, and with --modules and --why the additional ones. --json writes the plan to
-// a file; --json - prints only JSON.
+// a file; --json - prints only JSON. Writes its files too.
 void print_plan(const PlanReport& plan, const Arguments& arguments);
 // Prints the start of every run: device, data, warnings and a summary of the plan, of five to seven lines if the run trains and of
 // one otherwise; with --dry_run, --modules or --why all tables. Then allocates the memory and reads the

@@ -203,6 +203,7 @@ int run_generate(const std::vector<std::string>& words) {
     return 0;
   }
   say(generator.plan().line.substr(0, generator.plan().line.find('\n')));
+  write_plan_files(generator.plan(), arguments);
   const StoppedBySignals stopped_by_signals(
       [](void* target) { static_cast<Generator*>(target)->request_stop(); }, &generator,
       "\nending the texts; a second signal stops at once\n");

@@ -66,7 +66,7 @@ constexpr Handler kHandlers[] = {
     {"predict", run_predict},   {"generate", run_generate}, {"inspect", run_inspect},
     {"tokenize", run_tokenize}, {"fit", run_fit},           {"bench", run_bench},
     {"merge", run_merge},       {"monitor", run_monitor},   {"completion", run_completion},
-    {"man", run_man},           {"schema", run_schema},
+    {"man", run_man},           {"schema", run_schema},     {"report", run_report},
 };
 
 constexpr const char* kVersion = "0.1.0";

@@ -8,6 +8,18 @@
 
 namespace plimsoll::cli {
 
+void write_text(const std::string& text, std::string_view argument, const std::string& path) {
+  errno = 0;
+  std::ofstream file(path);
+  file << text;
+  if (!file.flush()) {
+    throw Error(ErrorCode::kDevice, std::string(argument) + " " + path +
+                                        ": cannot write the file: " + std::strerror(errno) +
+                                        "; check the path, its permissions and the disk");
+  }
+  say("wrote " + path);
+}
+
 bool write_json(const std::string& json, const Arguments& arguments) {
   if (arguments.json == "-") {
     // Prints nothing else, so that another program can read the JSON from a pipe.
@@ -15,15 +27,7 @@ bool write_json(const std::string& json, const Arguments& arguments) {
     return false;
   }
   if (arguments.json.empty()) return true;
-  errno = 0;
-  std::ofstream file(arguments.json);
-  file << json;
-  if (!file.flush()) {
-    throw Error(ErrorCode::kDevice, "--json " + arguments.json +
-                                        ": cannot write the file: " + std::strerror(errno) +
-                                        "; check the path, its permissions and the disk");
-  }
-  say("wrote " + arguments.json);
+  write_text(json, "--json", arguments.json);
   return true;
 }
 
@@ -59,7 +63,13 @@ std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks
          "restrict it";
 }
 
+void write_plan_files(const PlanReport& plan, const Arguments& arguments) {
+  if (!plan.html.empty()) write_text(plan.html, "--html", arguments.html);
+  if (!plan.trace.empty()) write_text(plan.trace, "--trace", arguments.trace);
+}
+
 void print_plan(const PlanReport& plan, const Arguments& arguments) {
+  write_plan_files(plan, arguments);
   if (!write_json(plan.json, arguments)) return;
   print(plan.table + plan.savings);
   if (arguments.modules) print("\n" + plan.modules);

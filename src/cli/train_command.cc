@@ -75,6 +75,27 @@ void follow_launcher(Arguments& arguments) {
   arguments.max_restarts = 0;
 }
 
+// Writes the files that --html and --trace name.
+void write_report_files(const Trainer& trainer, const Arguments& arguments) {
+  if (!arguments.html.empty()) write_text(report_html({arguments.output_dir}), "--html", arguments.html);
+  if (arguments.trace.empty()) return;
+  const std::string trace = trainer.profile_trace();
+  if (trace.empty()) {
+    say("no trace was written, because no step was measured");
+  } else {
+    write_text(trace, "--trace", arguments.trace);
+  }
+}
+
+// A trace of a run needs measured times.
+void require_profile(const Arguments& arguments) {
+  if (arguments.trace.empty() || arguments.profile || arguments.dry_run) return;
+  throw Error(ErrorCode::kUsage,
+              "--trace " + arguments.trace +
+                  " needs --profile, which measures the time of each operation; with --dry_run it "
+                  "writes the plan with estimated times");
+}
+
 }  // namespace
 
 int run_train(const std::vector<std::string>& words) {
@@ -99,6 +120,8 @@ int run_train(const std::vector<std::string>& words) {
   if (!is_first) {
     leave_output_to_first_rank();
     parsed.arguments.json.clear();
+    parsed.arguments.html.clear();
+    parsed.arguments.trace.clear();
   }
   Remarks remarks(parsed.warnings, parsed.notes);
   if (!gpus_note.empty()) remarks.add({}, {gpus_note});
@@ -119,6 +142,7 @@ int run_train(const std::vector<std::string>& words) {
     throw Error(ErrorCode::kUsage,
                 "--do_train False leaves nothing to do: give --do_eval or --do_predict, or omit it to train");
   }
+  require_profile(arguments);
   Trainer trainer(arguments, TrainerParts{.texts = input.texts}, Task::kTrain, program_environment());
   std::optional<StoppedBySignals> stopped_by_signals;
   const auto stop_by_signals = [&] {
@@ -161,6 +185,7 @@ int run_train(const std::vector<std::string>& words) {
   }
   if (arguments.do_predict) write_predictions(trainer, arguments, input);
   if (arguments.profile) print(trainer.profile_table());
+  write_report_files(trainer, arguments);
   print_talk(format_memory(trainer.memory()));
   print(describe_outcome(arguments, output, written));
   if (const std::string sizes = describe_saved_sizes(arguments.output_dir); !sizes.empty())

@@ -19,6 +19,8 @@ Arguments common_arguments(Arguments arguments) {
   const Arguments defaults;
   arguments.output_dir = defaults.output_dir;
   arguments.json = defaults.json;
+  arguments.html = defaults.html;
+  arguments.trace = defaults.trace;
   arguments.cache_dir = defaults.cache_dir;
   arguments.log_level = defaults.log_level;
   arguments.quiet = defaults.quiet;

@@ -1,10 +1,15 @@
 #include "train/run_reports.h"
 
+#include <sys/utsname.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "plan/anatomy/operations.h"
+#include "plan/compile/stage_plan.h"
+#include "run/device_choice.h"
+#include "show/html/trace.h"
 #include "show/report/picture.h"
 #include "show/report/profile_table.h"
 #include "show/report/result_files.h"
@@ -52,11 +57,50 @@ void write_memory(FileSystem& files, const std::string& folder, const Session& s
   }
 }
 
+namespace {
+
+// Returns report.json of the run. In a pipeline its map is that of the stage that needs the most memory.
+std::string report_of_run(const Session& session) {
+  const Plan& plan = session.plan();
+  const RunSetup& setup = session.setup();
+  const NamedTexts environment = run_environment(setup);
+  if (plan.is_pipelined()) {
+    const auto largest =
+        std::ranges::max_element(plan.stages, {}, &StagePlan::total_bytes) - plan.stages.begin();
+    if (largest != plan.request.ranks.stage) {
+      PlanRequest request = plan.request;
+      request.ranks.stage = largest;
+      return report_json(build_plan(request), setup.plan_labels, setup.arguments, environment);
+    }
+  }
+  return report_json(plan, setup.plan_labels, setup.arguments, environment);
+}
+
+}  // namespace
+
+NamedTexts run_environment(const RunSetup& setup) {
+  NamedTexts texts{{"Plimsoll", PLIMSOLL_VERSION}};
+  if (setup.device.options.kind == KernelDevice::kCuda) {
+    texts.emplace_back("device", setup.plan_labels.device);
+  } else {
+    const std::string line = device_line(setup.device);
+    const size_t colon = line.find(": ");
+    texts.emplace_back("device", colon == std::string::npos ? line : line.substr(colon + 2));
+  }
+  utsname system{};
+  if (uname(&system) == 0)
+    texts.emplace_back("system", std::string(system.sysname) + " " + system.release + ", " + system.machine);
+  if (setup.device.options.kind == KernelDevice::kCpu)
+    texts.emplace_back("threads", std::to_string(setup.device.options.num_threads));
+  return texts;
+}
+
 std::vector<std::string> write_run_reports(FileSystem& files, const std::string& folder,
                                            const Session& session, const PlanReport& report,
                                            const MemoryFigures& memory, const TrainOutput& output,
                                            const std::string& run_name) {
   replace_file(files, join_path(folder, kPlanFile), report.json);
+  replace_file(files, join_path(folder, kReportFile), report_of_run(session));
   const PlanLabels& labels = session.setup().plan_labels;
   const std::string caption = labels.model + " on " + labels.device;
   const std::string of_run = run_name.empty() ? "" : " of " + run_name;
@@ -130,6 +174,13 @@ std::optional<Profile> measured_profile(const Session& session, double step_ms) 
 std::string make_profile_table(const Session& session, double step_ms) {
   const std::optional<Profile> profile = measured_profile(session, step_ms);
   return profile ? profile_table(profile->ops, profile->ms_per_step, profile->context) : "";
+}
+
+std::string make_profile_trace(const Session& session) {
+  const std::optional<Profile> profile = measured_profile(session, 0);
+  if (!profile) return {};
+  return profile_trace(session.plan(), session.plan().programs.at(kTrainProgram), session.setup().plan_labels,
+                       profile->ops, profile->ms_per_step);
 }
 
 bool write_profile(FileSystem& files, const std::string& folder, const Session& session, double step_ms) {

@@ -10,6 +10,7 @@
 #include "plimsoll/plan.h"
 #include "plimsoll/training.h"
 #include "run/run_setup.h"
+#include "show/html/report_source.h"
 #include "train/session.h"
 
 namespace plimsoll {
@@ -24,7 +25,10 @@ inline constexpr const char* kMemoryFile = "memory.json";
 // Writes memory.json for a run that ends with an error. Ignores faults of writing, since the error of the run matters more.
 void write_memory(FileSystem& files, const std::string& folder, const Session& session) noexcept;
 
-// Writes plan.json, loss.svg, metrics.svg, memory.svg and, last, memory.json. A plot without a point is not written.
+// Returns what a report says about the program and the machine of a run.
+NamedTexts run_environment(const RunSetup& setup);
+
+// Writes plan.json, report.json, loss.svg, metrics.svg, memory.svg and, last, memory.json. A plot without a point is not written.
 // Titles contain `run_name` (may be empty). Returns the names of the plots.
 std::vector<std::string> write_run_reports(FileSystem& files, const std::string& folder,
                                            const Session& session, const PlanReport& report,
@@ -38,6 +42,8 @@ bool write_model_card(FileSystem& files, const std::string& folder, const RunSet
 // Returns a table of the measured operations of the training program; "" if none was measured. `step_ms`: wall time of a
 // step, 0 if it is not known.
 std::string make_profile_table(const Session& session, double step_ms);
+// Returns the measured operations of the training program as a trace for Perfetto; "" if none was measured.
+std::string make_profile_trace(const Session& session);
 // Writes the measured operations to profile.json in the folder. Returns false, and writes no file, if none was
 // measured.
 bool write_profile(FileSystem& files, const std::string& folder, const Session& session, double step_ms);

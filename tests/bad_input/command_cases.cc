@@ -92,6 +92,13 @@ std::vector<Case> fit_cases() {
 std::vector<Case> inspect_cases() {
   return {
 
+      words("ReportNotThere", 2, {"report: '/nonexistent' is no folder", "--output_dir of a run"},
+            {"report", "/nonexistent"}),
+      words("ReportOfNoRun", 2, {"report: '/' has no plan.json", "--output_dir of a run"}, {"report", "/"}),
+      words("ReportUnknownOption", 2, {"unknown option '--foo'"}, {"report", "--foo"}),
+      words("ReportWithoutARun", 2, {"report: give at least one run"}, {"report", "--output", "x.html"}),
+      words("TraceWithoutAProfile", 2, {"--trace x.json needs --profile", "--dry_run"},
+            {"train", "--config_name", "bert-base-uncased", "--dataset_name", "dummy", "--trace", "x.json"}),
       words("InspectNotThere", 2, {"/nonexistent"}, {"inspect", "/nonexistent"}),
       words("InspectDataNotThere", 2, {"'train.tsv': no such file; check the path\n"},
             {"inspect", "train.tsv"}),

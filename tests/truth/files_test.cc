@@ -65,8 +65,9 @@ TEST(Files, TrainEvaluatePredictWriteWhatHuggingFaceWrites) {
       out + "/checkpoint-6/trainer_state.json",
       {"best_metric", "best_model_checkpoint", "best_global_step", "epoch", "global_step", "max_steps",
        "num_train_epochs", "log_history", "eval_accuracy", "grad_norm", "learning_rate", "loss"});
-  for (const char* file : {"config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json",
-                           "log.jsonl", "plan.json", "memory.json", "loss.svg", "memory.svg"}) {
+  for (const char* file :
+       {"config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json", "log.jsonl", "plan.json",
+        "memory.json", "report.json", "loss.svg", "memory.svg"}) {
     EXPECT_TRUE(std::filesystem::exists(out + "/" + file)) << file;
   }
   expect_keys(out + "/config.json", {"architectures", "id2label", "label2id", "model_type", "problem_type"});

@@ -87,4 +87,17 @@ void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, 
 void add_transfer_waits(std::span<const TimedTransfer> transfers, const PlanRequest& request,
                         std::vector<double>& op_ms);
 
+// When an op is issued, and when its work starts and ends. For an op of kCompute, the first two are equal; a transfer starts
+// when its queue is free.
+struct OpSpan {
+  double issued_ms = 0;
+  double start_ms = 0;
+  double end_ms = 0;
+};
+
+// Simulates the queues as add_transfer_waits() does and returns the span of each op. `op_ms` contains the times of the ops
+// of kCompute; those of transfers are not read. Requires: as add_transfer_waits().
+std::vector<OpSpan> op_spans(const ProgramPlan& program, const PlanRequest& request,
+                             std::vector<double> op_ms);
+
 }  // namespace plimsoll

@@ -61,7 +61,10 @@ std::vector<TimedTransfer> timed_transfers(const Graph& graph, const Bucket& buc
   return transfers;
 }
 
-void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms) {
+namespace {
+
+// Returns the transfers of a program, whose plan states where they end.
+std::vector<TimedTransfer> planned_transfers(const ProgramPlan& program) {
   std::vector<TimedTransfer> transfers;
   for (uint32_t i = 0; i < program.ops.size(); ++i) {
     const OpPlan& plan = program.ops[i];
@@ -75,11 +78,12 @@ void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, 
                          .axis = mesh_axis_of(program.graph.ops()[i].attributes),
                          .uses_disk = plan.uses_disk});
   }
-  add_transfer_waits(transfers, request, op_ms);
+  return transfers;
 }
 
-void add_transfer_waits(std::span<const TimedTransfer> transfers, const PlanRequest& request,
-                        std::vector<double>& op_ms) {
+// Simulates the queues. If `spans` is not null, it receives the span of each op.
+void simulate_queues(std::span<const TimedTransfer> transfers, const PlanRequest& request,
+                     std::vector<double>& op_ms, std::vector<OpSpan>* spans) {
   std::vector<UnderWay> under_way;
   double now_ms = 0;
   std::array<double, kNumQueues> free_ms{};
@@ -95,6 +99,7 @@ void add_transfer_waits(std::span<const TimedTransfer> transfers, const PlanRequ
   for (uint32_t i = 0; i < op_ms.size(); ++i) {
     wait(i);
     if (next == transfers.end() || next->op != i) {
+      if (spans != nullptr) spans->push_back({now_ms, now_ms, now_ms + op_ms[i]});
       now_ms += op_ms[i];
       continue;
     }
@@ -103,11 +108,32 @@ void add_transfer_waits(std::span<const TimedTransfer> transfers, const PlanRequ
     queue_ms = std::max(queue_ms, now_ms);
     const Queue other_way = transfer.queue == Queue::kToHost ? Queue::kToDevice : Queue::kToHost;
     const bool is_alone = free_ms[index_of(other_way)] <= queue_ms;
+    const double start_ms = queue_ms;
     queue_ms += transfer_ms(transfer, request, is_alone);
+    if (spans != nullptr) spans->push_back({now_ms, start_ms, queue_ms});
     op_ms[i] = 0;
     under_way.push_back({i, transfer.end, queue_ms});
   }
   wait(op_ms.size());
+}
+
+}  // namespace
+
+void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms) {
+  simulate_queues(planned_transfers(program), request, op_ms, nullptr);
+}
+
+void add_transfer_waits(std::span<const TimedTransfer> transfers, const PlanRequest& request,
+                        std::vector<double>& op_ms) {
+  simulate_queues(transfers, request, op_ms, nullptr);
+}
+
+std::vector<OpSpan> op_spans(const ProgramPlan& program, const PlanRequest& request,
+                             std::vector<double> op_ms) {
+  std::vector<OpSpan> spans;
+  spans.reserve(op_ms.size());
+  simulate_queues(planned_transfers(program), request, op_ms, &spans);
+  return spans;
 }
 
 }  // namespace plimsoll

@@ -219,6 +219,7 @@ std::optional<std::string> inspect_object(const std::string& name, const Json& o
     return std::string(what) + "; inspect its folder for the rest of it\n";
   };
   if (name == "profile.json") return belongs("the times of a run's operations (train --profile prints them)");
+  if (name == "report.json") return belongs("the map of a run's memory (plimsoll report shows it)");
   if (name == "run_state.json") return belongs("the state from which a checkpoint resumes");
   if (name == "plimsoll_manifest.json") return belongs("the sizes and hashes of a checkpoint's files");
   if (name == "config.json") return belongs("the configuration of a model");

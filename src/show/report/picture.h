@@ -1,13 +1,14 @@
-// A drawing of rectangles, lines and texts that can be saved as SVG and as PNG with the same appearance. PNG
+// A drawing of rectangles, lines, areas, dots and texts that can be saved as SVG and as PNG with the same appearance. PNG
 // needs cairo: its headers at build time and its library at run time, which is opened for the first PNG.
 // Without either, only SVG is available. Not thread-safe while drawing.
 //
-// Axes and ticks are not part of it; the code that knows the data draws them (experiment_plot.cc).
+// Axes and ticks are not part of it; SvgPlot (svg.h) and the code that knows the data (experiment_plot.cc) draw them.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "plan/compile/plan.h"
@@ -19,6 +20,8 @@ namespace plimsoll {
 enum class TextAnchor : uint8_t { kStart, kMiddle, kEnd };
 enum class TextWeight : uint8_t { kNormal, kBold };
 
+using PlotPoint = std::pair<double, double>;
+
 class Picture {
  public:
   // Creates a white picture; sizes are in pixels.
@@ -27,9 +30,20 @@ class Picture {
   // Draw a shape. Colours have the form "#rrggbb".
   void rectangle(double x, double y, double width, double height, std::string_view colour);
   void line(double x1, double y1, double x2, double y2, std::string_view colour, double width);
+  // Draws a line through the points, with a gap at points that are not finite. `dashes` is SVG's stroke-dasharray, empty for a
+  // solid line.
+  void polyline(std::vector<PlotPoint> points, std::string_view colour, double width,
+                std::string_view dashes = "");
+  // Fills the area that the points surround. Requires: all are finite.
+  void polygon(std::vector<PlotPoint> points, std::string_view colour);
+  void dot(double x, double y, double radius, std::string_view colour);
   // Draws a text whose base line contains (x, y) at the start, middle or end of the text.
   void text(double x, double y, std::string_view words, double size, std::string_view colour,
             TextAnchor anchor = TextAnchor::kStart, TextWeight weight = TextWeight::kNormal);
+  // Draws a text in the middle of (x, y) that reads from bottom to top.
+  void upward_text(double x, double y, std::string_view words, double size, std::string_view colour);
+  // Adds what another picture contains.
+  void append(const Picture& other);
 
   // Returns the complete SVG file with a newline at the end.
   std::string svg() const;
@@ -38,24 +52,31 @@ class Picture {
   bool write_png(const std::string& path, double scale = 2.0) const;
 
  private:
-  enum class Kind : uint8_t { kRectangle, kLine, kText };
+  enum class Kind : uint8_t { kRectangle, kLine, kPolyline, kPolygon, kDot, kText, kUpwardText };
   struct Item {
     Kind kind = Kind::kRectangle;
     double x = 0;
     double y = 0;
-    double a = 0;  // width, or x2
-    double b = 0;  // height, or y2
-    double size = 0;
+    double a = 0;     // width, or x2
+    double b = 0;     // height, or y2
+    double size = 0;  // of the text, the line's width, or the dot's radius
     std::string colour = {};
-    std::string words = {};
+    std::string words = {};  // of a line: its dashes
+    std::vector<PlotPoint> points = {};
     TextAnchor anchor = TextAnchor::kStart;
     TextWeight weight = TextWeight::kNormal;
   };
+  static std::string svg_of(const Item& item);
   int width_;
   int height_;
   std::string title_;
   std::vector<Item> items_;
 };
+
+// Returns the colour of a purpose in plots and reports, "#rrggbb".
+std::string_view purpose_colour(Purpose purpose);
+// Returns the colour of line `i` of a plot with several lines.
+std::string_view line_colour(size_t i);
 
 // The plots of a run as SVG: loss and metrics over steps, and memory over a step. Pure; thread-safe.
 

@@ -133,6 +133,17 @@ std::string caption_of(const Plan& plan, const PlanLabels& labels, const Bucket&
 
 }  // namespace
 
+std::string_view purpose_colour(Purpose purpose) {
+  return kPurposeColours[static_cast<size_t>(purpose)];
+}
+
+std::string_view line_colour(size_t i) {
+  // Without the yellow, which is hard to see as a line.
+  constexpr std::array<std::string_view, 6> kLineColours{"#0072B2", "#D55E00", "#009E73",
+                                                         "#CC79A7", "#E69F00", "#56B4E9"};
+  return kLineColours[i % kLineColours.size()];
+}
+
 std::string loss_plot(const LogHistory& history, const std::string& title, const std::string& caption) {
   const std::vector<PlotPoint> train = points_of(history, "loss");
   const std::vector<PlotPoint> evaluation = points_of(history, "eval_loss");

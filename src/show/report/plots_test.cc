@@ -8,6 +8,7 @@
 #include "plan/compile/testing/plan_case.h"
 #include "show/report/svg.h"
 #include "show/report/testing/xml_fault.h"
+#include "tests/support/scratch_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -78,6 +79,20 @@ TEST(LossPlot, SurvivesWhatRunsLog) {
   EXPECT_EQ(xml_fault(svg), "");
   EXPECT_FALSE(contains(svg, "nan"));
   EXPECT_FALSE(contains(svg, "inf"));
+}
+
+TEST(LossPlot, IsSavedAsPngWhereThereIsCairo) {
+  SvgPlot plot({.title = "loss", .x_label = "step", .y_label = "loss", .caption = "cpu"}, 0, 10, 0, 1);
+  plot.line({{0, 1}, {5, NAN}, {6, 0.5}, {10, 0.1}}, "#0072B2", "6 3");
+  plot.dots({{0, 1}, {10, 0.1}}, "#D55E00");
+  plot.area({{0, 0}, {10, 0}}, {{0, 0.2}, {10, 0.1}}, "#009E73");
+  plot.vertical_mark(4, "mark");
+  const test::ScratchFolder folder;
+  const std::string file = folder.path() + "/plot.png";
+  if (!plot.picture().write_png(file)) GTEST_SKIP() << "this build has no cairo, or it is not installed";
+  const std::string png = test::ScratchFolder::read(file);
+  EXPECT_TRUE(png.starts_with("\x89PNG"));
+  EXPECT_GT(png.size(), 5000u) << "lines and words are drawn";
 }
 
 TEST(MetricsPlot, DrawsEveryMetricOfTheEvaluations) {

@@ -16,6 +16,8 @@ constexpr int kLeft = 80;
 constexpr int kTop = 50;
 constexpr int kRows = 320;
 constexpr int kLegendLeft = kLeft + SvgPlot::kColumns + 20;
+constexpr std::string_view kInk = "#222222";
+constexpr std::string_view kDark = "#333333";  // of axes and marks
 
 std::string format_tick(double value, double step) {
   if (std::fabs(value) < step * 1e-6) return "0";
@@ -64,120 +66,96 @@ std::vector<double> round_ticks(double low, double high, int count) {
 }
 
 SvgPlot::SvgPlot(PlotText text, double x_low, double x_high, double y_low, double y_high)
-    : text_(std::move(text)), x_low_(x_low), x_high_(x_high), y_low_(y_low), y_high_(y_high) {
+    : text_(std::move(text)),
+      x_low_(x_low),
+      x_high_(x_high),
+      y_low_(y_low),
+      y_high_(y_high),
+      body_(kWidth, kHeight, ""),
+      marks_(kWidth, kHeight, "") {
   PLIMSOLL_CHECK(
       x_low < x_high && y_low < y_high && std::isfinite(x_high - x_low) && std::isfinite(y_high - y_low),
       "plot of [{}, {}] x [{}, {}]", x_low, x_high, y_low, y_high);
 }
 
-std::string SvgPlot::format_x(double x) const {
-  return fmt::format("{:.1f}", kLeft + kColumns * (x - x_low_) / (x_high_ - x_low_));
+double SvgPlot::pixel_x(double x) const {
+  return kLeft + kColumns * (x - x_low_) / (x_high_ - x_low_);
 }
 
-std::string SvgPlot::format_y(double y) const {
-  return fmt::format("{:.1f}", kTop + kRows * (y_high_ - y) / (y_high_ - y_low_));
+double SvgPlot::pixel_y(double y) const {
+  return kTop + kRows * (y_high_ - y) / (y_high_ - y_low_);
+}
+
+std::vector<PlotPoint> SvgPlot::pixels(const std::vector<PlotPoint>& points) const {
+  std::vector<PlotPoint> drawn;
+  for (const auto& [x, y] : points) drawn.emplace_back(pixel_x(x), pixel_y(y));
+  return drawn;
 }
 
 void SvgPlot::line(const std::vector<PlotPoint>& points, std::string_view colour, std::string_view dashes) {
-  std::string path;
-  bool pen_down = false;
-  for (const auto& [x, y] : points) {
-    const bool finite = std::isfinite(x) && std::isfinite(y);
-    if (finite) path += fmt::format("{}{} {}", pen_down ? "L" : "M", format_x(x), format_y(y));
-    pen_down = finite;
-  }
-  if (path.empty()) return;
-  body_ += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"{}/>\n", path, colour,
-                       dashes.empty() ? "" : fmt::format(" stroke-dasharray=\"{}\"", dashes));
+  body_.polyline(pixels(points), colour, 2, dashes);
 }
 
 void SvgPlot::dots(const std::vector<PlotPoint>& points, std::string_view colour) {
   for (const auto& [x, y] : points) {
-    if (!std::isfinite(x) || !std::isfinite(y)) continue;
-    body_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"3.5\" fill=\"{}\"/>\n", format_x(x), format_y(y),
-                         colour);
+    if (std::isfinite(x) && std::isfinite(y)) body_.dot(pixel_x(x), pixel_y(y), 3.5, colour);
   }
 }
 
 void SvgPlot::area(const std::vector<PlotPoint>& lower, const std::vector<PlotPoint>& upper,
                    std::string_view colour) {
   if (lower.empty() || upper.empty()) return;
-  std::string path;
-  for (const auto& [x, y] : upper)
-    path += fmt::format("{}{} {}", path.empty() ? "M" : "L", format_x(x), format_y(y));
-  for (auto it = lower.rbegin(); it != lower.rend(); ++it)
-    path += fmt::format("L{} {}", format_x(it->first), format_y(it->second));
-  body_ += fmt::format("<path d=\"{}Z\" fill=\"{}\"/>\n", path, colour);
+  std::vector<PlotPoint> around = pixels(upper);
+  const std::vector<PlotPoint> below = pixels(lower);
+  around.insert(around.end(), below.rbegin(), below.rend());
+  body_.polygon(std::move(around), colour);
 }
 
 void SvgPlot::vertical_mark(double x, std::string_view word) {
-  marks_ += fmt::format(
-      "<path d=\"M{0} {1}V{2}\" stroke=\"#333333\" stroke-width=\"1\" stroke-dasharray=\"3 3\"/>\n",
-      format_x(x), kTop, kTop + kRows);
-  marks_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"12\" dx=\"4\">{}</text>\n", format_x(x),
-                        kTop - 6, xml_escaped(word));
+  marks_.polyline({{pixel_x(x), kTop}, {pixel_x(x), kTop + kRows}}, kDark, 1, "3 3");
+  marks_.text(pixel_x(x) + 4, kTop - 6, word, 12, kInk);
 }
 
 void SvgPlot::horizontal_mark(double y, std::string_view word) {
-  marks_ += fmt::format(
-      "<path d=\"M{0} {1}H{2}\" stroke=\"#333333\" stroke-width=\"1\" stroke-dasharray=\"6 3\"/>\n", kLeft,
-      format_y(y), kLeft + kColumns);
-  marks_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"12\">{}</text>\n", kLegendLeft, format_y(y),
-                        xml_escaped(word));
+  marks_.polyline({{kLeft, pixel_y(y)}, {kLeft + kColumns, pixel_y(y)}}, kDark, 1, "6 3");
+  marks_.text(kLegendLeft, pixel_y(y), word, 12, kInk);
 }
 
 void SvgPlot::legend_entry(std::string_view colour, std::string_view dashes, std::string_view word) {
-  const int y = kTop + 60 + 20 * num_legend_++;
+  const double y = kTop + 60 + 20 * num_legend_++;
   if (dashes == "area") {
-    legend_ += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"14\" height=\"12\" fill=\"{}\"/>\n", kLegendLeft,
-                           y - 10, colour);
+    if (colour != "none") marks_.rectangle(kLegendLeft, y - 10, 14, 12, colour);
   } else {
-    legend_ += fmt::format("<path d=\"M{} {}h18\" stroke=\"{}\" stroke-width=\"2\"{}/>\n", kLegendLeft, y - 4,
-                           colour, dashes.empty() ? "" : fmt::format(" stroke-dasharray=\"{}\"", dashes));
+    marks_.polyline({{kLegendLeft, y - 4}, {kLegendLeft + 18, y - 4}}, colour, 2, dashes);
   }
-  legend_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"12\">{}</text>\n", kLegendLeft + 24, y,
-                         xml_escaped(word));
+  marks_.text(kLegendLeft + 24, y, word, 12, kInk);
 }
 
-void SvgPlot::append_axes(std::string& out) const {
+void SvgPlot::draw_axes(Picture& picture) const {
   const std::vector<double> y_ticks = round_ticks(y_low_, y_high_, 6);
   const std::vector<double> x_ticks = round_ticks(x_low_, x_high_, 8);
   const auto step = [](const std::vector<double>& ticks) {
     return ticks.size() > 1 ? ticks[1] - ticks[0] : 1.0;
   };
   for (double y : y_ticks) {
-    out += fmt::format("<path d=\"M{} {}h{}\" stroke=\"#dddddd\" stroke-width=\"1\"/>\n", kLeft, format_y(y),
-                       kColumns);
-    out += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"12\" text-anchor=\"end\" dy=\"4\">{}</text>\n",
-                       kLeft - 8, format_y(y), format_tick(y, step(y_ticks)));
+    picture.line(kLeft, pixel_y(y), kLeft + kColumns, pixel_y(y), "#dddddd", 1);
+    picture.text(kLeft - 8, pixel_y(y) + 4, format_tick(y, step(y_ticks)), 12, kInk, TextAnchor::kEnd);
   }
-  for (double x : x_ticks) {
-    out += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"12\" text-anchor=\"middle\">{}</text>\n",
-                       format_x(x), kTop + kRows + 18, format_tick(x, step(x_ticks)));
-  }
-  out += fmt::format("<path d=\"M{} {}v{}h{}\" fill=\"none\" stroke=\"#333333\" stroke-width=\"1\"/>\n",
-                     kLeft, kTop, kRows, kColumns);
-  out += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"13\" text-anchor=\"middle\">{}</text>\n",
-                     kLeft + kColumns / 2, kTop + kRows + 40, xml_escaped(text_.x_label));
-  out += fmt::format(
-      "<text x=\"22\" y=\"{0}\" font-size=\"13\" text-anchor=\"middle\" transform=\"rotate(-90 22 "
-      "{0})\">{1}</text>\n",
-      kTop + kRows / 2, xml_escaped(text_.y_label));
+  for (double x : x_ticks)
+    picture.text(pixel_x(x), kTop + kRows + 18, format_tick(x, step(x_ticks)), 12, kInk, TextAnchor::kMiddle);
+  picture.polyline({{kLeft, kTop}, {kLeft, kTop + kRows}, {kLeft + kColumns, kTop + kRows}}, kDark, 1);
+  picture.text(kLeft + kColumns / 2.0, kTop + kRows + 40, text_.x_label, 13, kInk, TextAnchor::kMiddle);
+  picture.upward_text(22, kTop + kRows / 2.0, text_.y_label, 13, kInk);
 }
 
-std::string SvgPlot::finish() const {
-  std::string out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
-      "font-family=\"sans-serif\" fill=\"#222222\">\n<title>{2}</title>\n<rect width=\"{0}\" height=\"{1}\" "
-      "fill=\"#ffffff\"/>\n",
-      kWidth, kHeight, xml_escaped(text_.title));
-  out += fmt::format("<text x=\"{}\" y=\"24\" font-size=\"16\" font-weight=\"bold\">{}</text>\n", kLeft,
-                     xml_escaped(text_.title));
-  append_axes(out);
-  out += body_ + marks_ + legend_;
-  out += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"#555555\">{}</text>\n</svg>\n", kLeft,
-                     kHeight - 14, xml_escaped(text_.caption));
-  return out;
+Picture SvgPlot::picture() const {
+  Picture picture(kWidth, kHeight, text_.title);
+  picture.text(kLeft, 24, text_.title, 16, kInk, TextAnchor::kStart, TextWeight::kBold);
+  draw_axes(picture);
+  picture.append(body_);
+  picture.append(marks_);
+  picture.text(kLeft, kHeight - 14, text_.caption, 11, "#555555");
+  return picture;
 }
 
 }  // namespace plimsoll

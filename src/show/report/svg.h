@@ -1,6 +1,5 @@
-// The components of the plots: a frame with axes, lines, areas and a legend. Writes Scalable Vector Graphics
-// as text, without a library, with the fonts of the viewer. One object draws one plot. Not thread-safe while
-// drawing.
+// The components of the plots: a frame with axes, lines, areas and a legend, drawn on a Picture (picture.h), with the fonts of
+// the viewer. One object draws one plot. Not thread-safe while drawing.
 //
 // The colours are those of Okabe and Ito (2008), which people with any common form of colour blindness can
 // distinguish; lines also differ in their dashes.
@@ -11,6 +10,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "show/report/picture.h"
 
 namespace plimsoll {
 
@@ -26,8 +27,6 @@ struct PlotText {
   std::string y_label = {};
   std::string caption = {};  // below the plot: device and run
 };
-
-using PlotPoint = std::pair<double, double>;
 
 class SvgPlot {
  public:
@@ -50,19 +49,21 @@ class SvgPlot {
   // Width of the drawing area in pixels; finer detail is not visible.
   static constexpr int kColumns = 700;
 
-  // Returns the complete file with a newline at the end.
-  std::string finish() const;
+  // Returns the complete drawing, and as an SVG file with a newline at the end.
+  Picture picture() const;
+  std::string finish() const { return picture().svg(); }
 
  private:
-  std::string format_x(double x) const;
-  std::string format_y(double y) const;
-  void append_axes(std::string& out) const;
+  double pixel_x(double x) const;
+  double pixel_y(double y) const;
+  void draw_axes(Picture& picture) const;
+  // Returns the points in pixels.
+  std::vector<PlotPoint> pixels(const std::vector<PlotPoint>& points) const;
 
   PlotText text_;
   double x_low_, x_high_, y_low_, y_high_;
-  std::string body_;
-  std::string marks_;
-  std::string legend_;
+  Picture body_;
+  Picture marks_;  // marks and the legend, above the body
   int num_legend_ = 0;
 };
 

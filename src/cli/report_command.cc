@@ -1,0 +1,22 @@
+#include "plimsoll/report.h"
+
+#include "cli/command.h"
+
+namespace plimsoll::cli {
+
+int run_report(const std::vector<std::string>& words) {
+  const CommandInfo& command = command_named("report");
+  const CommandWords read = read_command_words(command, words);
+  if (words.empty() || read.help) {
+    print(command_screen(command, read.help_topic));
+    return words.empty() ? static_cast<int>(ErrorCode::kUsage) : 0;
+  }
+  const std::string page = report_html(read.positionals);
+  const std::string& first = read.positionals.front();
+  const std::string usual =
+      read.positionals.size() > 1 ? "report.html" : first + (first.ends_with('/') ? "" : "/") + "report.html";
+  write_text(page, "report --output", read.value("output", usual));
+  return 0;
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,55 @@
+// The map of an arena: which buffer is at which address, and from which op to which. Pure; thread-safe.
+//
+// Invariants: the sizes of the buffers that are live at the peak, without gaps, add up to live_bytes(peak). Persistent buffers
+// are live at every op and begin at address 0. No two buffers that are live at one op share a byte.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "plan/compile/plan.h"
+
+namespace plimsoll {
+
+struct MapBuffer {
+  std::string name = {};
+  std::string module = {};
+  Purpose purpose = Purpose::kTemporary;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  uint32_t first = 0;  // the positions of the first and the last op at which it is live
+  uint32_t last = 0;
+  bool is_persistent = false;
+};
+
+struct MapSegment {
+  std::string name = {};  // "forward"
+  uint32_t first = 0;     // the position of its first op
+};
+
+struct BufferMap {
+  std::string program = {};
+  int64_t arena_bytes = 0;
+  std::vector<double> start_ms = {};  // the estimated start of each op, and at last the end of the program
+  std::vector<std::string> ops = {};  // the name of each op
+  std::vector<MapSegment> segments = {};
+  std::vector<MapBuffer> buffers = {};
+  uint32_t peak = 0;  // the op at which the most bytes are live, as in MemoryAnatomy::peaks
+
+  size_t num_ops() const { return ops.size(); }
+  int64_t live_bytes(uint32_t op) const;
+  // Returns the sum over all buffers of bytes times the ops at which they are live.
+  double byte_ops() const;
+};
+
+// Returns the map of a program of the plan. Cost: linear in ops and buffers.
+BufferMap buffer_map(const Plan& plan, const ProgramPlan& program);
+
+// Converts a map to JSON and back. Errors of the second: kBadData if a value is missing, or if a buffer is outside of the arena or
+// the program; `where` names the file.
+nlohmann::json map_json(const BufferMap& map);
+BufferMap parse_map(const nlohmann::json& json, const std::string& where);
+
+}  // namespace plimsoll

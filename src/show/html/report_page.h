@@ -1,0 +1,48 @@
+// The report of runs and plans as one HTML page that needs no other file and no network. Pure; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "show/html/report_source.h"
+
+namespace plimsoll {
+
+// Returns the page: for each source its plan, the map of its arena, and for a run its curves, memory and times; for several
+// sources first a comparison. Requires: at least one source.
+std::string report_page(std::span<const ReportSource> sources);
+
+// The map of an arena as a figure, with the buffers that are live at the peak as a table. Buffers smaller than a pixel are drawn
+// together; every sum counts all buffers.
+std::string map_figure(const BufferMap& map);
+std::string peak_table(const BufferMap& map);
+
+// The sections of one source. `id` is a prefix for link targets, unique on the page. On a page with one source, its title is that of
+// the page.
+enum class RunTitle : uint8_t { kShown, kOmitted };
+std::string run_sections(const ReportSource& source, const std::string& id, RunTitle title);
+// Returns the name under which a page shows a source.
+std::string short_name(const ReportSource& source);
+
+// The comparison of several sources: figures side by side, arguments that differ, and curves in one chart.
+std::string comparison_sections(std::span<const ReportSource> sources);
+
+// Returns charts of the losses, and of each metric of the evaluations, of one or several runs; empty without records.
+std::string curves(std::span<const ReportSource> sources);
+
+// Return what a report says about the ranks of a run, empty for one rank; and which stage of a pipeline its map shows.
+std::string ranks_section(const ReportSource& source, const std::string& id);
+std::string stage_note(const ReportSource& source);
+
+// Return a value of nested objects by its path, "estimate/ms": null, nothing, "" or 0 if it is missing or of another type.
+const nlohmann::json* value_at(const nlohmann::json& json, std::string_view path);
+int64_t bytes_at(const nlohmann::json& json, std::string_view path);
+// Returns the bytes at the path in MiB, as format_mib().
+std::string mib_of(const nlohmann::json& json, std::string_view path);
+std::optional<double> number_at(const nlohmann::json& json, std::string_view path);
+std::string text_at(const nlohmann::json& json, std::string_view path);
+
+}  // namespace plimsoll

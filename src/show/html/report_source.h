@@ -1,0 +1,58 @@
+// What a report shows of one run or of one plan, and the file report.json, which a run writes so that a report can be made from its
+// folder later. Thread-safe: pure functions, except for reading files.
+//
+// report.json: {"schema_version", "model", "device", "arguments": {name: text} (those that differ from their default),
+// "environment": [[name, text]], "ranks": {"count", "data", "tensor", "pipeline"}, "stage", "map"}. "map" is the map of the arena of
+// the training program, or of the first one: {"program", "arena_bytes", "start_ms", "ops", "segments": [[name, first op]],
+// "purposes", "modules", "buffers": [[name, module, purpose, offset, bytes, first op, last op, 1 if it is persistent]], "peak"}.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/compile/plan.h"
+#include "plan/compile/plan_labels.h"
+#include "plimsoll/arguments.h"
+#include "plimsoll/training.h"
+#include "show/html/buffer_map.h"
+
+namespace plimsoll {
+
+inline constexpr const char* kReportFile = "report.json";
+inline constexpr int kReportJsonVersion = 1;
+
+using NamedTexts = std::vector<std::pair<std::string, std::string>>;
+
+// One run or plan. JSON values that are missing are null.
+struct ReportSource {
+  std::string name = {};        // the folder of the run, or the model of the plan
+  nlohmann::json plan = {};     // plan.json
+  nlohmann::json report = {};   // report.json
+  nlohmann::json memory = {};   // memory.json: only of a run
+  nlohmann::json results = {};  // all_results.json
+  nlohmann::json profile = {};  // profile.json, of a run with --profile
+  std::vector<LogRecord> history = {};
+  std::optional<BufferMap> map = {};
+
+  bool is_run() const { return memory.is_object(); }
+  // Returns report["arguments"] and report["environment"] as texts; empty if they are missing.
+  NamedTexts arguments() const;
+  NamedTexts environment() const;
+};
+
+// Returns the text of report.json. `environment`: what the caller knows about the machine and the program.
+std::string report_json(const Plan& plan, const PlanLabels& labels, const Arguments& arguments,
+                        const NamedTexts& environment);
+
+// Returns the source of a plan. `plan_text` and `report_text`: as plan_json() and report_json() return them.
+ReportSource source_of_plan(const std::string& name, const std::string& plan_text,
+                            const std::string& report_text);
+
+// Reads the files of a run. The folder has to contain plan.json; other files may be missing. Errors: kUsage if the folder is none of a
+// run; kBadData if a file is damaged.
+ReportSource read_run(const std::string& folder);
+
+}  // namespace plimsoll

@@ -1,0 +1,23 @@
+// Traces in the JSON format of Chrome's trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing open: one slice per op
+// on the track of its queue, and a counter with the live bytes of the arena by purpose. Pure; thread-safe.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "plan/anatomy/operations.h"
+#include "plan/compile/plan.h"
+#include "plan/compile/plan_labels.h"
+
+namespace plimsoll {
+
+// Returns the trace of the first program of the plan (a training step of one micro-batch, if the plan trains) with estimated
+// times. Requires: the plan has a program.
+std::string plan_trace(const Plan& plan, const PlanLabels& labels);
+
+// Returns the trace of a program with measured times. `ops` and `ms_per_step` are as for profile_json(); a slice is the mean of
+// one run of its op. Requires: one time per op.
+std::string profile_trace(const Plan& plan, const ProgramPlan& program, const PlanLabels& labels,
+                          const std::vector<OpEstimate>& ops, std::span<const double> ms_per_step);
+
+}  // namespace plimsoll
