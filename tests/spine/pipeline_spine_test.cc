@@ -79,6 +79,34 @@ TEST(PipelineRanks, MakeTheStepsOfOneRankToTheBit) {
   }
 }
 
+// The same with several chunks of layers per stage. The number of micro-batches need not be a multiple of that of the stages.
+TEST(PipelineRanks, MakeTheStepsOfOneRankToTheBitWithChunks) {
+  TinyCase test = classifier();
+  test.layers = 8;
+  for (const int64_t batches : {2, 4, 5, 8}) {
+    const MeshResult expected = result_alone(test, batches);
+    for (const auto& [stages, chunks] :
+         std::vector<std::pair<int, int64_t>>{{2, 2}, {2, 4}, {4, 2}, {3, 2}}) {
+      SCOPED_TRACE(fmt::format("{} stages of {} chunks, {} micro-batches", stages, chunks, batches));
+      const RankMesh mesh{.size = stages, .pipeline_size = stages};
+      const std::vector<MeshResult> results = results_of(
+          test, {.mesh = mesh, .schedule = PipelineSchedule::kInterleaved, .chunks = chunks}, batches);
+      for (const MeshResult& result : results) {
+        expect_same_bits(result.tensors, expected.tensors);
+        EXPECT_EQ(result.norms, results.front().norms);
+        ASSERT_EQ(result.norms.size(), expected.norms.size());
+        for (size_t i = 0; i < result.norms.size(); ++i) {
+          EXPECT_NEAR(result.norms[i], expected.norms[i],
+                      20'000 * unit_roundoff(DType::kF64) * expected.norms[i]);
+        }
+      }
+      EXPECT_EQ(results.back().losses, expected.losses);
+      EXPECT_EQ(results.back().evaluation_loss, expected.evaluation_loss);
+      EXPECT_EQ(results.back().logits, expected.logits);
+    }
+  }
+}
+
 struct NamedCase {
   std::string name;
   TinyCase test;
@@ -321,7 +349,7 @@ TEST(PipelineRanks, SkipAnUpdateWithANumberThatIsNotFinite) {
             testing::tiny_batch(test, testing::mesh_lengths(0), static_cast<uint32_t>(run.micro_batch));
         executor.stage(kTrainProgram, batch.tensors(plan.programs.at(kTrainProgram)),
                        mesh.data_rank(rank) == 0 ? 1e-45 : 6.0,
-                       run.micro_batch % plan.programs.at(kTrainProgram).num_slots);
+                       {.slot = run.micro_batch % plan.programs.at(kTrainProgram).num_slots});
         executor.set_random(42, run.micro_batch);
         executor.set_accumulate(run.micro_batch > 0);
       } else {

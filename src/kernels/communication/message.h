@@ -25,6 +25,7 @@ struct SendArgs {
   View room = {};
   int64_t bytes = 0;
   int peer = 0;
+  int64_t channel = 0;  // of a CPU: the channel of the communicator
 };
 struct ReceiveArgs {
   Communicator* communicator = nullptr;  // of a CPU
@@ -34,6 +35,7 @@ struct ReceiveArgs {
   View y = {};
   int64_t bytes = 0;
   int peer = 0;
+  int64_t channel = 0;  // of a CPU: the channel of the communicator
 };
 
 // Copies at once.
