@@ -7,13 +7,17 @@
 namespace plimsoll {
 namespace {
 
-// Sets the micro-batch and the chunk of the unit of this number of an entry.
-void set_unit(const ScheduleEntry& entry, int64_t unit, int64_t num_micro_batches, ScheduledRun& run) {
+// Returns the number of iterations of an entry without its delay. Those of micro-batches that a last round lacks run nothing.
+int64_t num_units(const ScheduleEntry& entry, int64_t num_micro_batches) {
+  const int64_t rounds = (num_micro_batches + entry.round - 1) / entry.round;
+  return rounds * entry.round * entry.num_chunks;
+}
+
+// Sets the micro-batch and the chunk of an iteration of an entry, counted without its delay.
+void set_unit(const ScheduleEntry& entry, int64_t unit, ScheduledRun& run) {
   const int64_t per_round = entry.round * entry.num_chunks;
-  const int64_t first = unit / per_round * entry.round;
-  const int64_t size = std::min(entry.round, num_micro_batches - first);
-  run.micro_batch = first + unit % per_round % size;
-  run.chunk = unit % per_round / size;
+  run.micro_batch = unit / per_round * entry.round + unit % entry.round;
+  run.chunk = unit % per_round / entry.round;
   if (entry.segment == Segment::kBackward) run.chunk = entry.num_chunks - 1 - run.chunk;
 }
 
@@ -24,10 +28,11 @@ std::vector<ScheduledRun> runs_of_iteration(const std::vector<ScheduleEntry>& sc
   std::vector<ScheduledRun> runs;
   for (const ScheduleEntry& entry : schedule) {
     const int64_t unit = iteration - entry.delay;
-    if (entry.repeat != Repeat::kPerMicroBatch || unit < 0 || unit >= num_micro_batches * entry.num_chunks)
+    if (entry.repeat != Repeat::kPerMicroBatch || unit < 0 || unit >= num_units(entry, num_micro_batches))
       continue;
-    runs.push_back({.program = entry.program, .segment = entry.segment});
-    set_unit(entry, unit, num_micro_batches, runs.back());
+    ScheduledRun run{.program = entry.program, .segment = entry.segment};
+    set_unit(entry, unit, run);
+    if (run.micro_batch < num_micro_batches) runs.push_back(std::move(run));
   }
   return runs;
 }
@@ -35,7 +40,7 @@ std::vector<ScheduledRun> runs_of_iteration(const std::vector<ScheduleEntry>& sc
 std::vector<ScheduledRun> all_runs(const std::vector<ScheduleEntry>& schedule, int64_t num_micro_batches) {
   int64_t num_iterations = 0;
   for (const ScheduleEntry& entry : schedule)
-    num_iterations = std::max(num_iterations, num_micro_batches * entry.num_chunks + entry.delay);
+    num_iterations = std::max(num_iterations, num_units(entry, num_micro_batches) + entry.delay);
   std::vector<ScheduledRun> runs;
   for (int64_t i = 0; i < num_iterations; ++i) {
     for (ScheduledRun& run : runs_of_iteration(schedule, i, num_micro_batches))
@@ -88,16 +93,14 @@ std::vector<int64_t> micro_batches_held_by_chunks(const RankOptions& ranks, int6
   if (ranks.chunks == 1) return {micro_batches_held(ranks, num_micro_batches)};
   const std::vector<ScheduleEntry> schedule = interleaved_step_schedule(ranks);
   std::vector<int64_t> most(static_cast<size_t>(ranks.chunks), 1);
-  // Longer steps only repeat the rounds between the first and the last ones.
+  // Longer steps only repeat the rounds between the first and the last ones, and shorter ones run some passes less in the same order.
   const int64_t longest = std::min(num_micro_batches, (2 * ranks.chunks + 4) * ranks.pipeline_size);
-  for (int64_t n = 1; n <= longest; ++n) {
-    std::vector<int64_t> held(most.size(), 0);
-    for (const ScheduledRun& run : all_runs(schedule, n)) {
-      if (run.micro_batch < 0) continue;
-      const auto chunk = static_cast<size_t>(run.chunk);
-      held[chunk] += run.segment == Segment::kForward ? 1 : -1;
-      most[chunk] = std::max(most[chunk], held[chunk]);
-    }
+  std::vector<int64_t> held(most.size(), 0);
+  for (const ScheduledRun& run : all_runs(schedule, longest)) {
+    if (run.micro_batch < 0) continue;
+    const auto chunk = static_cast<size_t>(run.chunk);
+    held[chunk] += run.segment == Segment::kForward ? 1 : -1;
+    most[chunk] = std::max(most[chunk], held[chunk]);
   }
   return most;
 }

@@ -31,9 +31,9 @@ struct ScheduleEntry {
   // of S stages that runs one forward and one backward pass in turn, the backward segment of stage s has the delay
   // S - 1 - s.
   int64_t delay = 0;
-  // kPerMicroBatch: the number of chunks of the stage, and the number of micro-batches that pass through a chunk before the next chunk
-  // runs. An iteration then runs one chunk for one micro-batch: rounds of `round` micro-batches follow each other, in each of them the
-  // chunks, forwards in their order and backwards from the last one. The last round may have fewer micro-batches.
+  // kPerMicroBatch: the number of chunks of the stage, and of micro-batches that pass through a chunk before the next one runs. An
+  // iteration then runs one chunk for one micro-batch: in rounds of `round` micro-batches, the chunks, forwards in their order and
+  // backwards from the last one. The iterations of micro-batches that the last round lacks run nothing.
   int64_t num_chunks = 1;
   int64_t round = 1;
   friend bool operator==(const ScheduleEntry&, const ScheduleEntry&) = default;
