@@ -287,8 +287,10 @@ TEST(ResolveArguments, TensorParallelism) {
 
 TEST(ResolveArguments, PipelineParallelism) {
   EXPECT_NO_THROW(parse({"--pp_size", "2", "--nproc_per_node", "4", "--pipeline_schedule", "gpipe"}));
+  EXPECT_NO_THROW(parse(
+      {"--pp_size", "2", "--nproc_per_node", "4", "--pipeline_schedule", "interleaved", "--pp_chunks", "4"}));
   EXPECT_NE(error_of({"--pp_size", "0"}).find("[1, 256]"), std::string::npos);
-  EXPECT_NE(error_of({"--pipeline_schedule", "interleaved"}).find("gpipe"), std::string::npos);
+  EXPECT_NE(error_of({"--pipeline_schedule", "zero_bubble"}).find("gpipe"), std::string::npos);
   EXPECT_NO_THROW(parse({"--pp_size", "2", "--tp_size", "2", "--nproc_per_node", "4"}));
   EXPECT_NO_THROW(parse({"--pp_size", "2", "--zero_stage", "1", "--nproc_per_node", "4"}));
   EXPECT_TRUE(error_of({"--pp_size", "2", "--zero_stage", "2"}).starts_with("a stage of --pp_size 2 runs"));

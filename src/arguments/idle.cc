@@ -58,6 +58,11 @@ std::string of_pipeline(const Arguments& a) {
   return a.pp_size > 1 ? "" : "without --pp_size";
 }
 
+std::string of_chunks(const Arguments& a) {
+  return a.pp_size > 1 && a.pipeline_schedule == "interleaved" ? ""
+                                                               : "without --pipeline_schedule interleaved";
+}
+
 std::string of_evaluations(const Arguments& a) {
   if (a.eval_strategy != "no") return {};
   return "without --eval_strategy steps or epoch";
@@ -157,6 +162,7 @@ constexpr IdleRule kRules[] = {
        return a.resume_from_checkpoint.empty() ? "without --resume_from_checkpoint" : "";
      }},
     {"pipeline_schedule", of_pipeline},
+    {"pp_chunks", of_chunks},
 };
 
 }  // namespace

@@ -80,6 +80,7 @@ constexpr std::string_view kTrainingOnly[] = {
     "tp_size",
     "pp_size",
     "pipeline_schedule",
+    "pp_chunks",
     "zero_stage",
     "data_parallel_mode",
     "stage3_param_persistence_threshold",

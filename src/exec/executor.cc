@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/split_f32.h"
 #include "exec/bound_op.h"
+#include "graph/ops/chunk.h"
 
 namespace plimsoll {
 
@@ -29,12 +30,19 @@ Executor::Executor(const Plan& plan, const ExecutorOptions& options)
 
 Executor::~Executor() {
   Communicator* stages = plan_.is_pipelined() ? connections_.of(MeshAxis::kPipeline).ranks : nullptr;
-  for (int stage = 0; stages != nullptr && stage < stages->size(); ++stage) {
-    try {
-      stages->wait_sent(stage);
-    } catch (const Error&) {
-      return;
+  if (stages == nullptr) return;
+  const StagePlan& own = plan_.stages[static_cast<size_t>(plan_.request.ranks.stage)];
+  const auto wait = [&](const std::vector<StageAction>& actions) {
+    for (const StageAction& action : actions) {
+      if (action.kind == StageAction::Kind::kSend)
+        stages->wait_sent({static_cast<int>(action.peer), action.channel});
     }
+  };
+  try {
+    for (const std::vector<StageAction>& actions : own.train) wait(actions);
+    wait(own.evaluate);
+  } catch (const Error&) {
+    return;
   }
 }
 
@@ -368,7 +376,8 @@ void Executor::fill_input(const PersistentBuffer& input, const TensorBatch& batc
   std::fill(destination + values.size(), destination + count, unused);
 }
 
-void Executor::stage(std::string_view name, const TensorBatch& batch, double denominator, int64_t slot) {
+void Executor::stage(std::string_view name, const TensorBatch& batch, double denominator,
+                     PassOfMicroBatch pass) {
   Program& target = program_of(name);
   const int64_t tokens = batch.size().tokens;
   const int64_t sequences = batch.size().sequences;
@@ -378,8 +387,9 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
   target.bucket = bucket;
   target.staged = {
       .tokens = tokens, .sequences = sequences, .longest = bucket.longest, .labels = batch.size().labels};
-  PLIMSOLL_CHECK(slot >= 0 && slot < target.plan->num_slots, "slot {} of {}", slot, target.plan->num_slots);
-  target.bound = &bound_for(target, bucket, slot);
+  PLIMSOLL_CHECK(pass.slot >= 0 && pass.slot < target.plan->num_slots, "slot {} of {}", pass.slot,
+                 target.plan->num_slots);
+  target.bound = &bound_for(target, bucket, pass);
   backend_->before_host_writes(Inputs::kBatch);
   for (const PersistentBuffer* input : target.inputs) {
     switch (input->input.source) {
@@ -459,15 +469,19 @@ StepOutputs Executor::fetched_step() {
           .skipped_steps = scales ? read_integer(fetched("skipped_steps")) : 0};
 }
 
-BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket, int64_t slot) {
-  BoundProgram& bound = target.by_size[{bucket.tokens, bucket.label_rows(), slot}];
+BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket, PassOfMicroBatch pass) {
+  const bool has_chunks = !target.plan->chunk_slots.empty();
+  BoundProgram& bound =
+      target.by_size[{bucket.tokens, bucket.label_rows(), pass.slot, has_chunks ? pass.chunk : 0}];
   if (!bound.ops.empty()) return bound;
   bound.plan = target.plan;
   bound.bucket = bucket;
   bound.ops.reserve(target.plan->graph.ops().size());
   for (uint32_t i = 0; i < target.plan->graph.ops().size(); ++i) {
+    // The optimizer's ops are bound with those of the first chunk, whose backward pass is the last one.
+    if (has_chunks && chunk_of(target.plan->graph.ops()[i]) != pass.chunk) continue;
     const ArenaMaps arenas{backend_->arena(Space::kDevice), backend_->arena(Space::kHost), backend_->disk()};
-    const BindContext context(plan_, *target.plan, bucket, arenas, connections_, i, slot);
+    const BindContext context(plan_, *target.plan, bucket, arenas, connections_, i, pass.slot);
     bound.ops.push_back(
         {.run = backend_->bind(context), .segment = target.plan->graph.ops()[i].segment, .index = i});
   }

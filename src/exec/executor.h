@@ -32,6 +32,12 @@ struct StepOutputs {
   int64_t skipped_steps = 0;  // number of steps that were skipped in the run so far
 };
 
+// The pass of a stage of a pipeline that a micro-batch is staged for: its slot (ProgramPlan::num_slots), and the chunk that runs.
+struct PassOfMicroBatch {
+  int64_t slot = 0;
+  int64_t chunk = 0;
+};
+
 // A parameter in the arena, for an update by the caller instead of the optimizer segment.
 struct UpdatedParameter {
   std::string name;
@@ -85,9 +91,10 @@ class Executor {
 
   // Writes a batch into the inputs of a program, as each input declares it (InputRule), and chooses the bucket. The loss
   // is divided by `denominator`. Errors: kInternal for a batch that is larger than planned, that lacks a tensor which the
-  // program declares, or that contains a row number outside its table. `slot`: that of the micro-batch, if the program has several
+  // program declares, or that contains a row number outside its table. `pass`: of a stage of a pipeline, the slot of the micro-batch and the chunk
   // (ProgramPlan::num_slots). The batch is staged once before each segment that it runs in, unless no other was staged in between.
-  void stage(std::string_view program, const TensorBatch& batch, double denominator, int64_t slot = 0);
+  void stage(std::string_view program, const TensorBatch& batch, double denominator,
+             PassOfMicroBatch pass = {});
   // Sets the seed and the number of the micro-batch for every random draw of the next run.
   void set_random(uint64_t seed, int64_t micro_batch);
   void set_accumulate(bool add);
@@ -180,8 +187,8 @@ class Executor {
   struct Program {
     const ProgramPlan* plan = nullptr;
     std::vector<const PersistentBuffer*> inputs;
-    // By the numbers of tokens and of labels of a bucket, and by the slot; bound at its first use.
-    std::map<std::tuple<int64_t, int64_t, int64_t>, BoundProgram> by_size;
+    // By the numbers of tokens and of labels of a bucket, and by the slot and the chunk; bound at its first use.
+    std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, BoundProgram> by_size;
     BoundProgram* bound = nullptr;  // program of the staged batch
     Bucket bucket;
     Bucket staged;  // the part of the bucket that the batch fills
@@ -193,7 +200,7 @@ class Executor {
   const Program& program_of(std::string_view name) const;
   // Returns the name of the gradient that the optimizer segment reported in this view of the output "first_bad"; "" for none.
   std::string bad_gradient(ConstView first_bad) const;
-  BoundProgram& bound_for(Program& program, const Bucket& bucket, int64_t slot);
+  BoundProgram& bound_for(Program& program, const Bucket& bucket, PassOfMicroBatch pass);
   void refresh_copies();
   void copy_weights_from_disk(const PersistentBuffer& weight, const PersistentBuffer& copy);
   void note_scratch(const ProgramPlan& program, Segment segment);

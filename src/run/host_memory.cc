@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "base/units.h"
@@ -10,6 +11,7 @@
 #include "io/data/table_reader.h"
 #include "io/data/text_split.h"
 #include "kernels/matmul/matmul_catalog.h"
+#include "plan/compile/schedule.h"
 #include "plimsoll/arguments.h"
 #include "run/data_sets.h"
 #include "run/run_setup.h"
@@ -145,6 +147,15 @@ int64_t evaluation_buckets_used(const RunSetup& setup) {
 int64_t most_micro_batches_held(const Arguments& arguments) {
   if (arguments.pp_size == 1) return 1;
   const int64_t batches = arguments.gradient_accumulation_steps;
+  if (arguments.pipeline_schedule == "interleaved") {
+    const std::vector<int64_t> held =
+        micro_batches_held_by_chunks({.count = arguments.pp_size,
+                                      .pipeline_size = arguments.pp_size,
+                                      .schedule = PipelineSchedule::kInterleaved,
+                                      .chunks = arguments.pp_chunks},
+                                     batches);
+    return std::accumulate(held.begin(), held.end(), int64_t{0});
+  }
   return arguments.pipeline_schedule == "gpipe" ? batches : std::min(batches, arguments.pp_size);
 }
 

@@ -50,8 +50,8 @@ uint64_t hash_of_messages(const Plan& plan) {
   const auto add = [&](const std::vector<StageAction>& actions) {
     for (const StageAction& action : actions) {
       if (action.kind == StageAction::Kind::kCompute) continue;
-      hash.update(fmt::format("{} {} {} {} {}\n", static_cast<int>(action.kind), action.peer, action.value,
-                              action.bytes, action.offset));
+      hash.update(fmt::format("{} {} {} {} {} {} {}\n", static_cast<int>(action.kind), action.chunk,
+                              action.peer, action.channel, action.value, action.bytes, action.offset));
     }
     hash.update("\n");
   };
@@ -61,7 +61,8 @@ uint64_t hash_of_messages(const Plan& plan) {
     for (const StageExchange& exchange : stage.exchanges)
       hash.update(fmt::format("{} {}\n", mesh_axis_name(exchange.axis), exchange.offset));
     for (const ScheduleEntry& entry : stage.step_schedule)
-      hash.update(fmt::format("{} {}\n", segment_name(entry.segment), entry.delay));
+      hash.update(fmt::format("{} {} {} {}\n", segment_name(entry.segment), entry.delay, entry.num_chunks,
+                              entry.round));
   }
   return hash.digest();
 }

@@ -283,7 +283,8 @@ void Session::run_entries(const std::vector<ScheduleEntry>& schedule, Repeat rep
 void Session::run_micro_batch(const ScheduledRun& run, const MicroBatch& batch, double denominator,
                               int64_t number) {
   is_new_ = false;
-  stage(batch, denominator, number, run.micro_batch % plan_.programs.at(run.program).num_slots);
+  const int64_t slot = plan_.programs.at(run.program).slot_of(run.micro_batch, run.chunk);
+  stage(batch, denominator, number, {.slot = slot, .chunk = run.chunk});
   executor_->set_accumulate(run.micro_batch > 0);
   executor_->run(run.program, run.segment);
 }
@@ -298,10 +299,10 @@ void Session::start_forward_backward(const MicroBatch& batch, double denominator
 
 // Ranks with different batches draw different random numbers: those of the same batches in a run of one rank. A loss and gradients that are
 // divided by infinity are zero.
-void Session::stage(const MicroBatch& batch, double denominator, int64_t number, int64_t slot) {
+void Session::stage(const MicroBatch& batch, double denominator, int64_t number, PassOfMicroBatch pass) {
   const int64_t own = batch.info.contributes ? number + mesh().data_rank(setup_.place.rank) : number;
   executor_->stage(kTrainProgram, batch.tensors,
-                   batch.info.contributes ? denominator : std::numeric_limits<double>::infinity(), slot);
+                   batch.info.contributes ? denominator : std::numeric_limits<double>::infinity(), pass);
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), own);
 }
 

@@ -176,7 +176,7 @@ class Session {
   // Connects the stages of a pipeline for messages through NCCL, unless they map each other's memory.
   void connect_messages_of_stages();
   // Stages a micro-batch of the training program. `number`: micro_batches_done() before it.
-  void stage(const MicroBatch& batch, double denominator, int64_t number, int64_t slot = 0);
+  void stage(const MicroBatch& batch, double denominator, int64_t number, PassOfMicroBatch pass = {});
   // Measures the matrix products, if that is necessary, and returns a text about it. The first rank measures for all, so that
   // all compute with the same kernels.
   std::string measure_products(Executor& executor);

@@ -152,6 +152,12 @@ void StepEngine::run_pipeline_step() {
     session_.set_micro_batches_done(session_.micro_batches_done() + batch.info.batches_of_ranks);
     is_last = std::ssize(loaded) == setup.arguments.gradient_accumulation_steps || batch.info.last_in_epoch;
   }
+  const int64_t last_chunk = session_.plan().request.ranks.chunks - 1;
+  // A stage with several chunks would repeat a pass whose messages some stages do not wait for.
+  if (pending_ && last_chunk > 0) {
+    finish_pending_step();
+    if (has_ended_) return;
+  }
   for (const ScheduledRun& run : all_runs(session_.plan().step_schedule, std::ssize(loaded))) {
     if (run.micro_batch < 0) continue;
     const EnqueuedBatch& enqueued = loaded[static_cast<size_t>(run.micro_batch)];
@@ -165,7 +171,7 @@ void StepEngine::run_pipeline_step() {
     }
     // The loss is read while a GPU computes what was enqueued after it.
     if (step.unread) read_loss(step);
-    if (run.segment != Segment::kForward) continue;
+    if (run.segment != Segment::kForward || run.chunk != last_chunk) continue;
     count_batch(step, *enqueued.batch);
     if (!session_.has_loss()) continue;
     session_.executor().fetch();

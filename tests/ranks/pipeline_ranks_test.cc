@@ -123,8 +123,10 @@ TEST(PipelineRuns, AClassifierHasTheBitsOfOneProcess) {
                    "--save_steps", "2",           "--save_only_model", "False"};
   const std::string one = folder.path("one");
   run_or_fail(pipeline_words(model, one, 1, 1, 4, 4, more), folder);
-  for (const std::string schedule : {"gpipe", "1f1b"}) {
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"}) {
     for (const int stages : {2, 4}) {
+      // Four stages of two chunks need eight layers.
+      if (schedule == "interleaved" && stages == 4) continue;
       SCOPED_TRACE(schedule + ", " + std::to_string(stages) + " stages");
       const std::string run = folder.path(schedule + std::to_string(stages));
       Words with_schedule = more;
@@ -173,8 +175,13 @@ TEST(PipelineRuns, ResumeOnAnyNumberOfProcesses) {
   run_or_fail(pipeline_words(language_words(), one, 1, 1, 4, on_gpus() ? 4 : 8, more), folder);
   int steps = 2;
   for (const Shape& shape : possible({{1, 1}, {2, 2}, {2, 4}, {4, 4}})) {
-    run_or_fail(pipeline_words(language_words(), several, shape.stages, shape.processes, 4, steps, more),
-                folder);
+    // The third part has stages of two chunks of layers.
+    Words with_schedule = more;
+    if (shape.processes == 4 && shape.stages == 2)
+      with_schedule.insert(with_schedule.end(), {"--pipeline_schedule", "interleaved"});
+    run_or_fail(
+        pipeline_words(language_words(), several, shape.stages, shape.processes, 4, steps, with_schedule),
+        folder);
     steps += 2;
   }
   expect_within(logged_values(several, "loss"), logged_values(one, "loss"), kRelative);
@@ -253,6 +260,14 @@ TEST(PipelineRuns, RefuseWhatTheyCannotDo) {
        "--pp_size 2: a stage whose weights"},
       {{"--nproc_per_node", "2", "--pp_size", "2", "--recompute", "selective"},
        "--pp_size 2: each stage would choose"},
+      {{"--nproc_per_node", "4", "--pp_size", "4", "--pipeline_schedule", "interleaved",
+        "--gradient_accumulation_steps", "4"},
+       "--pp_chunks 2: the model has 4 layers (num_hidden_layers in config.json), and each of the 8 chunks "
+       "of "
+       "4 stages (--pp_size) needs at least one; give --pipeline_schedule 1f1b"},
+      {{"--nproc_per_node", "2", "--pp_size", "2", "--pipeline_schedule", "interleaved"},
+       "--gradient_accumulation_steps 1: --pipeline_schedule interleaved runs micro-batches in rounds of "
+       "--pp_size 2"},
       {{"--nproc_per_node", "2", "--pp_size", "2", "--optimizer_in_backward", "--max_grad_norm", "0"},
        "--pp_size 2 needs the norm"}};
   for (const Refusal& refusal : refusals) {
@@ -289,6 +304,32 @@ TEST(PipelineRuns, ThePlanShowsEveryStage) {
   EXPECT_EQ(layers, 4);
   // The plan that is shown is that of the stage which needs the most memory.
   EXPECT_EQ(plan.at("total_bytes"), most);
+}
+
+// The table and the JSON file show the chunks of each stage, which together have all layers.
+TEST(PipelineRuns, ThePlanShowsEveryChunk) {
+  const TestFolder folder("pipeline_chunks");
+  Words words = classifier_words(folder);
+  words.insert(words.begin(), "plan");
+  words.insert(words.end(), {"--use_cpu", "--num_threads", "1", "--nproc_per_node", "2", "--pp_size", "2",
+                             "--pipeline_schedule", "interleaved", "--gradient_accumulation_steps", "8",
+                             "--json", folder.path("plan.json")});
+  const std::string output = run_or_fail(words, folder);
+  EXPECT_NE(output.find("    chunk 1, 2 micro-batches"), std::string::npos) << output;
+  EXPECT_NE(output.find("schedule interleaved: a step of 8 micro-batches takes about"), std::string::npos)
+      << output;
+  const nlohmann::json plan = nlohmann::json::parse(read_file(folder.path("plan.json")));
+  const nlohmann::json& stages = plan.at("pipeline").at("stages");
+  ASSERT_EQ(stages.size(), 2u);
+  int64_t layers = 0;
+  for (size_t chunk = 0; chunk < 2; ++chunk) {
+    for (const nlohmann::json& stage : stages) {
+      const nlohmann::json& found = stage.at("chunks").at(chunk);
+      EXPECT_EQ(found.at("first_layer"), layers);
+      layers += found.at("layers").get<int64_t>();
+    }
+  }
+  EXPECT_EQ(layers, 4);
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ MeshResult run_steps(const Plan& plan, const TinyCase& test, const RankMesh& mes
   MeshResult result;
   const bool is_last_stage = mesh.stage(rank) + 1 == mesh.pipeline_size;
   const ProgramPlan& train = plan.programs.at(kTrainProgram);
+  const RankOptions& ranks_of_plan = plan.request.ranks;
   for (int step = start.first_step; step <= last_step; ++step) {
     for (const ScheduledRun& run : all_runs(plan.step_schedule, batches / mesh.data_size())) {
       if (run.micro_batch >= 0) {
@@ -48,14 +49,15 @@ MeshResult run_steps(const Plan& plan, const TinyCase& test, const RankMesh& mes
             (step - 1) * batches + run.micro_batch * mesh.data_size() + mesh.data_rank(rank);
         const TinyBatch batch = tiny_batch(test, mesh_lengths(number), static_cast<uint32_t>(number));
         executor.stage(kTrainProgram, batch.tensors(train), 3.0 * static_cast<double>(batches),
-                       run.micro_batch % train.num_slots);
+                       {.slot = train.slot_of(run.micro_batch, run.chunk), .chunk = run.chunk});
         executor.set_random(42, number);
         executor.set_accumulate(run.micro_batch > 0);
       } else {
         executor.set_update(kMeshRate, step);
       }
       executor.run(kTrainProgram, run.segment);
-      if (is_last_stage && run.segment == Segment::kForward) result.losses.push_back(executor.loss());
+      const bool ends = run.segment == Segment::kForward && run.chunk + 1 == ranks_of_plan.chunks;
+      if (is_last_stage && ends) result.losses.push_back(executor.loss());
     }
     EXPECT_TRUE(executor.finite());
     EXPECT_EQ(executor.first_bad_gradient(), "");
@@ -173,6 +175,7 @@ Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batche
                    .pipeline_size = ranks.mesh.pipeline_size,
                    .stage = ranks.mesh.stage(rank),
                    .schedule = ranks.schedule,
+                   .chunks = ranks.chunks,
                    .first_blocks = ranks.first_blocks,
                    .zero_stage = ranks.zero_stage,
                    .least_divided_elements = 17,

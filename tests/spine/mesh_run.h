@@ -19,6 +19,7 @@ inline constexpr double kMeshRate = 0.1;  // the learning rate
 struct MeshCase {
   RankMesh mesh = {};
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
+  int64_t chunks = 1;
   std::vector<int64_t> first_blocks = {};
   ZeroStage zero_stage = ZeroStage::kNone;
   bool keeps_gathered = false;

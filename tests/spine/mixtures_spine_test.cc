@@ -86,13 +86,19 @@ Mixture mixture(uint32_t seed) {
   ranks.late = draw.of<int>({0, 1}) == 1;
   const bool chunks = draw.of<int>({0, 1}) == 1;
   if (chunks) test.chunked_loss = ChunkedLoss::kAlways;
+  // Two stages of two chunks have one of the four layers per chunk.
+  if (ranks.mesh.pipeline_size == 2 && draw.of<int>({0, 1}) == 1) {
+    ranks.schedule = PipelineSchedule::kInterleaved;
+    ranks.chunks = 2;
+  }
   mixed.text = fmt::format(
-      "mixture {}: {}, {}, {} ranks, {} per tensor-parallel group, {} stages, ZeRO {}{}, buckets of {} "
+      "mixture {}: {}, {}, {} ranks, {} per tensor-parallel group, {} stages of {} chunks, ZeRO {}{}, "
+      "buckets of {} "
       "bytes, "
       "recompute {}, {}{}{}",
       seed, test.model_type, kind, ranks.mesh.size, ranks.mesh.tensor_size, ranks.mesh.pipeline_size,
-      static_cast<int>(ranks.zero_stage), ranks.keeps_gathered ? ", kept" : "", ranks.bucket_bytes,
-      recompute_policy_name(test.recompute.policy),
+      ranks.chunks, static_cast<int>(ranks.zero_stage), ranks.keeps_gathered ? ", kept" : "",
+      ranks.bucket_bytes, recompute_policy_name(test.recompute.policy),
       test.optimizer.max_grad_norm > 0 ? "AdamW, clipping" : "SGD", ranks.late ? ", late" : "",
       chunks ? ", loss in chunks" : "");
   return mixed;

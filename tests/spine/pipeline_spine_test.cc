@@ -11,44 +11,22 @@
 #include "graph/ops/ops.h"
 #include "kernels/element_wise/rounding.h"
 #include "tests/spine/mesh_run.h"
+#include "tests/spine/pipeline_cases.h"
 #include "tests/spine/plan_grid.h"
 
 namespace plimsoll {
 namespace {
 
+using testing::classifier;
+using testing::expect_same_bits;
 using testing::ExpectedSteps;
+using testing::language_model;
 using testing::MeshCase;
 using testing::MeshResult;
-using testing::Tensors;
+using testing::NamedCase;
+using testing::pipeline_cases;
+using testing::result_alone;
 using testing::TinyCase;
-
-void expect_same_bits(const Tensors& found, const Tensors& wanted) {
-  ASSERT_EQ(found.size(), wanted.size());
-  for (const auto& [name, values] : wanted) {
-    ASSERT_TRUE(found.contains(name)) << name;
-    EXPECT_TRUE(found.at(name) == values) << name;
-  }
-}
-
-// All cases are in fp64 and use the reference kernels, so that an element that is wrong differs by many orders of magnitude more than
-// one whose terms were added in another order.
-TinyCase classifier() {
-  return {
-      .dtype = DType::kF64,
-      .optimizer = {.kind = OptimizerKind::kSgd, .weight_decay = 0.01, .momentum = 0.9, .max_grad_norm = 0.0},
-      .reference_kernels = true,
-      .layers = 4};
-}
-TinyCase language_model(const std::string& model_type) {
-  TinyCase test = classifier();
-  test.model_type = model_type;
-  test.problem_type = ProblemType::kCausalLm;
-  return test;
-}
-
-MeshResult result_alone(const TinyCase& test, int64_t batches) {
-  return results_of(test, {}, batches).front();
-}
 
 // Every stage computes with the same kernels in the same order as one rank. Only the norm of the gradients is summed in another order:
 // n squares are added with an error of at most n u of the sum, and the stages round their norms and add their squares.
@@ -79,43 +57,9 @@ TEST(PipelineRanks, MakeTheStepsOfOneRankToTheBit) {
   }
 }
 
-struct NamedCase {
-  std::string name;
-  TinyCase test;
-};
-
-// Cases in which sums have another order than on one rank: a table that both ends read, clipping by the norm, fused ops that a stage
-// boundary cuts, sums over data-parallel ranks.
-std::vector<NamedCase> cases() {
-  TinyCase gpt2 = language_model("gpt2");
-  std::vector<NamedCase> list{{"gpt2", gpt2}};
-  gpt2.optimizer = {.epsilon = 1e-3, .max_grad_norm = 0.5};
-  list.push_back({"gpt2, AdamW, clipping", gpt2});
-  gpt2.recompute.policy = RecomputePolicy::kFull;
-  list.push_back({"gpt2, full recomputation", gpt2});
-  gpt2.recompute.policy = RecomputePolicy::kNone;
-  gpt2.chunked_loss = ChunkedLoss::kAlways;
-  list.push_back({"gpt2, chunked loss", gpt2});
-  TinyCase llama = language_model("llama");
-  llama.hidden_act = "silu";
-  llama.decoder.num_key_value_heads = 2;
-  list.push_back({"llama", llama});
-  llama.tied = false;
-  list.push_back({"llama, untied", llama});
-  TinyCase masked = classifier();
-  masked.problem_type = ProblemType::kMaskedLm;
-  masked.label_share = 0.4;
-  list.push_back({"bert, masked", masked});
-  TinyCase modern = classifier();
-  modern.model_type = "modernbert";
-  modern.dropout = 0.0;
-  list.push_back({"modernbert", modern});
-  return list;
-}
-
 TEST(PipelineRanks, MakeTheStepsOfOneRank) {
   constexpr int64_t kBatches = 4;
-  for (const NamedCase& item : cases()) {
+  for (const NamedCase& item : pipeline_cases()) {
     const ExpectedSteps expected(item.test, kBatches);
     for (const RankMesh& mesh :
          {RankMesh{.size = 2, .pipeline_size = 2}, RankMesh{.size = 4, .pipeline_size = 4},
@@ -134,7 +78,7 @@ TEST(PipelineRanks, MakeTheStepsOfOneRank) {
 // The ranks of a stage divide its layers, or the states of its optimizer.
 TEST(PipelineRanks, CombineWithTensorParallelismAndDividedStates) {
   constexpr int64_t kBatches = 4;
-  for (NamedCase item : cases()) {
+  for (NamedCase item : pipeline_cases()) {
     if (item.test.model_type == "modernbert") continue;  // its two layers of a block are not divided by heads
     item.test.heads = 4;
     if (item.test.model_type == "llama") item.test.decoder.num_key_value_heads = 4;
@@ -321,7 +265,7 @@ TEST(PipelineRanks, SkipAnUpdateWithANumberThatIsNotFinite) {
             testing::tiny_batch(test, testing::mesh_lengths(0), static_cast<uint32_t>(run.micro_batch));
         executor.stage(kTrainProgram, batch.tensors(plan.programs.at(kTrainProgram)),
                        mesh.data_rank(rank) == 0 ? 1e-45 : 6.0,
-                       run.micro_batch % plan.programs.at(kTrainProgram).num_slots);
+                       {.slot = run.micro_batch % plan.programs.at(kTrainProgram).num_slots});
         executor.set_random(42, run.micro_batch);
         executor.set_accumulate(run.micro_batch > 0);
       } else {

@@ -38,16 +38,16 @@ void Communicator::all_gather_parts(std::byte* all, std::span<const int64_t> par
   }
 }
 
-void Communicator::send(std::span<const std::byte> bytes, int to) {
+void Communicator::send(std::span<const std::byte> bytes, RankChannel to) {
   PLIMSOLL_CHECK(false, "{} bytes are sent to rank {} by a communicator of {} ranks without messages",
-                 bytes.size(), to, size());
+                 bytes.size(), to.rank, size());
 }
 
-void Communicator::wait_sent(int /*to*/) {}
+void Communicator::wait_sent(RankChannel /*to*/) {}
 
-void Communicator::receive(std::span<std::byte> bytes, int from) {
+void Communicator::receive(std::span<std::byte> bytes, RankChannel from) {
   PLIMSOLL_CHECK(false, "{} bytes are received from rank {} by a communicator of {} ranks without messages",
-                 bytes.size(), from, size());
+                 bytes.size(), from.rank, size());
 }
 
 std::unique_ptr<Communicator> Communicator::group(const std::vector<int>& members) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,6 +17,16 @@
 #include "device/comm/rank_progress.h"
 
 namespace plimsoll {
+
+// Another rank, and a channel between it and this one. Messages of one channel arrive in the order in which they were sent; those of
+// different channels may be received in any order.
+struct RankChannel {
+  RankChannel(int of_rank, int64_t number = 0)
+      : rank(of_rank), channel(number) {}  // NOLINT: a rank is its first channel
+  int rank = 0;
+  int64_t channel = 0;
+  friend auto operator<=>(const RankChannel&, const RankChannel&) = default;
+};
 
 class Communicator {
  public:
@@ -44,14 +55,13 @@ class Communicator {
   // Returns when every rank has called it. Errors: as all_reduce().
   virtual void barrier() = 0;
   // Starts to send bytes to the rank `to`, which receives them by receive() with the same size, and returns at once. Only these two
-  // ranks take part. The bytes must not change before wait_sent() has returned. Messages from one rank to another arrive in the
-  // order in which they were sent. Errors: as all_reduce().
-  virtual void send(std::span<const std::byte> bytes, int to);
-  // Waits until the rank `to` has received everything that was sent to it. Returns at once if that is nothing. Errors: as
+  // ranks take part. The bytes must not change before wait_sent() has returned. Errors: as all_reduce().
+  virtual void send(std::span<const std::byte> bytes, RankChannel to);
+  // Waits until everything that was sent to this rank in this channel has been received. Returns at once if that is nothing. Errors: as
   // all_reduce().
-  virtual void wait_sent(int to);
+  virtual void wait_sent(RankChannel to);
   // Receives the next message from the rank `from`. Requires: it has the size of `bytes`. Errors: as all_reduce().
-  virtual void receive(std::span<std::byte> bytes, int from);
+  virtual void receive(std::span<std::byte> bytes, RankChannel from);
   // Returns a communicator of some of the ranks, in this order, which contain this rank. The ranks of a group call its functions in one
   // order with the same sizes. A rank that is in several groups has to call their functions in an order in which no two ranks wait for
   // each other. This object has to outlive the result, whose waits are part of progress() of this object. The implementation of this

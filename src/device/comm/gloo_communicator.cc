@@ -137,33 +137,36 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     return std::make_unique<Group>(*this, members);
   }
 
-  void send(std::span<const std::byte> bytes, int to) override {
+  void send(std::span<const std::byte> bytes, RankChannel to) override {
     if (bytes.empty()) return;
-    const uint64_t slot = message_slot(num_sent_[to]++, bytes.size(), place_.rank, to);
-    run_message(
-        fmt::format("send of {} bytes to rank {}", bytes.size(), to), slot, [&](const Transfer& transfer) {
-          auto* data = const_cast<std::byte*>(bytes.data());
-          sending_[to].push_back(std::make_unique<TransferBuffer>(transfer.mesh, to, data, bytes.size()));
-          sending_[to].back()->send(transfer.slot, 0, bytes.size());
-        });
+    const uint64_t slot = message_slot(num_sent_[to]++, bytes.size(), place_.rank, to.rank, to.channel);
+    run_message(fmt::format("send of {} bytes to rank {}", bytes.size(), to.rank), slot,
+                [&](const Transfer& transfer) {
+                  auto* data = const_cast<std::byte*>(bytes.data());
+                  sending_[to].push_back(
+                      std::make_unique<TransferBuffer>(transfer.mesh, to.rank, data, bytes.size()));
+                  sending_[to].back()->send(transfer.slot, 0, bytes.size());
+                });
   }
 
-  void wait_sent(int to) override {
+  void wait_sent(RankChannel to) override {
     std::vector<std::unique_ptr<TransferBuffer>>& messages = sending_[to];
     if (messages.empty()) return;
-    run_message(fmt::format("wait until rank {} has received {}", to, counted(messages.size(), "message")), 0,
-                [&](const Transfer& transfer) {
-                  for (const auto& message : messages) message->wait_sent(transfer.deadline);
-                });
+    run_message(
+        fmt::format("wait until rank {} has received {}", to.rank, counted(messages.size(), "message")), 0,
+        [&](const Transfer& transfer) {
+          for (const auto& message : messages) message->wait_sent(transfer.deadline);
+        });
     messages.clear();
   }
 
-  void receive(std::span<std::byte> bytes, int from) override {
+  void receive(std::span<std::byte> bytes, RankChannel from) override {
     if (bytes.empty()) return;
-    const uint64_t slot = message_slot(num_received_[from]++, bytes.size(), from, place_.rank);
-    run_message(fmt::format("receive of {} bytes from rank {}", bytes.size(), from), slot,
+    const uint64_t slot =
+        message_slot(num_received_[from]++, bytes.size(), from.rank, place_.rank, from.channel);
+    run_message(fmt::format("receive of {} bytes from rank {}", bytes.size(), from.rank), slot,
                 [&](const Transfer& transfer) {
-                  TransferBuffer buffer(transfer.mesh, from, bytes.data(), bytes.size());
+                  TransferBuffer buffer(transfer.mesh, from.rank, bytes.data(), bytes.size());
                   buffer.receive(transfer.slot, 0, bytes.size());
                   buffer.wait_received(transfer.deadline);
                 });
@@ -190,9 +193,11 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     Group& operator=(const Group&) = delete;
     int rank() const override { return group_.rank; }
     int size() const override { return static_cast<int>(group_.members.size()); }
-    void send(std::span<const std::byte> bytes, int to) override { all_.send(bytes, in_mesh(to)); }
-    void wait_sent(int to) override { all_.wait_sent(in_mesh(to)); }
-    void receive(std::span<std::byte> bytes, int from) override { all_.receive(bytes, in_mesh(from)); }
+    void send(std::span<const std::byte> bytes, RankChannel to) override { all_.send(bytes, in_mesh(to)); }
+    void wait_sent(RankChannel to) override { all_.wait_sent(in_mesh(to)); }
+    void receive(std::span<std::byte> bytes, RankChannel from) override {
+      all_.receive(bytes, in_mesh(from));
+    }
     void on_failure(std::function<void(const std::string&)> report) override {
       all_.set_failure_report(*this, std::move(report));
     }
@@ -202,7 +207,9 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     void run(const std::string& what, const Operation& operation, RankProgress::Kind) override {
       all_.run_in(&group_, num_operations_, what + name_, operation, RankProgress::Kind::kSomeRanks);
     }
-    int in_mesh(int rank_of_group) const { return group_.members[static_cast<size_t>(rank_of_group)]; }
+    RankChannel in_mesh(RankChannel of_group) const {
+      return {group_.members[static_cast<size_t>(of_group.rank)], of_group.channel};
+    }
     std::span<std::byte> staging() override { return all_.staging(); }
 
     GlooCommunicator& all_;
@@ -339,8 +346,9 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   static uint64_t slot_of(uint64_t number, const std::string& name) {
     return (number << 32) | ((hash64(name) << 1) & 0xffffffffu);
   }
-  static uint64_t message_slot(uint64_t number, size_t bytes, int from, int to) {
-    return slot_of(number, fmt::format("message of {} bytes from rank {} to rank {}", bytes, from, to));
+  static uint64_t message_slot(uint64_t number, size_t bytes, int from, int to, int64_t channel) {
+    return slot_of(number, fmt::format("message of {} bytes from rank {} to rank {} in channel {}", bytes,
+                                       from, to, channel));
   }
 
   // Frees what was sent. The executor, which alone sends messages, has waited for all of them when it is destroyed, unless a rank
@@ -410,9 +418,9 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   SteadyTime next_question_ = {};  // for a wait for a rank that works alone
   bool has_waited_too_long_ = false;
   uint64_t num_operations_ = 0;
-  // The number of messages to and from each rank, and those whose arrival was not waited for.
-  std::map<int, uint64_t> num_sent_, num_received_;
-  std::map<int, std::vector<std::unique_ptr<TransferBuffer>>> sending_;
+  // The number of messages to and from each rank in each channel, and those whose arrival was not waited for.
+  std::map<RankChannel, uint64_t> num_sent_, num_received_;
+  std::map<RankChannel, std::vector<std::unique_ptr<TransferBuffer>>> sending_;
   // The thread of the store uses the mesh, so the store ends first.
   std::optional<StoreServer> server_;
   std::optional<GlooMesh> mesh_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "exec/ops/family_ops.h"
+#include "graph/ops/chunk.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 #include "plan/compile/stage_plan.h"
@@ -100,7 +101,8 @@ SendArgs send_args(const BindContext& context) {
           .x = context.input(SendOp::kX),
           .room = context.output(SendOp::kMessage),
           .bytes = context.view().input(SendOp::kX).bytes(context.bucket()),
-          .peer = static_cast<int>(SendOp::to(context.attributes()))};
+          .peer = static_cast<int>(SendOp::to(context.attributes())),
+          .channel = channel_of(context.op())};
 }
 
 ReceiveArgs receive_args(const BindContext& context) {
@@ -113,7 +115,8 @@ ReceiveArgs receive_args(const BindContext& context) {
       .room = connections.peers == nullptr ? ConstView{} : room_of_sender(context, *connections.peers, from),
       .y = context.output(ReceiveOp::kY),
       .bytes = context.view().output(ReceiveOp::kY).bytes(context.bucket()),
-      .peer = static_cast<int>(from)};
+      .peer = static_cast<int>(from),
+      .channel = channel_of(context.op())};
 }
 
 }  // namespace plimsoll

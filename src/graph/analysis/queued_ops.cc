@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "graph/ops/chunk.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 
@@ -87,10 +88,10 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
   };
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
-    if (i > 0 && graph.ops()[i - 1].segment != op.segment) {
-      // Ends the queued ops of the previous segment, unless they ended before.
+    if (i > 0 && !run_together(graph.ops()[i - 1], op)) {
+      // Ends the queued ops of the previous pass, unless they ended before.
       for (auto k = static_cast<uint32_t>(queued.size());
-           k-- > 0 && graph.ops()[queued[k].op].segment != op.segment;)
+           k-- > 0 && !run_together(graph.ops()[queued[k].op], op);)
         end_by(k, i);
       to_host.clear();
     }

@@ -44,6 +44,7 @@ std::vector<PassInfo> list_passes() {
                            slice_updates_pass(1, SlicedUpdates::kAll),
                            gather_weights_pass({}),
                            map_peers_pass(MeshAxis::kData),
+                           pipeline_chunks_pass(),
                            in_place_pass(),
                            offload_activations_pass({}, 0),
                            updates_at_use_pass(),

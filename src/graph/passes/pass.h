@@ -125,14 +125,19 @@ const std::vector<PassInfo>& all_passes();
 enum class DividedHeads : uint8_t { kNo, kYes };
 Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
 // The stages of a pipeline. Stage s has the blocks of the model (graph/analysis/analysis.h) from first_blocks[s] on, up to those of the
-// next stage.
+// next stage. If a stage has several chunks of blocks, `first_blocks` has the first block of each chunk of the model, and with P stages
+// stage s has the chunks s, s + P, s + 2 P, ...
 struct PipelineDivision {
   int64_t stage = 0;  // the stage of this rank
   std::vector<int64_t> first_blocks = {0};
-  int64_t num_stages() const { return static_cast<int64_t>(first_blocks.size()); }
+  int64_t chunks = 1;  // per stage
+  int64_t num_stages() const { return static_cast<int64_t>(first_blocks.size()) / chunks; }
 };
 // pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: the number of blocks is at least that of stages.
 Pass pipeline_stage_pass(PipelineDivision division);
+// pipeline_chunks_pass.cc: orders the ops by the chunk of the stage that they belong to, and states it (chunk_of()). Requires: no op of
+// the forward and backward segments works for two chunks.
+Pass pipeline_chunks_pass();
 // Returns the blocks of a graph in their order.
 std::vector<std::string> blocks_of(const Graph& graph);
 // Returns the names of the weights that the first and the last stage read. Errors: kInternal if other stages share a weight.

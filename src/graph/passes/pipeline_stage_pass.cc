@@ -11,6 +11,7 @@
 
 #include "graph/analysis/analysis.h"
 #include "graph/analysis/liveness.h"
+#include "graph/ops/chunk.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"
 
@@ -54,6 +55,7 @@ class StageCut {
   StageCut(const Graph& graph, const PipelineDivision& division)
       : graph_(graph),
         stage_(division.stage),
+        division_(division),
         op_stages_(stages_of_ops(graph, division.first_blocks)),
         born_(graph.values().size(), kEveryStage),
         last_use_(graph.values().size(), kEveryStage),
@@ -63,15 +65,18 @@ class StageCut {
 
   Graph run() {
     find_uses();
-    find_kept();
     // The numbers of modules stay.
     for (const std::string& module : graph_.modules()) result_.set_module(module);
     for (uint32_t i = 0; i < graph_.values().size(); ++i) {
       if (graph_.values()[i].storage == Storage::kInput) new_id(ValueId{i});
     }
-    receive_values();
-    for (size_t i = 0; i < graph_.ops().size(); ++i) {
-      if (is_kept_[i]) keep(graph_.ops()[i]);
+    for (int64_t chunk = 0; chunk < division_.chunks; ++chunk) {
+      if (chunk > 0) begin_chunk();
+      find_kept();
+      receive_values();
+      for (size_t i = 0; i < graph_.ops().size(); ++i) {
+        if (is_kept_[i]) keep(graph_.ops()[i], op_stages_[i] == kEveryStage);
+      }
     }
     return std::move(result_);
   }
@@ -90,6 +95,24 @@ class StageCut {
       }
     }
   }
+
+  // The chunks of a stage have no value that an op computes in common: each runs at another time.
+  void begin_chunk() {
+    stage_ += division_.num_stages();
+    for (size_t i = 0; i < new_ids_.size(); ++i) {
+      const Storage storage = graph_.values()[i].storage;
+      if (storage == Storage::kTransient || storage == Storage::kOutput) new_ids_[i] = kNoValue;
+    }
+  }
+
+  // Lets the last op of the result, a send or a receive, work for this chunk.
+  void set_channel(int64_t channel) {
+    if (division_.chunks == 1) return;
+    Attributes& attributes = result_.ops().back().attributes;
+    attributes.set(kChunkAttribute, chunk());
+    attributes.set(kChannelAttribute, channel);
+  }
+  int64_t chunk() const { return stage_ / division_.num_stages(); }
 
   // Marks the ops of this stage, and those of every stage that they need.
   void find_kept() {
@@ -119,7 +142,9 @@ class StageCut {
         PLIMSOLL_CHECK(is_floating(value.type.dtype) && value.storage == Storage::kTransient,
                        "'{}' passes from one stage of a pipeline to the next", value.name);
         result_.set_module(kPipelineModule);
-        new_ids_[i] = emit_receive(result_, value.type, stage_ - 1, value.name, is_zero(i));
+        const int64_t from = (stage_ - 1) % division_.num_stages();
+        new_ids_[i] = emit_receive(result_, value.type, from, value.name, is_zero(i));
+        set_channel(channel_into(stage_));
         send_on(i);
       }
     }
@@ -129,13 +154,16 @@ class StageCut {
   void send_on(size_t i) {
     if (!is_computed_by_a_stage(i) || last_use_[i] <= stage_) return;
     result_.set_module(kPipelineModule);
-    emit_send(result_, new_ids_[i], stage_ + 1, graph_.values()[i].name, is_zero(i));
+    const int64_t to = (stage_ + 1) % division_.num_stages();
+    emit_send(result_, new_ids_[i], to, graph_.values()[i].name, is_zero(i));
+    set_channel(channel_into(stage_ + 1));
   }
 
   bool is_zero(size_t value) const { return tails_[value] == Tail::kZero; }
 
-  void keep(const Op& op) {
+  void keep(const Op& op, bool is_of_every_stage) {
     Op copy = op;
+    if (is_of_every_stage && chunk() > 0) copy.attributes.set(kChunkAttribute, chunk());
     for (ValueId& id : copy.inputs) {
       if (id != kNoValue) id = new_id(id);
     }
@@ -151,6 +179,8 @@ class StageCut {
     if (found != kNoValue) return found;
     Value value = graph_.value(id);
     if (value.version_of != kNoValue) value.version_of = new_id(value.version_of);
+    // Each chunk computes what depends on inputs alone for itself.
+    if (chunk() > 0 && result_.find(value.name) != kNoValue) value.name = result_.unique_name(value.name);
     const ValueId added = value.storage == Storage::kInput
                               ? result_.add_input(value.name, value.type, value.input)
                               : result_.add_value(value.name, value.type, value.storage);
@@ -161,7 +191,8 @@ class StageCut {
   }
 
   const Graph& graph_;
-  int64_t stage_;
+  int64_t stage_;  // the chunk of the model, which is the stage if each of them has one chunk
+  const PipelineDivision& division_;
   std::vector<int64_t> op_stages_;
   std::vector<int64_t> born_;      // per value, the stage that computes it
   std::vector<int64_t> last_use_;  // per value, the last stage that reads it

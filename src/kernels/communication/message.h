@@ -1,5 +1,5 @@
-// send: waits until the rank `peer` has received what was sent to it before, copies x into `room`, and starts to send `room`.
-// receive: y = the next message from the rank `peer`. With mapped memory it is copied from `room` of the sender.
+// send: waits until the rank `peer` has received what was sent to it before in the channel, copies x into `room`, and starts to send `room`.
+// receive: y = the next message of the channel from the rank `peer`. With mapped memory it is copied from `room` of the sender.
 //
 // Shapes and types: any; both ranks state the same number of bytes. Nothing is computed: the bits are those of x.
 // Aliasing: x and `room` do not overlap. `room` must not change until the next send to the peer begins.
@@ -25,6 +25,7 @@ struct SendArgs {
   View room = {};
   int64_t bytes = 0;
   int peer = 0;
+  int64_t channel = 0;  // of a CPU: the channel of the communicator
 };
 struct ReceiveArgs {
   Communicator* communicator = nullptr;  // of a CPU
@@ -34,6 +35,7 @@ struct ReceiveArgs {
   View y = {};
   int64_t bytes = 0;
   int peer = 0;
+  int64_t channel = 0;  // of a CPU: the channel of the communicator
 };
 
 // Copies at once.

@@ -10,6 +10,7 @@
 #include "graph/analysis/liveness.h"
 #include "graph/autodiff/autodiff.h"
 #include "graph/ir/graph.h"
+#include "graph/ops/chunk.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"
 #include "kernels/quantization/quantization_catalog.h"
@@ -128,10 +129,11 @@ bool updates_write_copy(const PlanRequest& request, const Shape& shape) {
 // plan of a run.
 PipelineDivision division_of(const PlanRequest& request) {
   const RankOptions& ranks = request.ranks;
-  PipelineDivision division{.stage = ranks.stage, .first_blocks = ranks.first_blocks};
-  for (int64_t i = 0; ranks.first_blocks.empty() && i < ranks.pipeline_size; ++i) {
+  PipelineDivision division{.stage = ranks.stage, .first_blocks = ranks.first_blocks, .chunks = ranks.chunks};
+  const int64_t num_chunks = ranks.num_chunks_of_model();
+  for (int64_t i = 0; ranks.first_blocks.empty() && i < num_chunks; ++i) {
     if (i == 0) division.first_blocks.clear();
-    division.first_blocks.push_back(i * request.model.config.num_hidden_layers / ranks.pipeline_size);
+    division.first_blocks.push_back(i * request.model.config.num_hidden_layers / num_chunks);
   }
   PLIMSOLL_CHECK(division.num_stages() == ranks.pipeline_size, "{} stages of a pipeline with {} first layers",
                  ranks.pipeline_size, division.num_stages());
@@ -322,28 +324,61 @@ void move_after_producer(Graph& graph) {
   graph.replace_ops(std::move(ops));
 }
 
+// Returns the chunks and the channels of the forward ops of this definition.
+std::vector<std::pair<int64_t, int64_t>> routes_of(const Graph& graph, const OpSchema& def) {
+  std::vector<std::pair<int64_t, int64_t>> routes;
+  for (const Op& op : graph.ops()) {
+    if (op.def == &def && op.segment == Segment::kForward) routes.emplace_back(chunk_of(op), channel_of(op));
+  }
+  return routes;
+}
+
+// Lets the last op of a graph, a send or a receive of a gradient, belong to the chunk of the value, and gives it the channel of the
+// gradients of that value.
+void send_back(Graph& graph, const RankOptions& ranks, const std::pair<int64_t, int64_t>& route) {
+  if (ranks.chunks == 1) return;
+  Attributes& attributes = graph.ops().back().attributes;
+  attributes.set(kChunkAttribute, route.first);
+  attributes.set(kChannelAttribute, route.second + 1);
+}
+
+// Returns the loss and its gradient, 1 or the loss scale.
+BackwardSeed seed_of_loss(Graph& graph, ValueId loss_scale) {
+  const ValueId loss = graph.find("loss");
+  if (loss_scale != kNoValue) return {.value = loss, .gradient = loss_scale};
+  graph.set_current_module(graph.op(graph.value(loss).producer).module);
+  return {.value = loss, .gradient = emit(graph, fill_op(), {loss}, {{"value", 1.0}}, "d_loss")};
+}
+
 // Appends the backward pass of a stage of a pipeline: the gradients of what it sent arrive from the next stage, and those of what it
 // received go to the stage before. Returns the gradients of the values in `wanted`.
 std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request, std::vector<ValueId> wanted,
                                         ValueId loss_scale) {
   const size_t num_parameters = wanted.size();
+  const RankOptions& ranks = request.ranks;
   const std::vector<ValueId> received = values_of(graph, receive_op());
+  const std::vector<std::pair<int64_t, int64_t>> received_routes = routes_of(graph, receive_op());
   wanted.insert(wanted.end(), received.begin(), received.end());
   std::vector<ValueId> gradients;
   // The rows after the last token of every gradient are zero, because the reductions over rows need it.
   constexpr bool kZeroTail = true;
-  if (request.ranks.is_last_stage()) {
+  if (ranks.is_last_stage() && ranks.chunks == 1) {
     gradients = add_backward(graph, graph.find("loss"), wanted, loss_scale);
   } else {
     std::vector<BackwardSeed> seeds;
     graph.set_segment(Segment::kBackward);
     graph.set_module(kPipelineModule);
-    for (const ValueId sent : values_of(graph, send_op())) {
-      const Value value = graph.value(sent);
-      seeds.push_back({.value = sent,
-                       .gradient = emit_receive(graph, value.type, request.ranks.stage + 1, "d_" + value.name,
-                                                kZeroTail)});
+    const std::vector<ValueId> sent = values_of(graph, send_op());
+    const std::vector<std::pair<int64_t, int64_t>> routes = routes_of(graph, send_op());
+    const int64_t next = (ranks.stage + 1) % ranks.pipeline_size;
+    for (size_t i = 0; i < sent.size(); ++i) {
+      const Value value = graph.value(sent[i]);
+      seeds.push_back({.value = sent[i],
+                       .gradient = emit_receive(graph, value.type, next, "d_" + value.name, kZeroTail)});
+      send_back(graph, ranks, routes[i]);
     }
+    // The last chunk of the last stage computes the loss, the others send values on.
+    if (ranks.is_last_stage()) seeds.push_back(seed_of_loss(graph, loss_scale));
     gradients = add_backward(graph, seeds, wanted);
   }
   graph.set_module(kPipelineModule);
@@ -352,8 +387,10 @@ std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request
     PLIMSOLL_CHECK(gradients[i] != kNoValue,
                    "no weight of the stages up to this one needs the gradient of '{}'", name);
     graph.value(gradients[i]).is_parameter_gradient = false;
-    emit_send(graph, gradients[i], request.ranks.stage - 1, "d_" + name, kZeroTail);
-    if (received.size() == 1) move_after_producer(graph);
+    const int64_t previous = (ranks.stage + ranks.pipeline_size - 1) % ranks.pipeline_size;
+    emit_send(graph, gradients[i], previous, "d_" + name, kZeroTail);
+    send_back(graph, ranks, received_routes[i - num_parameters]);
+    if (received.size() == 1 || ranks.chunks > 1) move_after_producer(graph);
   }
   gradients.resize(num_parameters);
   return gradients;
@@ -427,6 +464,7 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
                           {}, keeps ? GatheredWeights::kKeptForBackward : GatheredWeights::kGatheredAgain));
   }
   choose_exchanges(graph, request, passes);
+  if (request.ranks.chunks > 1) passes.run(graph, pipeline_chunks_pass());
   passes.run(graph, in_place_pass());
   if (request.offload.activations) {
     ActivationHeadroom room;
@@ -603,6 +641,7 @@ ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<Weigh
   passes.run(graph, dead_code_pass({}));
   if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass(divided_weights(train)));
   choose_exchanges(graph, request, passes);
+  if (request.ranks.chunks > 1) passes.run(graph, pipeline_chunks_pass());
   passes.run(graph, in_place_pass());
   passes.finish(graph);
   ProgramPlan program{

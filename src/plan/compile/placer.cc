@@ -63,7 +63,8 @@ const Plan& Placer::place(const PlanSizes& sizes) {
   request.host = sizes.host;
   if (plan_.trains()) {
     plan_.step_schedule =
-        request.ranks.pipeline_size > 1
+        request.ranks.chunks > 1 ? interleaved_step_schedule(request.ranks)
+        : request.ranks.pipeline_size > 1
             ? pipeline_step_schedule(micro_batches_held(request.ranks, request.batches.accumulation_steps))
             : step_schedule(request.update.in_backward);
   }

@@ -94,7 +94,9 @@ struct SplitWeight {
 struct StageAction {
   enum class Kind : uint8_t { kCompute, kSend, kReceive };
   Kind kind = Kind::kCompute;
+  int64_t chunk = 0;       // the chunk of this stage that it belongs to
   int64_t peer = 0;        // the other stage
+  int64_t channel = 0;     // messages of different channels do not wait for one another (graph/ops/chunk.h)
   std::string value = {};  // the name of what is sent
   int64_t bytes = 0;
   int64_t offset = 0;  // kSend: where the arena of this stage has it until it has arrived
@@ -108,9 +110,17 @@ struct StageExchange {
   int64_t offset = 0;
 };
 
+// A chunk of neighbouring layers of a stage with several of them.
+struct StageChunk {
+  int64_t first_block = 0, num_blocks = 0;
+  int64_t num_slots = 1;  // the most micro-batches that it holds
+  int64_t slot_bytes = 0;
+};
+
 // A stage of a pipeline, as far as other stages and reports need to know it.
 struct StagePlan {
-  int64_t first_block = 0, num_blocks = 0;     // its layers
+  int64_t first_block = 0, num_blocks = 0;     // its layers, or those of its first chunk
+  std::vector<StageChunk> chunks = {};         // empty if it has one chunk
   std::vector<PersistentBuffer> tensors = {};  // its weights and optimizer states
   std::map<std::string, SplitWeight> split_weights = {};
   int64_t num_slots = 1;  // as ProgramPlan

@@ -139,6 +139,7 @@ enum class ZeroStage : uint8_t {
 enum class PipelineSchedule : uint8_t {
   kGpipe,                  // all forward passes, then all backward passes (Huang et al., arXiv 1811.06965)
   kOneForwardOneBackward,  // in turn, as early as possible: "1F1B" (Narayanan et al., arXiv 1806.03377)
+  kInterleaved,  // in turn, with several chunks of layers per stage (Narayanan et al., arXiv 2104.04473)
 };
 
 // The ranks of a run and how they exchange gradients. Ranks of the same stage have the same plan.
@@ -152,7 +153,10 @@ struct RankOptions {
   int64_t pipeline_size = 1;
   int64_t stage = 0;  // the stage that the plan is for
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
-  // The first layer of each stage. If it is empty, build_plan() chooses it such that the slowest stage is as fast as possible, and
+  // The number of chunks of neighbouring layers that a stage has. With P stages, stage r has the chunks r, r + P, r + 2 P, ... of the
+  // model. Requires: 1, or at least 2 if `schedule` is kInterleaved; chunks x stages is at most the number of layers.
+  int64_t chunks = 1;
+  // The first layer of each chunk of the model, of each stage without several chunks. If it is empty, build_plan() chooses it such that the slowest stage is as fast as possible, and
   // begin_graphs() gives each stage the same number of layers.
   std::vector<int64_t> first_blocks = {};
   ZeroStage zero_stage = ZeroStage::kNone;
@@ -174,6 +178,7 @@ struct RankOptions {
   // Returns the number of groups of ranks that read different batches.
   int64_t data_size() const { return count / (tensor_size * pipeline_size); }
   bool maps_any_peers() const { return maps_peers || tensor_maps_peers || pipeline_maps_peers; }
+  int64_t num_chunks_of_model() const { return pipeline_size * chunks; }
   bool is_last_stage() const { return stage + 1 == pipeline_size; }
   friend bool operator==(const RankOptions&, const RankOptions&) = default;
 };

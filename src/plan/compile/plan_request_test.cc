@@ -13,9 +13,9 @@ namespace {
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
   [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation,
                                 ranks] = request;
-  [[maybe_unused]] const auto& [count, tensor_size, pipeline_size, stage, schedule, first_blocks, zero_stage,
-                                updates_on_first, least_divided_elements, keeps_gathered, bucket_bytes,
-                                maps_peers, tensor_maps_peers, pipeline_maps_peers] = ranks;
+  [[maybe_unused]] const auto& [count, tensor_size, pipeline_size, stage, schedule, chunks, first_blocks,
+                                zero_stage, updates_on_first, least_divided_elements, keeps_gathered,
+                                bucket_bytes, maps_peers, tensor_maps_peers, pipeline_maps_peers] = ranks;
   [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence, sizes] = generation;
   [[maybe_unused]] const auto& [config, problem_type, label_smoothing, z_coefficient, label_share,
                                 outputs_logits, freeze, rate_factors, lora] = model;
@@ -76,6 +76,7 @@ constexpr FieldChange kChanges[] = {
     {"ranks.keeps_gathered", [](PlanRequest& r) { r.ranks.keeps_gathered = true; }},
     {"ranks.pipeline_size", [](PlanRequest& r) { r.ranks.pipeline_size = 2; }},
     {"ranks.stage", [](PlanRequest& r) { r.ranks.stage = 1; }},
+    {"ranks.chunks", [](PlanRequest& r) { r.ranks.chunks = 2; }},
     {"ranks.schedule", [](PlanRequest& r) { r.ranks.schedule = PipelineSchedule::kGpipe; }},
     {"ranks.first_blocks", [](PlanRequest& r) { r.ranks.first_blocks = {0}; }},
     {"ranks.maps_peers", [](PlanRequest& r) { r.ranks.maps_peers = true; }},

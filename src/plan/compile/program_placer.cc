@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "graph/analysis/analysis.h"
+#include "graph/ops/chunk.h"
 #include "graph/ops/ops.h"
 #include "plan/compile/schedule.h"
 
@@ -131,22 +132,30 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   const auto num_positions = static_cast<uint32_t>(program.ops.size());
   program.num_slots = 1;
   program.slot_bytes = 0;
-  if (program.name == kTrainProgram)
-    program.num_slots = micro_batches_held(request.ranks, request.batches.accumulation_steps);
-  if (program.num_slots > 1) {
+  program.chunk_slots.clear();
+  if (program.name == kTrainProgram) {
+    const std::vector<int64_t> held =
+        micro_batches_held_by_chunks(request.ranks, request.batches.accumulation_steps);
+    program.num_slots = *std::ranges::max_element(held);
+    for (const int64_t count : held) program.chunk_slots.push_back({.count = count});
+  }
+  const bool has_chunks = program.chunk_slots.size() > 1;
+  if (program.num_slots > 1 || has_chunks) {
     lay_out_slots(program, request);
   } else {
     const Layout layout = place_buffers(program.buffers, num_positions, request, cut_at_);
     program.transient_bytes = layout.bytes;
     program.lower_bound_bytes = layout.lower_bound_bytes;
   }
+  if (!has_chunks) program.chunk_slots.clear();
   const Layout host = place_buffers(program.host_buffers, num_positions, request, 0);
   program.host_transient_bytes = host.bytes;
   program.host_lower_bound_bytes = host.lower_bound_bytes;
 }
 
 // The slot of the micro-batch that runs is not the same in each run, so that other values cannot use its free bytes. The lower bound is
-// that of all layouts: while one micro-batch runs, the saved values of the others exist.
+// that of all layouts: while one micro-batch runs, the saved values of the others exist. Of several chunks it is that of layouts with
+// these slots.
 void ProgramPlacer::lay_out_slots(ProgramPlan& program, const PlanRequest& request) {
   const auto num_positions = static_cast<uint32_t>(program.ops.size());
   std::vector<TransientBuffer> together = program.buffers;
@@ -155,27 +164,43 @@ void ProgramPlacer::lay_out_slots(ProgramPlan& program, const PlanRequest& reque
   for (const TransientBuffer& buffer : program.buffers) {
     const bool is_saved = program.graph.ops()[buffer.first].segment == Segment::kForward &&
                           program.graph.ops()[buffer.last].segment != Segment::kForward;
+    const Op& first = program.graph.ops()[buffer.first];
     if (!is_saved) {
+      PLIMSOLL_CHECK(program.chunk_slots.size() == 1 || run_together(first, program.graph.ops()[buffer.last]),
+                     "'{}' exists in passes of two chunks",
+                     buffer.root == kNoValue ? "scratch" : program.graph.value(buffer.root).name);
       others.push_back(buffer);
       continue;
     }
+    ChunkSlots& chunk = program.chunk_slots[static_cast<size_t>(chunk_of(first))];
     slots.push_back(buffer);
-    slots.back().offset = program.slot_bytes;
+    slots.back().offset = chunk.bytes;
+    chunk.bytes += buffer.bytes;
     program.slot_bytes += buffer.bytes;
   }
+  int64_t end = 0;
+  for (ChunkSlots& chunk : program.chunk_slots) {
+    chunk.begin = end;
+    end += chunk.count * chunk.bytes;
+  }
+  const auto chunk_at = [&](const TransientBuffer& buffer) {
+    return program.chunk_slots[static_cast<size_t>(chunk_of(program.graph.ops()[buffer.first]))];
+  };
+  for (TransientBuffer& buffer : slots) buffer.offset += chunk_at(buffer).begin;
   const Layout layout = place_buffers(others, num_positions, request, 0);
   const size_t in_slot = slots.size();
   for (int64_t slot = 1; slot < program.num_slots; ++slot) {
     for (size_t i = 0; i < in_slot; ++i) {
+      const ChunkSlots chunk = chunk_at(slots[i]);
+      if (slot >= chunk.count) continue;
       TransientBuffer copy = slots[i];
-      copy.offset += slot * program.slot_bytes;
+      copy.offset += slot * chunk.bytes;
       copy.slot = slot;
       copy.first = 0;
       copy.last = num_positions - 1;
       slots.push_back(copy);
     }
   }
-  const int64_t end = program.num_slots * program.slot_bytes;
   for (TransientBuffer& buffer : others) buffer.offset += end;
   slots.insert(slots.end(), others.begin(), others.end());
   program.buffers = std::move(slots);
@@ -191,6 +216,7 @@ void ProgramPlacer::resolve_offsets(const Plan& plan, int64_t begin, int64_t hos
     program.offsets[index_of(buffer.root)] = buffer.offset;
   }
   program.slots_begin = begin;
+  for (ChunkSlots& chunk : program.chunk_slots) chunk.begin += begin;
   for (TransientBuffer& buffer : program.buffers) {
     buffer.offset += begin;
     if (buffer.slot > 0) continue;

@@ -81,6 +81,13 @@ struct UpdatePlace {
   double in_step_ms = std::numeric_limits<double>::infinity();
 };
 
+// The slots of a chunk of a stage of a pipeline: where they begin, and the bytes and the number of them.
+struct ChunkSlots {
+  int64_t begin = 0;
+  int64_t bytes = 0;
+  int64_t count = 1;
+};
+
 struct ProgramPlan {
   std::string name = {};
   Graph graph = Graph();
@@ -98,8 +105,19 @@ struct ProgramPlan {
   int64_t num_slots = 1;
   int64_t slot_bytes = 0;
   int64_t slots_begin = 0;
+  // If a stage has several chunks, each of them has its own slots, those of the first chunk first. num_slots is then the largest number
+  // of slots of a chunk, and slot_bytes the sum of the bytes of one slot of each.
+  std::vector<ChunkSlots> chunk_slots = {};
+  // Returns the slot of a micro-batch of a step in a chunk.
+  int64_t slot_of(int64_t micro_batch, int64_t chunk) const {
+    return micro_batch % (chunk_slots.empty() ? num_slots : chunk_slots[static_cast<size_t>(chunk)].count);
+  }
   // Returns the offset of a value in the slot of a micro-batch.
   int64_t in_slot(int64_t offset, int64_t slot) const {
+    for (const ChunkSlots& chunk : chunk_slots) {
+      if (offset >= chunk.begin && offset < chunk.begin + chunk.bytes) return offset + slot * chunk.bytes;
+    }
+    if (!chunk_slots.empty()) return offset;
     return offset >= slots_begin && offset < slots_begin + slot_bytes ? offset + slot * slot_bytes : offset;
   }
   int64_t transient_bytes = 0;

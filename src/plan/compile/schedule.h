@@ -2,6 +2,7 @@
 // iterations, and every iteration runs the entries in order for one micro-batch each. The lists express
 //   an optimizer step with gradient accumulation: forward and backward per micro-batch, then the update once;
 //   a stage of a pipeline: the backward segment has a delay, so that several micro-batches are under way;
+//   a stage with several chunks of layers: an iteration runs one chunk for one micro-batch;
 //   generation: one program reads the prompt once, then another one runs per token until all sequences have ended.
 // Pure functions.
 #pragma once
@@ -30,6 +31,11 @@ struct ScheduleEntry {
   // of S stages that runs one forward and one backward pass in turn, the backward segment of stage s has the delay
   // S - 1 - s.
   int64_t delay = 0;
+  // kPerMicroBatch: the number of chunks of the stage, and of micro-batches that pass through a chunk before the next one runs. An
+  // iteration then runs one chunk for one micro-batch: in rounds of `round` micro-batches, the chunks, forwards in their order and
+  // backwards from the last one. The iterations of micro-batches that the last round lacks run nothing.
+  int64_t num_chunks = 1;
+  int64_t round = 1;
   friend bool operator==(const ScheduleEntry&, const ScheduleEntry&) = default;
 };
 
@@ -38,11 +44,12 @@ struct ScheduledRun {
   std::string program = {};
   Segment segment = Segment::kForward;
   int64_t micro_batch = -1;
+  int64_t chunk = 0;
   friend bool operator==(const ScheduledRun&, const ScheduledRun&) = default;
 };
 
 // Returns the runs of iteration i, counted from 0, of a schedule over `num_micro_batches`: entry by entry, those whose
-// micro-batch i - delay exists.
+// micro-batch i - delay, or chunk and micro-batch of that number, exists.
 std::vector<ScheduledRun> runs_of_iteration(const std::vector<ScheduleEntry>& schedule, int64_t iteration,
                                             int64_t num_micro_batches);
 // Returns all runs of micro-batches, iteration by iteration, and then those of the entries that run once. Entries that
@@ -55,6 +62,11 @@ int64_t micro_batches_held(const RankOptions& ranks, int64_t num_micro_batches);
 // Returns the schedule of a step of a stage of a pipeline that holds this number of micro-batches: the backward pass of a micro-batch
 // follows the forward pass that fills the last of these places.
 std::vector<ScheduleEntry> pipeline_step_schedule(int64_t micro_batches_held);
+// The same for PipelineSchedule::kInterleaved: each chunk holds several micro-batches. Stage r of P runs 2 (P - 1 - r) + (V - 1) P chunks
+// forwards before the first one backwards (Narayanan et al., arXiv 2104.04473).
+std::vector<ScheduleEntry> interleaved_step_schedule(const RankOptions& ranks);
+// Returns for each chunk of a stage the most micro-batches that it holds at once in steps of at most `num_micro_batches`.
+std::vector<int64_t> micro_batches_held_by_chunks(const RankOptions& ranks, int64_t num_micro_batches);
 
 // Returns the schedule of an optimizer step of the program "train". The optimizer segment runs when the learning rate
 // of the step is known. If weights are updated in the backward pass, there is one micro-batch per step, and the backward

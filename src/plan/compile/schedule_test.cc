@@ -49,6 +49,26 @@ TEST(Schedule, ADelayKeepsSeveralMicroBatchesUnderWay) {
   }
 }
 
+// The order of Megatron's interleaved schedule with two stages of two chunks: the first stage runs four chunks forwards first, the last
+// one two.
+TEST(Schedule, ChunksTakeTurnsInRoundsOfMicroBatches) {
+  const auto order = [](int64_t stage, int64_t batches) {
+    std::string text;
+    for (const ScheduledRun& run :
+         all_runs(interleaved_step_schedule({.count = 2, .pipeline_size = 2, .stage = stage, .chunks = 2}),
+                  batches)) {
+      if (run.micro_batch < 0) continue;
+      text += (run.segment == Segment::kForward ? "F" : "B") + std::to_string(run.chunk) +
+              std::to_string(run.micro_batch) + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(order(0, 4), "F00 F01 F10 F11 F02 B10 F03 B11 F12 B00 F13 B01 B12 B13 B02 B03 ");
+  EXPECT_EQ(order(1, 4), "F00 F01 F10 B10 F11 B11 F02 B00 F03 B01 F12 B12 F13 B13 B02 B03 ");
+  // The last round has one micro-batch.
+  EXPECT_EQ(order(1, 3), "F00 F01 F10 B10 F11 B11 F02 B00 B01 F12 B12 B02 ");
+}
+
 TEST(Schedule, GenerationReadsThePromptAndThenRunsPerToken) {
   const std::vector<ScheduleEntry> schedule = {{"prompt", Segment::kForward, Repeat::kPerMicroBatch, 0},
                                                {"token", Segment::kForward, Repeat::kUntilDone, 0}};

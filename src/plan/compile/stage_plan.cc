@@ -5,9 +5,11 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "graph/analysis/analysis.h"
+#include "graph/ops/chunk.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 #include "graph/passes/pass.h"
@@ -55,10 +57,13 @@ LayerTimes layer_times(const PlanRequest& request) {
 std::vector<StageAction> actions_of(const ProgramPlan& program, Segment segment,
                                     const std::vector<double>& op_ms, const PlanRequest& request) {
   std::vector<StageAction> actions;
-  const auto add_message = [&](StageAction::Kind kind, int64_t peer, ValueId id, std::string name) {
+  const auto add_message = [&](const Op& op, StageAction::Kind kind, int64_t peer, ValueId id,
+                               std::string name) {
     const int64_t bytes = program.graph.value(id).bytes(program.bucket);
     actions.push_back({.kind = kind,
+                       .chunk = chunk_of(op),
                        .peer = peer,
+                       .channel = channel_of(op),
                        .value = std::move(name),
                        .bytes = bytes,
                        .offset = program.offsets[index_of(id)],
@@ -70,14 +75,16 @@ std::vector<StageAction> actions_of(const ProgramPlan& program, Segment segment,
     if (op.segment != segment) continue;
     if (op.def == &send_op()) {
       const ValueId room = op.inputs[SendOp::kRoom];
-      add_message(StageAction::Kind::kSend, SendOp::to(op.attributes), room,
+      add_message(op, StageAction::Kind::kSend, SendOp::to(op.attributes), room,
                   program.graph.value(room).name.substr(kMessagePrefix.size()));
     } else if (op.def == &receive_op()) {
       const ValueId value = op.outputs[ReceiveOp::kY];
-      add_message(StageAction::Kind::kReceive, ReceiveOp::from(op.attributes), value,
+      add_message(op, StageAction::Kind::kReceive, ReceiveOp::from(op.attributes), value,
                   program.graph.value(value).name);
     } else if (!schema_of(op).is_communication()) {
-      if (actions.empty() || actions.back().kind != StageAction::Kind::kCompute) actions.push_back({});
+      if (actions.empty() || actions.back().kind != StageAction::Kind::kCompute ||
+          actions.back().chunk != chunk_of(op))
+        actions.push_back({.chunk = chunk_of(op)});
       actions.back().ms += op_ms[i];
     }
   }
@@ -104,6 +111,9 @@ StagePlan describe_stage(const Plan& plan, int64_t stage) {
                    .arena_bytes = plan.arena_bytes,
                    .total_bytes = plan.total_bytes(),
                    .step_schedule = plan.step_schedule};
+  for (int64_t i = 0; plan.request.ranks.chunks > 1 && i < plan.request.ranks.chunks; ++i)
+    result.chunks.push_back(
+        {.first_block = first_blocks[static_cast<size_t>(stage + i * plan.request.ranks.pipeline_size)]});
   for (const PersistentBuffer& buffer : plan.persistent) {
     if (buffer.storage == Storage::kWeight || buffer.storage == Storage::kOptimizerState)
       result.tensors.push_back(buffer);
@@ -115,6 +125,10 @@ StagePlan describe_stage(const Plan& plan, int64_t stage) {
     result.exchanges = exchanges_of(*train);
     result.num_slots = train->num_slots;
     result.slot_bytes = train->slot_bytes;
+    for (size_t i = 0; i < train->chunk_slots.size(); ++i) {
+      result.chunks[i].num_slots = train->chunk_slots[i].count;
+      result.chunks[i].slot_bytes = train->chunk_slots[i].bytes;
+    }
     for (const TransientBuffer& buffer : train->buffers) {
       if (buffer.purpose == Purpose::kSaved) result.saved_bytes += buffer.bytes;
     }
@@ -155,7 +169,7 @@ class PipelineClock {
   }
 
  private:
-  // The messages from one stage to another one.
+  // The messages of a channel from one stage to another one.
   struct Link {
     std::deque<std::pair<const StageAction*, double>> messages;  // with the time at which each was sent
     double received_ms = 0;                                      // when the last one was received
@@ -169,12 +183,12 @@ class PipelineClock {
       now_ms_[stage] += action.ms;
       busy_ms_[stage] += action.ms;
     } else if (action.kind == StageAction::Kind::kSend) {
-      Link& link = links_[{own, action.peer}];
+      Link& link = links_[{own, action.peer, action.channel}];
       if (!link.messages.empty()) return false;
       now_ms_[stage] = std::max(now_ms_[stage], link.received_ms);
       link.messages.emplace_back(&action, now_ms_[stage]);
     } else {
-      Link& link = links_[{action.peer, own}];
+      Link& link = links_[{action.peer, own, action.channel}];
       if (link.messages.empty()) return false;
       const auto [sent, sent_ms] = link.messages.front();
       PLIMSOLL_CHECK(sent->bytes == action.bytes && sent->value == action.value,
@@ -191,7 +205,7 @@ class PipelineClock {
   std::vector<Actions> stages_;
   std::vector<size_t> next_;
   std::vector<double> now_ms_, busy_ms_;
-  std::map<std::pair<int64_t, int64_t>, Link> links_;
+  std::map<std::tuple<int64_t, int64_t, int64_t>, Link> links_;  // by sender, receiver and channel
 };
 
 // Each GPU maps the arena of every other stage. The plan of a stage was made without the sizes of the other arenas. Returns the bytes
@@ -204,10 +218,13 @@ int64_t missing_mapping_bytes(std::span<const StagePlan> stages, size_t own) {
 }
 
 // Proves for every number of micro-batches that a step of the plan may have that no stage waits forever. The order of a stage
-// repeats, so that numbers above twice that of the stages only add repetitions and need no proof of their own.
+// repeats, so that numbers above twice that of the stages only add repetitions and need no proof of their own. With several chunks a
+// stage repeats its order after a round of P micro-batches, and runs up to chunks + 1 rounds forwards before the first backward pass.
 void check_pipeline(std::span<const StagePlan> stages, const PlanRequest& request) {
   const auto num_stages = static_cast<int64_t>(stages.size());
-  const int64_t most = std::min(request.batches.accumulation_steps, 2 * num_stages);
+  const int64_t chunks = request.ranks.chunks;
+  const int64_t repeating = chunks == 1 ? 2 * num_stages : (2 * chunks + 4) * num_stages;
+  const int64_t most = std::min(request.batches.accumulation_steps, repeating);
   for (int64_t n = 1; request.train && n <= most; ++n) simulate_step(stages, n);
   if (request.evaluate) simulate_evaluation(stages, 2 * num_stages);
 }
@@ -252,6 +269,15 @@ Plan build_stage_plan(const PlanRequest& request) {
   const LayerTimes times = layer_times(request);
   const int64_t num_stages = request.ranks.pipeline_size;
   const int64_t num_layers = std::ssize(times.layers);
+  const int64_t num_chunks = request.ranks.num_chunks_of_model();
+  if (num_stages <= num_layers && num_chunks > num_layers) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--pp_chunks {}: the model has {} layers, and each of the {} chunks of {} stages (--pp_size) needs "
+        "at least one; give a --pp_chunks of at most {}, or --pipeline_schedule 1f1b",
+        request.ranks.chunks, num_layers, num_chunks, num_stages,
+        std::max<int64_t>(1, num_layers / num_stages));
+  }
   if (num_stages > num_layers) {
     throw_error(
         ErrorCode::kUsage,
@@ -262,7 +288,12 @@ Plan build_stage_plan(const PlanRequest& request) {
   PlanRequest divided = request;
   std::vector<int64_t>& first_blocks = divided.ranks.first_blocks;
   if (first_blocks.empty())
-    first_blocks = divide_layers_evenly(times.layers, times.before, times.after, num_stages);
+    first_blocks = divide_layers_evenly(times.layers, times.before, times.after, num_chunks);
+  // Returns the number of layers of a chunk of the model.
+  const auto blocks_of_chunk = [&](int64_t chunk) {
+    const auto i = static_cast<size_t>(chunk);
+    return (chunk + 1 < num_chunks ? first_blocks[i + 1] : num_layers) - first_blocks[i];
+  };
   Plan own;
   std::vector<StagePlan> stages;
   for (int64_t stage = 0; stage < num_stages; ++stage) {
@@ -271,8 +302,12 @@ Plan build_stage_plan(const PlanRequest& request) {
     if (stage != request.ranks.stage) of_stage.passes.dump = {};
     Plan plan = plan_within_limit(of_stage, build_graphs);
     stages.push_back(describe_stage(plan, stage));
-    const int64_t end = stage + 1 < num_stages ? first_blocks[static_cast<size_t>(stage) + 1] : num_layers;
-    stages.back().num_blocks = end - stages.back().first_block;
+    stages.back().num_blocks = blocks_of_chunk(stage);
+    int64_t chunk = stage;
+    for (StageChunk& each : stages.back().chunks) {
+      each.num_blocks = blocks_of_chunk(chunk);
+      chunk += num_stages;
+    }
     if (stage == request.ranks.stage) own = std::move(plan);
   }
   check_pipeline(stages, request);
@@ -304,8 +339,9 @@ PipelineTime simulate_step(std::span<const StagePlan> stages, int64_t num_micro_
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     for (const ScheduledRun& run : all_runs(stages[stage].step_schedule, num_micro_batches)) {
       if (run.micro_batch < 0) continue;
-      for (const StageAction& action : stages[stage].train[index_of(run.segment)])
-        actions[stage].push_back(&action);
+      for (const StageAction& action : stages[stage].train[index_of(run.segment)]) {
+        if (action.chunk == run.chunk) actions[stage].push_back(&action);
+      }
     }
   }
   return PipelineClock(std::move(actions)).run();

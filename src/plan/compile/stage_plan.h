@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// Returns the first layer of each of `num_stages` stages, such that the largest sum of the costs of a stage's layers is as small as
+// Returns the first layer of each of `num_stages` stages, or chunks of stages, such that the largest sum of the costs of a stage's layers is as small as
 // possible; among equal divisions, the one whose first stages have the fewest layers. `before` and `after`: the costs of what
 // comes before the first layer and after the last one. Requires: 1 <= num_stages <= layers.size().
 std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, double before, double after,
@@ -35,7 +35,7 @@ struct PipelineTime {
   double bubble() const;
 };
 // Simulates the runs of all stages for a step of `num_micro_batches`, or for as many batches of an evaluation. A send waits until the
-// message before it to the same stage has been received, and a receive until its message has been transferred. Errors: kInternal
+// message before it to the same stage, in the same channel, has been received, and a receive until its message has been transferred. Errors: kInternal
 // if stages wait for each other, or if a stage receives another value than is sent to it.
 PipelineTime simulate_step(std::span<const StagePlan> stages, int64_t num_micro_batches);
 PipelineTime simulate_evaluation(std::span<const StagePlan> stages, int64_t num_batches);

@@ -71,6 +71,64 @@ TEST(PipelineSimulation, HasTheBubbleOfEqualStages) {
                    3 * 3 + 2 * 2 * 0.5);
 }
 
+// Stages of several chunks, each of which takes 1 ms forwards and 2 ms backwards.
+std::vector<StagePlan> interleaved_stages(int64_t count, int64_t chunks) {
+  std::vector<StagePlan> stages;
+  for (int64_t stage = 0; stage < count; ++stage) {
+    StagePlan plan;
+    const auto exchange = [&](Segment segment, StageAction::Kind kind, int64_t chunk, int64_t boundary,
+                              int64_t peer) {
+      const bool is_forward = segment == Segment::kForward;
+      StageAction action =
+          message(kind, (peer + count) % count, (is_forward ? "h" : "d_h") + std::to_string(boundary));
+      action.chunk = chunk;
+      action.channel = 2 * boundary + (is_forward ? 0 : 1);
+      plan.train[index_of(segment)].push_back(action);
+    };
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const int64_t number = chunk * count + stage;
+      const bool is_first = number == 0, is_last = number + 1 == count * chunks;
+      using Kind = StageAction::Kind;
+      if (!is_first) exchange(Segment::kForward, Kind::kReceive, chunk, number, stage - 1);
+      plan.train[index_of(Segment::kForward)].push_back({.chunk = chunk, .ms = 1});
+      if (!is_last) exchange(Segment::kForward, Kind::kSend, chunk, number + 1, stage + 1);
+      if (!is_last) exchange(Segment::kBackward, Kind::kReceive, chunk, number + 1, stage + 1);
+      plan.train[index_of(Segment::kBackward)].push_back({.chunk = chunk, .ms = 2});
+      if (!is_first) exchange(Segment::kBackward, Kind::kSend, chunk, number, stage - 1);
+    }
+    plan.step_schedule =
+        interleaved_step_schedule({.count = count, .pipeline_size = count, .stage = stage, .chunks = chunks});
+    stages.push_back(std::move(plan));
+  }
+  return stages;
+}
+
+// A stage computes M V chunks, and waits as long as P - 1 chunks take: the bubble is smaller by the number of chunks (Narayanan et al.,
+// arXiv 2104.04473, section 2.2).
+TEST(PipelineSimulation, HasASmallerBubbleWithChunks) {
+  for (const int64_t stages : {2, 3, 4}) {
+    for (const int64_t chunks : {2, 3, 4}) {
+      for (const int64_t rounds : {1, 2, 3}) {
+        const int64_t batches = rounds * stages;
+        const PipelineTime time = simulate_step(interleaved_stages(stages, chunks), batches);
+        const auto work = static_cast<double>(3 * batches * chunks);
+        EXPECT_DOUBLE_EQ(time.step_ms, work + 3.0 * static_cast<double>(stages - 1))
+            << stages << " stages of " << chunks << " chunks, " << batches;
+        for (const double busy : time.busy_ms) EXPECT_DOUBLE_EQ(busy, work);
+      }
+    }
+  }
+}
+
+TEST(PipelineSimulation, EndsForEveryNumberOfMicroBatchesWithChunks) {
+  for (const int64_t stages : {2, 3, 4, 8}) {
+    for (const int64_t chunks : {2, 3, 5}) {
+      for (int64_t batches = 1; batches <= 40; ++batches)
+        EXPECT_GT(simulate_step(interleaved_stages(stages, chunks), batches).step_ms, 0) << batches;
+    }
+  }
+}
+
 // A step at the end of an epoch has fewer micro-batches than the schedule was made for.
 TEST(PipelineSimulation, EndsForEveryNumberOfMicroBatches) {
   for (const PipelineSchedule schedule :
@@ -117,6 +175,21 @@ TEST(PipelineSchedule, HoldsAtMostOneMicroBatchPerStage) {
   EXPECT_EQ(held(PipelineSchedule::kOneForwardOneBackward, 3, 8), 1);
   EXPECT_EQ(held(PipelineSchedule::kOneForwardOneBackward, 0, 2), 2);
   EXPECT_EQ(micro_batches_held({}, 8), 1);
+}
+
+// With one stage less on the way, a stage holds two chunks less. The first chunk holds the most micro-batches.
+TEST(PipelineSchedule, HoldsMicroBatchesPerChunk) {
+  const auto held = [](int64_t stage, int64_t batches) {
+    return micro_batches_held_by_chunks({.count = 2,
+                                         .pipeline_size = 2,
+                                         .stage = stage,
+                                         .schedule = PipelineSchedule::kInterleaved,
+                                         .chunks = 2},
+                                        batches);
+  };
+  EXPECT_EQ(held(0, 8), (std::vector<int64_t>{4, 2}));
+  EXPECT_EQ(held(1, 8), (std::vector<int64_t>{3, 1}));
+  EXPECT_EQ(held(0, 2), (std::vector<int64_t>{2, 2}));
 }
 
 }  // namespace

@@ -12,6 +12,33 @@ constexpr int64_t kMostMicroBatchesOfPipeline = 4096;
   throw_error(ErrorCode::kUsage, "--pp_size {}: {}; {}, or leave --pp_size out", stages, reason, remedy);
 }
 
+void check_interleaved(const Arguments& arguments, const PlanRequest& request) {
+  const int64_t stages = request.ranks.pipeline_size, chunks = request.ranks.chunks;
+  const int64_t layers = request.model.config.num_hidden_layers;
+  if (stages * chunks > layers) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--pp_chunks {}: the model has {} layers (num_hidden_layers in config.json), and each of the {} "
+        "chunks of {} stages (--pp_size) needs at least one; {}",
+        chunks, layers, stages * chunks, stages,
+        layers / stages >= 2 ? fmt::format("give a --pp_chunks of at most {}", layers / stages)
+                             : "give --pipeline_schedule 1f1b");
+  }
+  if (request.train && arguments.gradient_accumulation_steps < stages) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--gradient_accumulation_steps {}: --pipeline_schedule interleaved runs micro-batches in rounds of "
+        "--pp_size {}; give at least {} micro-batches per step, or --pipeline_schedule 1f1b",
+        arguments.gradient_accumulation_steps, stages, stages);
+  }
+  if (request.device.is_gpu()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--pipeline_schedule interleaved: messages between the chunks of GPUs are not in this version; give "
+        "--pipeline_schedule 1f1b, or --device cpu");
+  }
+}
+
 }  // namespace
 
 void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& request) {
@@ -26,6 +53,7 @@ void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& r
         stages, layers, layers == 1 ? "layer" : "layers", layers);
   }
   const int64_t steps = arguments.gradient_accumulation_steps;
+  if (request.ranks.chunks > 1) check_interleaved(arguments, request);
   if (request.train && steps > kMostMicroBatchesOfPipeline) {
     throw_error(ErrorCode::kUsage,
                 "--gradient_accumulation_steps {}: a step of a pipeline (--pp_size {}) loads all its "

@@ -211,6 +211,10 @@ RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   require_groups_of_ranks(ranks.count, ranks.tensor_size * ranks.pipeline_size, pp + " " + tp,
                           stages + " of " + groups);
   if (arguments.pipeline_schedule == "gpipe") ranks.schedule = PipelineSchedule::kGpipe;
+  if (arguments.pipeline_schedule == "interleaved" && ranks.pipeline_size > 1) {
+    ranks.schedule = PipelineSchedule::kInterleaved;
+    ranks.chunks = arguments.pp_chunks;
+  }
   if (!arguments.ddp_backend.empty() && (arguments.ddp_backend == "nccl") != device.is_gpu()) {
     throw_error(ErrorCode::kUsage,
                 "--ddp_backend {}: this run is on {}, where processes exchange gradients through {}; omit it",

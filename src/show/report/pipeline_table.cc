@@ -11,9 +11,9 @@ namespace {
 constexpr size_t kStageWidth = 33;
 
 // Formats "0 to 3", or "3" for a single layer.
-std::string describe_layers(const StagePlan& stage) {
-  const int64_t last = stage.first_block + stage.num_blocks - 1;
-  return stage.num_blocks == 1 ? fmt::format("{}", last) : fmt::format("{} to {}", stage.first_block, last);
+std::string describe_layers(int64_t first, int64_t count) {
+  const int64_t last = first + count - 1;
+  return count == 1 ? fmt::format("{}", last) : fmt::format("{} to {}", first, last);
 }
 
 // Returns the bytes of the buffers of a stage with this storage.
@@ -27,7 +27,21 @@ std::string micro_batches(int64_t count) {
   return count == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", count);
 }
 
+std::string counted_chunks(const StagePlan& stage) {
+  return fmt::format("{} chunks", stage.chunks.size());
+}
+
+// Returns the row of a chunk: its layers, and what it saves for the backward pass.
+std::string chunk_row(const StageChunk& chunk, int64_t number, bool trains) {
+  const std::string held = trains ? ", " + micro_batches(chunk.num_slots) : "";
+  std::string row = left_aligned(fmt::format("    chunk {}{}", number, held), kStageWidth) +
+                    right_aligned(describe_layers(chunk.first_block, chunk.num_blocks), 10);
+  if (trains) row += right_aligned(format_mib(chunk.num_slots * chunk.slot_bytes), 30);
+  return row + "\n";
+}
+
 std::string_view schedule_name(PipelineSchedule schedule) {
+  if (schedule == PipelineSchedule::kInterleaved) return "interleaved";
   return schedule == PipelineSchedule::kGpipe ? "gpipe" : "1f1b";
 }
 
@@ -45,16 +59,18 @@ std::string pipeline_table(const Plan& plan, size_t columns) {
                      right_aligned("est. ms", 10) + "\n";
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
-    const std::string held = micro_batches(stage.num_slots);
+    const std::string held = stage.chunks.empty() ? micro_batches(stage.num_slots) : counted_chunks(stage);
     const bool is_own = static_cast<int64_t>(i) == plan.request.ranks.stage;
     text +=
         left_aligned(fmt::format("  {}{}{}", i, is_own ? " (shown above)" : "", trains ? ", " + held : ""),
                      kStageWidth) +
-        right_aligned(describe_layers(stage), 10) +
+        right_aligned(stage.chunks.empty() ? describe_layers(stage.first_block, stage.num_blocks) : "", 10) +
         right_aligned(format_mib(bytes_of(stage, Storage::kWeight)), 10) +
         right_aligned(format_mib(bytes_of(stage, Storage::kOptimizerState)), 10) +
         right_aligned(format_mib(stage.saved_bytes), 10) + right_aligned(format_mib(stage.total_bytes), 10) +
         right_aligned(fmt::format("{:.1f}", time.busy_ms[i]), 10) + "\n";
+    for (size_t chunk = 0; chunk < stage.chunks.size(); ++chunk)
+      text += chunk_row(stage.chunks[chunk], static_cast<int64_t>(chunk), trains);
   }
   if (!trains) return text;
   return text +

@@ -298,6 +298,12 @@ Json pipeline_json(const Plan& plan) {
   Json stages = Json::array();
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
+    Json chunks = Json::array();
+    for (const StageChunk& chunk : stage.chunks)
+      chunks.push_back({{"first_layer", chunk.first_block},
+                        {"layers", chunk.num_blocks},
+                        {"micro_batches_held", chunk.num_slots},
+                        {"saved_bytes", chunk.num_slots * chunk.slot_bytes}});
     stages.push_back({{"first_layer", stage.first_block},
                       {"layers", stage.num_blocks},
                       {"micro_batches_held", stage.num_slots},
@@ -305,6 +311,7 @@ Json pipeline_json(const Plan& plan) {
                       {"arena_bytes", stage.arena_bytes},
                       {"total_bytes", stage.total_bytes},
                       {"busy_ms", time.busy_ms[i]}});
+    if (!stage.chunks.empty()) stages.back()["chunks"] = std::move(chunks);
   }
   return {{"stages", std::move(stages)}, {"step_ms", time.step_ms}, {"bubble", time.bubble()}};
 }

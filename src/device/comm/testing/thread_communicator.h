@@ -38,8 +38,8 @@ class ThreadCommunicator final : public Communicator {
     std::vector<std::span<const std::byte>> data_;  // what each rank passes to the current operation
     std::mutex mutex_;                              // protects the two members below
     std::condition_variable changed_;
-    std::map<std::pair<int, int>, std::deque<std::span<const std::byte>>>
-        messages_;  // by sender and receiver
+    std::map<std::pair<int, RankChannel>, std::deque<std::span<const std::byte>>>
+        messages_;  // by sender and channel of the receiver
   };
 
   ThreadCommunicator(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
@@ -93,7 +93,7 @@ class ThreadCommunicator final : public Communicator {
     });
   }
   void barrier() override { shared_.barrier_.arrive_and_wait(); }
-  void send(std::span<const std::byte> bytes, int to) override {
+  void send(std::span<const std::byte> bytes, RankChannel to) override {
     const std::lock_guard lock(shared_.mutex_);
     auto& messages = shared_.messages_[{rank_, to}];
     messages.push_back(bytes);
@@ -103,13 +103,13 @@ class ThreadCommunicator final : public Communicator {
     shared_.changed_.notify_all();
   }
   // A message is received by copying it from the memory of the sender, so that one that changes too early is noticed.
-  void wait_sent(int to) override {
+  void wait_sent(RankChannel to) override {
     std::unique_lock lock(shared_.mutex_);
     shared_.changed_.wait(lock, [&] { return shared_.messages_[{rank_, to}].empty(); });
   }
-  void receive(std::span<std::byte> bytes, int from) override {
+  void receive(std::span<std::byte> bytes, RankChannel from) override {
     std::unique_lock lock(shared_.mutex_);
-    auto& messages = shared_.messages_[{from, rank_}];
+    auto& messages = shared_.messages_[{from.rank, {rank_, from.channel}}];
     shared_.changed_.wait(lock, [&] { return !messages.empty(); });
     PLIMSOLL_CHECK(messages.front().size() == bytes.size(), "a message of {} bytes is received as {}",
                    messages.front().size(), bytes.size());

@@ -1,0 +1,33 @@
+// The chunk of a stage of a pipeline that an op works for, if the stage has several chunks of neighbouring layers. Each chunk has its
+// own forward and backward pass.
+#pragma once
+
+#include "graph/ir/graph.h"
+
+namespace plimsoll {
+
+inline constexpr std::string_view kChunkAttribute = "chunk";
+inline constexpr std::string_view kChannelAttribute = "channel";
+
+// Returns the number of the chunk within its stage, from 0.
+inline int64_t chunk_of(const Op& op) {
+  return op.attributes.integer_or(kChunkAttribute, 0);
+}
+// Returns true if two ops run in the same pass: in the same segment, for the same chunk.
+inline bool run_together(const Op& a, const Op& b) {
+  return a.segment == b.segment && chunk_of(a) == chunk_of(b);
+}
+// Returns the channel of a send or receive. Messages of one channel from one rank to another arrive in the order of their sends; those
+// of different channels do not wait for one another.
+inline int64_t channel_of(const Op& op) {
+  return op.attributes.integer_or(kChannelAttribute, 0);
+}
+// Returns the channel of what chunk `chunk` of the model receives from the chunk before, and of the gradients that it sends back.
+constexpr int64_t channel_into(int64_t chunk) {
+  return 2 * chunk;
+}
+constexpr int64_t channel_of_gradients_from(int64_t chunk) {
+  return 2 * chunk + 1;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,106 @@
+// Divides the forward and the backward pass of a stage of a pipeline into those of its chunks. The chunks of a stage have no transient
+// value in common, so that the ops that values connect with a send or receive of a chunk belong to it:
+//
+//   receive {chunk=0}; layer_1; send {chunk=0}; receive {chunk=1}; layer_3; send {chunk=1}
+//
+// The forward passes follow each other in the order of the chunks, and the backward passes in the opposite order.
+#include <algorithm>
+#include <numeric>
+
+#include "graph/ops/chunk.h"
+#include "graph/ops/ops.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kNoChunk = -1;
+
+class ChunkOrder {
+ public:
+  explicit ChunkOrder(Graph& graph) : graph_(graph), parents_(graph.values().size()) {
+    std::iota(parents_.begin(), parents_.end(), size_t{0});
+  }
+
+  void run() {
+    for (const Op& op : graph_.ops()) connect(op);
+    find_chunks();
+    std::vector<Op> ops = graph_.ops();
+    for (Op& op : ops) {
+      const int64_t chunk = chunk_with(op);
+      if (chunk != chunk_of(op)) op.attributes.set(kChunkAttribute, chunk);
+    }
+    std::ranges::stable_sort(ops, {}, [](const Op& op) {
+      return std::pair(op.segment, op.segment == Segment::kBackward ? -chunk_of(op) : chunk_of(op));
+    });
+    graph_.replace_ops(std::move(ops));
+  }
+
+ private:
+  // Returns true for a value that one pass computes for itself, or for the backward pass of the same micro-batch.
+  bool is_of_pass(ValueId id) const {
+    if (id == kNoValue) return false;
+    const Storage storage = graph_.value(id).storage;
+    return storage == Storage::kTransient || storage == Storage::kOutput;
+  }
+
+  size_t set_of(size_t value) {
+    while (parents_[value] != value) value = parents_[value] = parents_[parents_[value]];
+    return value;
+  }
+
+  template <typename Work>
+  void for_each_value(const Op& op, const Work& work) const {
+    if (op.segment == Segment::kOptimizer) return;
+    for (const std::span<const ValueId> ids :
+         {std::span<const ValueId>(op.inputs), std::span<const ValueId>(op.outputs)}) {
+      for (const ValueId id : ids) {
+        if (is_of_pass(id)) work(index_of(id));
+      }
+    }
+  }
+
+  void connect(const Op& op) {
+    size_t first = parents_.size();
+    for_each_value(op, [&](size_t value) {
+      if (first == parents_.size()) first = set_of(value);
+      parents_[set_of(value)] = set_of(first);
+    });
+  }
+
+  void find_chunks() {
+    chunks_.assign(parents_.size(), kNoChunk);
+    for (const Op& op : graph_.ops()) {
+      if (!op.attributes.has(kChunkAttribute)) continue;
+      const int64_t chunk = chunk_of(op);
+      for_each_value(op, [&](size_t value) {
+        int64_t& found = chunks_[set_of(value)];
+        PLIMSOLL_CHECK(found == kNoChunk || found == chunk, "'{}' belongs to the chunks {} and {} of a stage",
+                       graph_.values()[value].name, found, chunk);
+        found = chunk;
+      });
+    }
+  }
+
+  int64_t chunk_with(const Op& op) {
+    int64_t chunk = kNoChunk;
+    for_each_value(op, [&](size_t value) { chunk = std::max(chunk, chunks_[set_of(value)]); });
+    return std::max<int64_t>(chunk, 0);
+  }
+
+  Graph& graph_;
+  std::vector<size_t> parents_;
+  std::vector<int64_t> chunks_;  // per set of values, at its representative
+};
+
+}  // namespace
+
+Pass pipeline_chunks_pass() {
+  return {.name = "pipeline_chunks",
+          .numerics = Numerics::kPreserving,
+          .help = "divides the passes of a stage of a pipeline into those of its chunks of layers",
+          .needed_for = "--pipeline_schedule interleaved",
+          .run = [](Graph& graph) { ChunkOrder(graph).run(); }};
+}
+
+}  // namespace plimsoll
