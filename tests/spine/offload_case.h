@@ -52,7 +52,7 @@ inline std::vector<Copies> copies_to_try() {
 // Updates of few elements each, so that a tiny model has several updates and most of its matrices are split.
 inline constexpr int64_t kFewElements = 200;
 
-inline Plan plan_of(const TinyCase& test, Kept kept) {
+inline PlanRequest offload_request(const TinyCase& test, Kept kept) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.update.states_on_disk =
       kept == Kept::kOnDisk || kept == Kept::kOnDiskForLater || kept == Kept::kOnDiskLate;
@@ -65,7 +65,11 @@ inline Plan plan_of(const TinyCase& test, Kept kept) {
   request.offload.saved_in_headroom = false;
   request.offload.least_bytes = 256;
   request.update.elements_at_once = kFewElements;
-  return build_plan(request);
+  return request;
+}
+
+inline Plan plan_of(const TinyCase& test, Kept kept) {
+  return build_plan(offload_request(test, kept));
 }
 
 inline std::vector<TinyCase> cases() {
