@@ -52,6 +52,9 @@ bool is_true_on_all_ranks(Communicator& ranks, bool flag) {
   return count == ranks.size();
 }
 
+// Plans take exchanges that are larger than all measured ones at the rate of the largest. Below this size it is mostly latency.
+constexpr int64_t kLeastBytesForPlans = int64_t{16} << 20;
+
 // Returns the key under which the results of these ranks are stored.
 LinkCalibration key_of(const RankPlace& place, const ChosenDevice& device) {
   LinkCalibration key{
@@ -145,6 +148,12 @@ class LinksOfRun {
   // Adds the measurements to those of other exchanges in the file.
   void keep(LinkCalibration measured) {
     const std::string path = link_calibration_path(measured, environment_);
+    if (limits_.largest_bytes < kLeastBytesForPlans) {
+      report_.notes.push_back(fmt::format(
+          "the largest size is {} KiB: plans take larger exchanges at its rate, which is lower than that of large data; "
+          "leave out the size after --links, or give 16MiB or more, before you use the times in plans",
+          limits_.largest_bytes >> 10));
+    }
     FileSystem& files = posix_file_system();
     if (is_in_cache(files, path)) {
       try {
