@@ -1,4 +1,4 @@
-#include "base/free_port.h"
+#include "plimsoll/free_port.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -41,10 +41,11 @@ uint16_t free_port(int count) {
     while (num_free < count && is_free(first + num_free)) ++num_free;
     if (num_free == count) return static_cast<uint16_t>(first);
   }
-  throw_error(ErrorCode::kDevice,
-              "this host has no free TCP port from {} to {} for the ranks of a run; see which programs listen "
-              "(ss -ltn) and end some",
-              kFirstPort, kEndPort - 1);
+  throw_error(
+      ErrorCode::kDevice,
+      "this host has no free TCP port from {} to {} for the ranks of a run; see which programs listen "
+      "(ss -ltn) and end some",
+      kFirstPort, kEndPort - 1);
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // Tests the choice of free ports.
-#include "base/free_port.h"
+#include "plimsoll/free_port.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,8 @@ int listener_at(int port) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<uint16_t>(port));
-  if (bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 && listen(descriptor, 1) == 0)
+  if (bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+      listen(descriptor, 1) == 0)
     return descriptor;
   close(descriptor);
   return -1;

@@ -14,11 +14,11 @@
 #include <string_view>
 #include <utility>
 
-#include "base/free_port.h"
 #include "cli/child.h"
 #include "cli/output.h"
 #include "cli/signal_reader.h"
 #include "plimsoll/error.h"
+#include "plimsoll/free_port.h"
 
 namespace plimsoll::cli {
 namespace {

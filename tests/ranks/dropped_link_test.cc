@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "base/free_port.h"
+#include "plimsoll/free_port.h"
 #include "tests/ranks/rank_processes.h"
 #include "tests/support/places.h"
 #include "tests/training/tiny_folder.h"

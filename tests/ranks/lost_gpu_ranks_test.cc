@@ -10,7 +10,7 @@
 #include <iostream>
 #include <memory>
 
-#include "base/free_port.h"
+#include "plimsoll/free_port.h"
 #include "plimsoll/trainer.h"
 #include "tests/ranks/rank_processes.h"
 #include "tests/training/gpu_trap.h"

@@ -12,8 +12,8 @@
 #include <fstream>
 
 #include "base/file.h"
-#include "base/free_port.h"
 #include "io/ckpt/checkpoint.h"
+#include "plimsoll/free_port.h"
 #include "plimsoll/trainer.h"
 #include "tests/ranks/rank_processes.h"
 #include "tests/training/tiny_folder.h"

@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "base/file.h"
-#include "base/free_port.h"
 #include "io/ckpt/checkpoint.h"
+#include "plimsoll/free_port.h"
 #include "tests/ranks/rank_processes.h"
 #include "tests/support/places.h"
 #include "tests/training/tiny_folder.h"

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/free_port.h"
+#include "plimsoll/free_port.h"
 #include "tests/bad_input/binary.h"
 #include "tests/ranks/rank_processes.h"
 #include "tests/support/places.h"

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/free_port.h"
 #include "device/comm/communicator.h"
 #include "device/comm/testing/rank_threads.h"
+#include "plimsoll/free_port.h"
 
 namespace plimsoll {
 namespace {

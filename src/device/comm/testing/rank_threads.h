@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include "base/free_port.h"
 #include "device/comm/communicator.h"
 #include "device/comm/tcp_socket.h"
 #include "plimsoll/error.h"
+#include "plimsoll/free_port.h"
 
 namespace plimsoll {
 

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "base/free_port.h"
 #include "base/rank_place.h"
 #include "device/comm/testing/rank_threads.h"
 #include "device/cuda/cuda_error.h"
+#include "plimsoll/free_port.h"
 
 namespace plimsoll::test {
 
