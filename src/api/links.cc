@@ -150,7 +150,8 @@ class LinksOfRun {
     const std::string path = link_calibration_path(measured, environment_);
     if (limits_.largest_bytes < kLeastBytesForPlans) {
       report_.notes.push_back(fmt::format(
-          "the largest size is {} KiB: plans take larger exchanges at its rate, which is lower than that of large data; "
+          "the largest size is {} KiB: plans take larger exchanges at its rate, which is lower than that of "
+          "large data; "
           "leave out the size after --links, or give 16MiB or more, before you use the times in plans",
           limits_.largest_bytes >> 10));
     }

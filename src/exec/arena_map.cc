@@ -26,7 +26,7 @@ ArenaMap::ArenaMap(const Plan& plan, Space space, const std::function<std::byte*
     if (buffer.space == space) blocks_.push_back({buffer.offset, exact_bytes(buffer)});
   }
   for (const ProgramPlan& program : plan.programs) {
-    for (const TransientBuffer& buffer : space == Space::kDevice ? program.buffers : program.host_buffers) {
+    for (const TransientBuffer& buffer : space == Space::kDevice ? program.buffers : program.host.buffers) {
       blocks_.push_back({buffer.offset, exact_bytes(program, buffer)});
     }
   }

@@ -3,6 +3,7 @@
 // buffer that is pointed at or reached by a key, and load nothing from a network.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -148,7 +149,7 @@ class ReportInABrowser : public ::testing::Test {
   std::string browser_;
 };
 
-// What the commands print, without a browser.
+// Runs the commands and reads what they print, without a browser.
 class ReportCommand : public ::testing::Test {
  protected:
   TerminalRun run(const std::vector<std::string>& words) {

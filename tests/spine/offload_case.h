@@ -189,7 +189,7 @@ inline void expect_sound(const ProgramPlan& program) {
     const auto is_live = [&](const TransientBuffer& buffer) {
       return buffer.first <= copy && buffer.last >= end - 1;
     };
-    for (const auto* buffers : {&program.buffers, &program.host_buffers}) {
+    for (const auto* buffers : {&program.buffers, &program.host.buffers}) {
       for (const TransientBuffer& buffer : *buffers) {
         if (buffer.root == kNoValue) continue;
         const auto holds = [&](ValueId id) { return root_of(graph, id) == buffer.root; };
@@ -209,7 +209,7 @@ inline void expect_apart_in_each_space(const Plan& plan) {
   for (const ProgramPlan& program : plan.programs) {
     expect_apart(program, program.name);
     ProgramPlan host = program;
-    host.buffers = host.host_buffers;
+    host.buffers = host.host.buffers;
     expect_apart(host, program.name + ", host");
   }
   std::array<std::vector<std::pair<int64_t, int64_t>>, kNumSpaces> places;

@@ -101,13 +101,13 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
       const Plan all = plan(kept, false);
       for (const Copies copies : copies_to_try()) {
         TinySteps with(test, plan(kept, true), options_of(copies));
-        const int64_t saved_bytes = with.plan.programs.at(kTrainProgram).host_transient_bytes;
-        EXPECT_LE(saved_bytes, all.programs.at(kTrainProgram).host_transient_bytes);
+        const int64_t saved_bytes = with.plan.programs.at(kTrainProgram).host.transient_bytes;
+        EXPECT_LE(saved_bytes, all.programs.at(kTrainProgram).host.transient_bytes);
         if (kept == Kept::kActivationsOnHost) {
           EXPECT_LE(bytes_without_captured(with.plan), bytes_without_captured(all));
         }
         some_move +=
-            saved_bytes > 0 && saved_bytes < all.programs.at(kTrainProgram).host_transient_bytes ? 1 : 0;
+            saved_bytes > 0 && saved_bytes < all.programs.at(kTrainProgram).host.transient_bytes ? 1 : 0;
         with.lengths = without.lengths;
         with.steps(1, 3);
         expect_equal(with, without);
@@ -435,7 +435,7 @@ TEST(Offload, CopiesAreOrderedAndBuffersApart) {
       EXPECT_EQ(plan.programs.at(kTrainProgram).is_captured(Segment::kBackward), !moves_activations);
       EXPECT_TRUE(plan.programs.at(kTrainProgram).is_captured(Segment::kOptimizer));
       EXPECT_EQ(plan.host_arena_bytes,
-                plan.host_persistent_bytes + plan.programs.at(kTrainProgram).host_transient_bytes);
+                plan.host_persistent_bytes + plan.programs.at(kTrainProgram).host.transient_bytes);
       if (kept == Kept::kActivationsOnHost) {
         EXPECT_LE(plan.programs.at(kTrainProgram).lower_bound_bytes,
                   without.programs.at(kTrainProgram).lower_bound_bytes);

@@ -134,8 +134,8 @@ TEST(PlanGpu, ActivationsLeaveWhereTheLimitHasNoRoomForPrograms) {
   const Plan stays = build_plan(request);
   request.offload.saved_in_headroom = false;
   const Plan moves = build_plan(request);
-  EXPECT_EQ(stays.programs.at(kTrainProgram).host_transient_bytes, 0);
-  EXPECT_GT(moves.programs.at(kTrainProgram).host_transient_bytes, 0);
+  EXPECT_EQ(stays.programs.at(kTrainProgram).host.transient_bytes, 0);
+  EXPECT_GT(moves.programs.at(kTrainProgram).host.transient_bytes, 0);
   ASSERT_GT(stays.total_bytes(), moves.total_bytes());
   request.offload.saved_in_headroom = true;
   request.memory_limit_bytes = moves.total_bytes();

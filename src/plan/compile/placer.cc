@@ -121,8 +121,8 @@ void Placer::place_transient() {
                            program);
     transient = std::max(transient, below + program.transient_bytes);
     bound = std::max(bound, program.lower_bound_bytes);
-    host_transient = std::max(host_transient, host_below + program.host_transient_bytes);
-    host_bound = std::max(host_bound, program.host_lower_bound_bytes);
+    host_transient = std::max(host_transient, host_below + program.host.transient_bytes);
+    host_bound = std::max(host_bound, program.host.lower_bound_bytes);
   });
   plan_.arena_bytes = plan_.persistent_bytes + transient;
   plan_.lower_bound_bytes = plan_.persistent_bytes + bound;

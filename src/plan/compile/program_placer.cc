@@ -128,7 +128,7 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   ProgramBuffers::Lists lists =
       buffers_.of(program.graph, program.bucket, scratch_bytes, request.device.kind);
   program.buffers = std::move(lists.on_device);
-  program.host_buffers = std::move(lists.on_host);
+  program.host.buffers = std::move(lists.on_host);
   const auto num_positions = static_cast<uint32_t>(program.ops.size());
   program.num_slots = 1;
   program.slot_bytes = 0;
@@ -148,9 +148,9 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
     program.lower_bound_bytes = layout.lower_bound_bytes;
   }
   if (!has_chunks) program.chunk_slots.clear();
-  const Layout host = place_buffers(program.host_buffers, num_positions, request, 0);
-  program.host_transient_bytes = host.bytes;
-  program.host_lower_bound_bytes = host.lower_bound_bytes;
+  const Layout host = place_buffers(program.host.buffers, num_positions, request, 0);
+  program.host.transient_bytes = host.bytes;
+  program.host.lower_bound_bytes = host.lower_bound_bytes;
 }
 
 // The slot of the micro-batch that runs is not the same in each run, so that other values cannot use its free bytes. The lower bound is
@@ -211,7 +211,7 @@ void ProgramPlacer::lay_out_slots(ProgramPlan& program, const PlanRequest& reque
 void ProgramPlacer::resolve_offsets(const Plan& plan, int64_t begin, int64_t host_begin,
                                     ProgramPlan& program) const {
   program.offsets.assign(program.graph.values().size(), -1);
-  for (TransientBuffer& buffer : program.host_buffers) {
+  for (TransientBuffer& buffer : program.host.buffers) {
     buffer.offset += host_begin;
     program.offsets[index_of(buffer.root)] = buffer.offset;
   }

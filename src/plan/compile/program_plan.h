@@ -88,6 +88,13 @@ struct ChunkSlots {
   int64_t count = 1;
 };
 
+// What a program has in the host's arena.
+struct HostBuffers {
+  std::vector<TransientBuffer> buffers = {};
+  int64_t transient_bytes = 0;
+  int64_t lower_bound_bytes = 0;  // no layout has fewer transient bytes
+};
+
 struct ProgramPlan {
   std::string name = {};
   Graph graph = Graph();
@@ -97,8 +104,8 @@ struct ProgramPlan {
   // The offset of each value from the start of its space's arena; -1 for values that have no place.
   std::vector<int64_t> offsets = {};
   std::vector<OpPlan> ops = {};
-  std::vector<TransientBuffer> buffers = {};       // buffers in the device's arena
-  std::vector<TransientBuffer> host_buffers = {};  // buffers in the host's arena
+  std::vector<TransientBuffer> buffers = {};  // buffers in the device's arena
+  HostBuffers host = {};
   // The number of micro-batches whose forward pass may have run and whose backward pass has not. Values that are saved for the
   // backward pass are in slots, one per micro-batch, which follow each other from slots_begin on; offsets are those in slot 0. With
   // one slot, values have the places that the layout gives them, and slot_bytes is 0.
@@ -112,6 +119,16 @@ struct ProgramPlan {
   int64_t slot_of(int64_t micro_batch, int64_t chunk) const {
     return micro_batch % (chunk_slots.empty() ? num_slots : chunk_slots[static_cast<size_t>(chunk)].count);
   }
+  // Returns whether the slots of micro-batches contain this offset.
+  bool is_in_slots(int64_t offset) const {
+    const auto contains = [offset](int64_t begin, int64_t bytes) {
+      return offset >= begin && offset < begin + bytes;
+    };
+    if (chunk_slots.empty()) return contains(slots_begin, num_slots * slot_bytes);
+    return std::ranges::any_of(chunk_slots, [&](const ChunkSlots& chunk) {
+      return contains(chunk.begin, chunk.count * chunk.bytes);
+    });
+  }
   // Returns the offset of a value in the slot of a micro-batch.
   int64_t in_slot(int64_t offset, int64_t slot) const {
     for (const ChunkSlots& chunk : chunk_slots) {
@@ -122,9 +139,7 @@ struct ProgramPlan {
   }
   int64_t transient_bytes = 0;
   int64_t lower_bound_bytes = 0;  // no layout has fewer transient bytes
-  int64_t host_transient_bytes = 0;
-  int64_t host_lower_bound_bytes = 0;
-  int64_t library_bytes = 0;  // the most that the library of one of its kernels allocates itself
+  int64_t library_bytes = 0;      // the most that the library of one of its kernels allocates itself
   std::vector<PassRecord> passes = {};
   // If some ops are deferred to the next run of the program (OpPlan::is_deferred): the segment after which the next
   // run has to execute them.

@@ -21,8 +21,7 @@ std::string buffer_name(const ProgramPlan& program, const TransientBuffer& buffe
     return "scratch of " + std::string(op.def->name()) + of;
   }
   std::string name = program.graph.value(buffer.root).name;
-  if (program.num_slots > 1 && buffer.offset >= program.slots_begin &&
-      buffer.offset < program.slots_begin + program.num_slots * program.slot_bytes)
+  if (program.num_slots > 1 && program.is_in_slots(buffer.offset))
     name += " of micro-batch slot " + std::to_string(buffer.slot);
   return name;
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "plan/anatomy/memory.h"
 #include "plan/compile/testing/plan_case.h"
 #include "plimsoll/error.h"

@@ -1,4 +1,4 @@
-// What a report shows of one run or of one plan, and the file report.json, which a run writes so that a report can be made from its
+// Reads what a report shows of one run or of one plan. The file report.json, which a run writes, lets a report be made from its
 // folder later. Thread-safe: pure functions, except for reading files.
 //
 // report.json: {"schema_version", "model", "device", "arguments": {name: text} (those that differ from their default),
