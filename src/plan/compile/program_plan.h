@@ -88,7 +88,7 @@ struct ChunkSlots {
   int64_t count = 1;
 };
 
-// What a program has in the host's arena.
+// The buffers of a program in the arena of the host, and their bytes.
 struct HostBuffers {
   std::vector<TransientBuffer> buffers = {};
   int64_t transient_bytes = 0;
