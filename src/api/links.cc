@@ -151,8 +151,8 @@ class LinksOfRun {
     if (limits_.largest_bytes < kLeastBytesForPlans) {
       report_.notes.push_back(fmt::format(
           "the largest size is {} KiB: plans take larger exchanges at its rate, which is lower than that of "
-          "large data; "
-          "leave out the size after --links, or give 16MiB or more, before you use the times in plans",
+          "large data; leave out the size after --links, or give 16MiB or more, before you use the times in "
+          "plans",
           limits_.largest_bytes >> 10));
     }
     FileSystem& files = posix_file_system();

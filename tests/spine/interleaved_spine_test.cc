@@ -38,18 +38,7 @@ TEST(InterleavedPipeline, MakeTheStepsOfOneRankToTheBit) {
       const RankMesh mesh{.size = stages, .pipeline_size = stages};
       const std::vector<MeshResult> results = results_of(
           test, {.mesh = mesh, .schedule = PipelineSchedule::kInterleaved, .chunks = chunks}, batches);
-      for (const MeshResult& result : results) {
-        expect_same_bits(result.tensors, expected.tensors);
-        EXPECT_EQ(result.norms, results.front().norms);
-        ASSERT_EQ(result.norms.size(), expected.norms.size());
-        for (size_t i = 0; i < result.norms.size(); ++i) {
-          EXPECT_NEAR(result.norms[i], expected.norms[i],
-                      20'000 * unit_roundoff(DType::kF64) * expected.norms[i]);
-        }
-      }
-      EXPECT_EQ(results.back().losses, expected.losses);
-      EXPECT_EQ(results.back().evaluation_loss, expected.evaluation_loss);
-      EXPECT_EQ(results.back().logits, expected.logits);
+      expect_bits_of_one_rank(results, expected);
     }
   }
 }

@@ -34,6 +34,23 @@ inline TinyCase language_model(const std::string& model_type) {
   return test;
 }
 
+// Expects the bits of one rank from the stages of a pipeline; the last stage has the loss and the logits. The norm of the gradients is
+// the same on every stage, but its terms are added in another order than by one rank.
+inline void expect_bits_of_one_rank(const std::vector<MeshResult>& results, const MeshResult& expected) {
+  for (const MeshResult& result : results) {
+    expect_same_bits(result.tensors, expected.tensors);
+    EXPECT_EQ(result.norms, results.front().norms);
+    ASSERT_EQ(result.norms.size(), expected.norms.size());
+    for (size_t i = 0; i < result.norms.size(); ++i) {
+      EXPECT_NEAR(result.norms[i], expected.norms[i],
+                  20'000 * unit_roundoff(DType::kF64) * expected.norms[i]);
+    }
+  }
+  EXPECT_EQ(results.back().losses, expected.losses);
+  EXPECT_EQ(results.back().evaluation_loss, expected.evaluation_loss);
+  EXPECT_EQ(results.back().logits, expected.logits);
+}
+
 inline MeshResult result_alone(const TinyCase& test, int64_t batches) {
   return results_of(test, {}, batches).front();
 }

@@ -97,10 +97,7 @@ std::set<std::string> quality_metrics(std::span<const ReportSource> sources) {
   for (const ReportSource& source : sources) {
     for (const LogRecord& record : source.history) {
       for (const auto& [key, value] : record.values) {
-        const auto has = [&key](std::string_view part) { return key.find(part) != std::string::npos; };
-        const bool is_cost =
-            has("_loss") || has("_per_second") || has("_runtime") || has("_samples") || has("_mem_");
-        if (key.starts_with("eval_") && !is_cost) keys.insert(key);
+        if (is_quality_metric(key)) keys.insert(key);
       }
     }
   }
@@ -164,10 +161,7 @@ std::string figures_table(std::span<const ReportSource> sources) {
   for (const ReportSource& source : sources) {
     if (!source.results.is_object()) continue;
     for (const auto& [key, value] : source.results.items()) {
-      const auto has = [&key = key](std::string_view part) { return key.find(part) != std::string::npos; };
-      if (key.starts_with("eval_") && !has("_loss") && !has("_per_second") && !has("_runtime") &&
-          !has("_samples") && !has("_mem_"))
-        metrics.insert(key);
+      if (is_quality_metric(key)) metrics.insert(key);
     }
   }
   for (const std::string& key : metrics) {

@@ -134,6 +134,7 @@ TEST(ReportPage, ComparesRuns) {
   EXPECT_NE(page.find("<th scope=\"row\">learning_<wbr/>rate</th><td>0.001</td><td>(default)</td>"),
             std::string::npos)
       << page.substr(page.find("Arguments that differ"), 800);
+  EXPECT_NE(page.find("the peak of the process is 83.3 % of the prediction</p>"), std::string::npos);
   EXPECT_NE(page.find("first, training loss"), std::string::npos);
   EXPECT_NE(page.find("second, training loss"), std::string::npos);
   EXPECT_NE(page.find("<th scope=\"row\">eval_<wbr/>accuracy</th><td class=\"n\">0.75</td>"),

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "show/html/page_parts.h"
 #include "show/html/report_page.h"
+#include "show/report/plan_table.h"
 #include "show/report/quantities.h"
 
 namespace plimsoll {
@@ -92,14 +93,11 @@ std::string memory_section(const ReportSource& source, const std::string& id) {
     held.rows.push_back(
         {"total", mib_of(memory, "predicted_total_bytes"), "-", mib_of(memory, "measured_peak_bytes")});
     body += held.html();
-    const int64_t planned = bytes_at(memory, "predicted_total_bytes");
-    const int64_t measured = bytes_at(memory, "measured_peak_bytes");
-    if (planned > 0 && measured > 0) {
-      body += html_note(measured <= planned ? fmt::format("The measured peak is {} MiB below the plan.",
-                                                          format_mib(planned - measured))
-                                            : fmt::format("The measured peak is {} MiB above the plan, which "
-                                                          "is a bug in Plimsoll; please report it.",
-                                                          format_mib(measured - planned)));
+    if (memory.is_object()) {
+      body += html_note(memory_verdict({.predicted_total_bytes = bytes_at(memory, "predicted_total_bytes"),
+                                        .arena_bytes = bytes_at(memory, "arena_bytes"),
+                                        .arena_high_water_bytes = bytes_at(memory, "arena_high_water_bytes"),
+                                        .measured_peak_bytes = bytes_at(memory, "measured_peak_bytes")}));
     }
   }
   return html_section(id + "memory", "Memory", body);

@@ -84,6 +84,9 @@ std::string_view line_colour(size_t i);
 // `caption` describes the device and the run. Empty if the records contain no loss.
 std::string loss_plot(const LogHistory& history, const std::string& title, const std::string& caption);
 
+// Returns true for the name of a metric of the quality of a model, such as eval_accuracy; false for losses, speeds and memory.
+bool is_quality_metric(std::string_view key);
+
 // Plots the metrics of the evaluations, such as eval_accuracy, over optimizer steps. Empty if the records contain none.
 std::string metrics_plot(const LogHistory& history, const std::string& title, const std::string& caption);
 

@@ -67,5 +67,7 @@ std::string recompute_table(const Plan& plan, size_t columns);
 // end of the used part of the arena, and the peak seen by the operating system. Ends with the verdict and a
 // newline.
 std::string memory_outcome_table(const MemoryFigures& figures);
+// Returns its last line without the line feed. It states if the prediction was right.
+std::string memory_verdict(const MemoryFigures& figures);
 
 }  // namespace plimsoll

@@ -165,17 +165,21 @@ std::string loss_plot(const LogHistory& history, const std::string& title, const
   return plot.finish();
 }
 
+bool is_quality_metric(std::string_view key) {
+  const auto has = [key](std::string_view part) { return key.find(part) != std::string_view::npos; };
+  const bool is_cost =
+      has("_loss") || has("_per_second") || has("_runtime") || has("_samples") || has("_mem_");
+  return key.starts_with("eval_") && !is_cost;
+}
+
 namespace {
 
-// Returns the names of the metrics of the evaluations, without losses, speeds and memory.
+// Returns the names of the metrics of the evaluations.
 std::set<std::string> metric_keys(const LogHistory& history) {
   std::set<std::string> keys;
   for (const LogRecord& record : history) {
     for (const auto& [key, value] : record.values) {
-      const auto has = [&key](std::string_view part) { return key.find(part) != std::string::npos; };
-      const bool is_cost =
-          has("_loss") || has("_per_second") || has("_runtime") || has("_samples") || has("_mem_");
-      if (key.starts_with("eval_") && !is_cost) keys.insert(key);
+      if (is_quality_metric(key)) keys.insert(key);
     }
   }
   return keys;
