@@ -56,6 +56,9 @@ class Remarks {
 bool write_json(const std::string& json, const Arguments& arguments);
 // Writes a text to the file that an argument names, and says so. `argument`: its name, for messages. Errors: kDevice.
 void write_text(const std::string& text, std::string_view argument, const std::string& path);
+// Throws if a file that an argument names cannot be written, so that a long run does not end with this error. Leaves the file as it
+// is. Errors: kDevice.
+void require_writable(std::string_view argument, const std::string& path);
 // Sets --nproc_per_node, unless it is given, to the number of visible GPUs that a run without it uses. `num_local_ranks`: as
 // for num_ranks_to_start() (launch.h). Returns a note about it, or "".
 std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks);

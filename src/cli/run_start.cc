@@ -1,5 +1,6 @@
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "cli/command.h"
@@ -8,16 +9,30 @@
 
 namespace plimsoll::cli {
 
+namespace {
+
+[[noreturn]] void fail_to_write(std::string_view argument, const std::string& path) {
+  throw Error(ErrorCode::kDevice, std::string(argument) + " " + path +
+                                      ": cannot write the file: " + std::strerror(errno) +
+                                      "; check the path, its permissions and the disk");
+}
+
+}  // namespace
+
 void write_text(const std::string& text, std::string_view argument, const std::string& path) {
   errno = 0;
   std::ofstream file(path);
   file << text;
-  if (!file.flush()) {
-    throw Error(ErrorCode::kDevice, std::string(argument) + " " + path +
-                                        ": cannot write the file: " + std::strerror(errno) +
-                                        "; check the path, its permissions and the disk");
-  }
+  if (!file.flush()) fail_to_write(argument, path);
   say("wrote " + path);
+}
+
+void require_writable(std::string_view argument, const std::string& path) {
+  std::error_code ignored;
+  const bool is_new = !std::filesystem::exists(path, ignored);
+  errno = 0;
+  if (!std::ofstream(path, std::ios::app)) fail_to_write(argument, path);
+  if (is_new) std::filesystem::remove(path, ignored);
 }
 
 bool write_json(const std::string& json, const Arguments& arguments) {

@@ -87,8 +87,15 @@ void write_report_files(const Trainer& trainer, const Arguments& arguments) {
   }
 }
 
-// A trace of a run needs measured times.
-void require_profile(const Arguments& arguments) {
+// A trace of a run needs measured times. The files are written after the last step, and a file in the output folder may need the run to
+// make the folder.
+void check_report_files(const Arguments& arguments) {
+  const auto of_run = (std::filesystem::path(arguments.output_dir) / "file").parent_path();
+  for (const auto& [argument, path] : {std::pair("--html", arguments.html), {"--trace", arguments.trace}}) {
+    const auto folder = std::filesystem::path(path).parent_path();
+    if (path.empty() || (folder == of_run && !std::filesystem::exists(folder))) continue;
+    require_writable(argument, path);
+  }
   if (arguments.trace.empty() || arguments.profile || arguments.dry_run) return;
   throw Error(ErrorCode::kUsage,
               "--trace " + arguments.trace +
@@ -142,7 +149,7 @@ int run_train(const std::vector<std::string>& words) {
     throw Error(ErrorCode::kUsage,
                 "--do_train False leaves nothing to do: give --do_eval or --do_predict, or omit it to train");
   }
-  require_profile(arguments);
+  check_report_files(arguments);
   Trainer trainer(arguments, TrainerParts{.texts = input.texts}, Task::kTrain, program_environment());
   std::optional<StoppedBySignals> stopped_by_signals;
   const auto stop_by_signals = [&] {

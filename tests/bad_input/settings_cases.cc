@@ -238,6 +238,9 @@ std::vector<Case> settings_files() {
       words("MonitorWord", 2, {"monitor: unknown argument 'word'"}, {"monitor", "word"}),
       words("PlanJsonNowhere", 7, {"--json /nonexistent/x: cannot write the file"},
             {"plan", "--config_name", "bert-base-uncased", "--use_cpu", "--json", "/nonexistent/x"}),
+      words("TrainReportNowhere", 7, {"--html /nonexistent/x: cannot write the file"},
+            {"train", "--config_name", "bert-base-uncased", "--dataset_name", "dummy", "--use_cpu", "--html",
+             "/nonexistent/x"}),
   };
 }
 
