@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "plimsoll/trainer.h"
 #include "tests/training/stable_log.h"
@@ -68,10 +70,14 @@ TEST(LossScaledRun, SkippedStepsAreCountedAndToldAndResumedBitForBit) {
   }
   EXPECT_GE(skipped, 1u);
   EXPECT_GE(updates, 3.0);
-  ASSERT_EQ(watch->warnings.size(), skipped);
-  EXPECT_NE(watch->warnings[0].find("step 1: the gradients overflow fp16 with the loss scale 65536"),
-            std::string::npos)
-      << watch->warnings[0];
+  // A busy machine may add a warning that the steps wait for data, which depends on measured times.
+  std::vector<std::string> overflows;
+  for (const std::string& warning : watch->warnings) {
+    if (warning.find("overflow") != std::string::npos) overflows.push_back(warning);
+  }
+  ASSERT_EQ(overflows.size(), skipped);
+  EXPECT_NE(overflows[0].find("step 1: the gradients overflow fp16 with the loss scale 65536"), std::string::npos)
+      << overflows[0];
   for (int step = 1; step < 8; ++step) {
     SCOPED_TRACE("resumed after step " + std::to_string(step));
     Arguments rest = fp16_arguments(model, folder.path("rest" + std::to_string(step)));
