@@ -20,7 +20,7 @@ namespace {
 // The bytes of a transfer: AdamW's moments of an update with the largest number of elements.
 constexpr int64_t kMeasuredTransferBytes = int64_t{16} << 20;
 
-// Transfers between the whole file and two pieces of memory: one that reads fill, and one that writes take. A read and a write may
+// Measures the transfers of a file: reads into one piece of memory, and writes from another one, so that a read and a write may
 // run at the same time.
 class MeasuredDisk {
  public:

@@ -71,7 +71,7 @@ struct AskedDevice {
   UsableMethods methods = {};
 };
 
-// Returns true for a card on which no release runs.
+// Returns true for a card that the released programs do not support, so that runs on it can only be planned.
 bool is_plan_only(const std::string& device) {
   const std::optional<GpuTarget> target = find_gpu_target(device);
   return target && !runs_release(*target);

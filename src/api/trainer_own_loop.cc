@@ -67,7 +67,7 @@ void scale_gradients(Executor& executor, double factor) {
     }
     ++num_scaled;
   }
-  PLIMSOLL_CHECK(num_scaled > 0, "gradients that nothing keeps cannot be scaled");
+  PLIMSOLL_CHECK(num_scaled > 0, "the program stores no gradients that could be scaled");
 }
 
 }  // namespace

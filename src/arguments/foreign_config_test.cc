@@ -311,7 +311,7 @@ TEST(Deepspeed, LaterRulesNameTheKey) {
                   .starts_with("--deepspeed: 'zero_optimization.stage': 4 is outside [0, 3]"));
 }
 
-// DeepSpeed names the folder of the states in a key of its own, in either order.
+// DeepSpeed names the folder of the states in the key nvme_path, before or after the key device.
 TEST(Deepspeed, TheDeviceNvmeIsJoinedWithItsFolder) {
   for (const char* section : {R"({"device": "nvme", "nvme_path": "/nvme/a b"})",
                               R"({"nvme_path": "/nvme/a b", "device": "nvme"})"}) {

@@ -46,7 +46,7 @@ constexpr Disguise kDisguises[] = {
     {bytes("%PDF-"), "a PDF document"},
 };
 
-// Returns true if the text begins so, apart from blanks and case.
+// Returns true if the text begins with the tag, in small or capital letters, possibly after blanks.
 bool begins_with_tag(std::string_view text, std::string_view tag) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
   if (text.size() < tag.size()) return false;

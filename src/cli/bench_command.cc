@@ -426,8 +426,9 @@ int run_bench_disk(const std::string& folder) {
   std::snprintf(rates, sizeof rates, "  read %.2f GB/s, write %.2f GB/s, both at a time %.2f GB/s together\n",
                 report.read_gb_per_s, report.write_gb_per_s, report.both_gb_per_s);
   print("disk of " + folder + ", a file of " + std::to_string(report.file_bytes >> 20) + " MiB, " +
-        (report.is_direct ? "direct transfers"
-                          : "through the kernel's cache, because the file system refuses direct transfers") +
+        (report.is_direct
+             ? "direct transfers"
+             : "through the page cache of Linux, because the file system refuses direct transfers") +
         "\n" + rates + "wrote " + report.path +
         ", which plans with --offload_optimizer nvme:FOLDER on this disk read");
   return 0;

@@ -142,7 +142,8 @@ class DividedPiece {
   int64_t offset_of(int64_t rank) const { return elements_before(begin_, rank) * width_; }
   int64_t bytes_of(int64_t rank) const { return elements_before(end_, rank) * width_ - offset_of(rank); }
 
-  // Calls `use` with the offset in the piece and the size of each run of a rank, in their order.
+  // Calls `use` for each contiguous range of the piece that the rank stores, in ascending order, with its offset in the
+  // piece and its size in bytes.
   template <typename Use>
   void for_each_run(int64_t rank, const Use& use) const {
     const auto in_bytes = [&](int64_t first, int64_t elements) {

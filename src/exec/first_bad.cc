@@ -72,7 +72,7 @@ std::string Executor::bad_gradient(ConstView first_bad) const {
 
 std::string Executor::first_bad_value() {
   Program& target = program_of(kTrainProgram);
-  PLIMSOLL_CHECK(target.bound != nullptr, "values are looked at before a batch is staged");
+  PLIMSOLL_CHECK(target.bound != nullptr, "first_bad_value() needs a staged batch");
   run_deferred_updates();
   backend_->run(*target.bound, Segment::kForward, DeferredWork::kNothing);
   const Graph& graph = target.plan->graph;

@@ -11,7 +11,7 @@ struct DiskRates {
   double read_gb_per_s = 2.0;
   double write_gb_per_s = 1.0;
   double both_gb_per_s = 1.5;  // the sum of both directions if they are used at the same time
-  std::string date = {};       // of the measurement; empty if the rates are assumed
+  std::string date = {};       // when the rates were measured; empty if they are assumed
   bool is_measured() const { return !date.empty(); }
   friend bool operator==(const DiskRates&, const DiskRates&) = default;
 };

@@ -72,7 +72,7 @@ struct CheckpointSaver::Job {
   std::vector<WrittenPart> parts = {};  // those of this rank, and then those of all ranks
   std::atomic<bool> is_cancelled{false};
   std::atomic<bool> is_running{false};  // a thread runs the current step
-  std::jthread thread = {};             // last, so that it ends before what it uses
+  std::jthread thread = {};  // declared last: it is joined before the members that it uses are destroyed
 };
 
 CheckpointSaver::CheckpointSaver(Session& session) : session_(session) {}

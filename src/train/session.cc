@@ -79,8 +79,7 @@ std::string Session::describe_states_file() const {
   if (file == nullptr || file->is_direct()) return {};
   return fmt::format(
       "the file system of '{}' refuses direct transfers (O_DIRECT), so that optimizer states pass through "
-      "the kernel's cache, "
-      "which takes memory and time; a folder on ext4 or XFS avoids that",
+      "the page cache of Linux, which takes memory and time; a folder on ext4 or XFS avoids that",
       file->path());
 }
 

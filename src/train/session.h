@@ -45,7 +45,7 @@ std::vector<float> logits_of_sequence(const Dataset& data, const MicroBatch& bat
 
 class Session {
  public:
-  // Makes the plan; allocates nothing of the run yet. The GPU of the options is that of the setup.
+  // Makes the plan, and allocates no memory of the run. Ignores the GPU in `options` and uses that of the setup.
   Session(RunSetup setup, FileSystem& files, const ExecutorOptions& options = {});
   ~Session();
 
@@ -183,7 +183,7 @@ class Session {
   std::string measure_products_here(Executor& executor);
   // Returns a text about what was loaded, in Hugging Face's words.
   std::string fill_weights(Executor& executor) const;
-  // Returns a note if the states on a disk are read and written through the kernel's cache; "" otherwise.
+  // Returns a note if the states on a disk are read and written through the page cache of Linux; "" otherwise.
   std::string describe_states_file() const;
   // Returns the tokenizer's files, which are copied byte for byte into every saved model.
   std::vector<CopiedFile> tokenizer_files() const;

@@ -30,7 +30,7 @@ std::function<void()> visible_to_initcheck(const BindContext& context, std::func
   };
 }
 
-// Returns what a product may assume of its weight.
+// Returns whether the weight of a product stays the same during a run, so that the product may prepare it once.
 SecondOperand weight_of(const BindContext& context) {
   return context.is_constant_weight(MatmulOp::kB) ? SecondOperand::kConstant : SecondOperand::kVariable;
 }

@@ -45,7 +45,7 @@ std::vector<uint32_t> number_types(const Graph& graph) {
   return numbers;
 }
 
-// Compares ops by the numbers of the types of their operands.
+// Compares and hashes ops by their definition, their attributes and the types of their operands.
 class KindOfOp {
  public:
   explicit KindOfOp(const Graph& graph) : types_(number_types(graph)) {}

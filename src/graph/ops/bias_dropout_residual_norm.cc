@@ -71,7 +71,7 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
     const auto [d_y, d_y2] = context.d_output_terms(kY);
     const ValueId d_sum_term = has_sum(op.attributes) ? context.d_output(kSum) : kNoValue;
     PLIMSOLL_CHECK(d_y != kNoValue || d_sum_term == kNoValue,
-                   "a norm whose sum has a gradient and whose y has none");
+                   "the sum of a norm has a gradient, but its output y has none");
     if (d_y == kNoValue) return;
     const Graph& graph = context.graph();
     const bool bias = op.inputs[kBias] != kNoValue;

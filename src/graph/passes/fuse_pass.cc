@@ -170,9 +170,8 @@ Pass fuse_pass() {
   return {.name = "fuse",
           .numerics = Numerics::kChanging,
           .help =
-              "forms bias + GELU, bias + dropout + residual + layer norm, residual + RMS norm, softmax + "
-              "cross entropy, "
-              "matmul + bias",
+              "fuses ops into one: bias + GELU, bias + dropout + residual + layer norm, residual + RMS norm, "
+              "softmax + cross entropy, matmul + bias",
           .run = [](Graph& graph) { Fuse(graph).run(); }};
 }
 

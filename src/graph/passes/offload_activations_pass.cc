@@ -81,7 +81,7 @@ class OffloadActivations {
     return static_cast<uint32_t>(behind - graph_.ops().begin());
   }
 
-  // Removes the values from the list that stay on the device.
+  // Decides when each value in moved_ is transferred, and removes those that stay on the device from the list.
   void choose_transfers() {
     std::vector<SavedValue> values;
     for (const MovedValue& value : moved_) values.push_back(value.at);

@@ -95,7 +95,8 @@ class Precompiled : public Normalizer {
     return std::nullopt;
   }
 
-  // Replaces `count` code points. The last of more code points are insertions; with fewer, the last one removes the rest.
+  // Replaces `count` code points by those of `value`. If `value` has more, the additional ones at its end count as insertions; if
+  // it has fewer, its last one counts as the removal of the remaining ones.
   static void replace(size_t count, std::u32string_view value, std::vector<ChangedCodePoint>* changed) {
     for (size_t i = 0; i < value.size(); ++i) changed->push_back({value[i], i >= count ? 1 : 0});
     if (value.size() < count && !changed->empty()) {

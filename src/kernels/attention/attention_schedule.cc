@@ -40,8 +40,8 @@ void check_rows(const AttentionDims& dims, int64_t heads, ConstView view, int64_
                  dtype_name(view.dtype), dtype_name(dtype));
   PLIMSOLL_CHECK(view || dims.tokens == 0, "attention: {} is null", name);
   PLIMSOLL_CHECK(row_stride >= heads * dims.head_dim,
-                 "attention: rows of {} are {} apart, {} heads of {} are {}", name, row_stride, heads,
-                 dims.head_dim, heads * dims.head_dim);
+                 "attention: the rows of {} are {} elements apart, but {} heads of {} elements need {}", name,
+                 row_stride, heads, dims.head_dim, heads * dims.head_dim);
 }
 
 void check_scratch(const View& scratch, int64_t has, int64_t needs) {

@@ -56,7 +56,8 @@ std::vector<std::vector<std::byte>> reduced(const Kernel& kernel, AllReduceArgs 
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   std::vector<std::vector<std::byte>> results;
-  // A copy of other memory holds locks of the driver while it waits for the stream, which waits for the other threads.
+  // The copies use pinned memory. A copy of pageable memory would hold locks of the driver while it waits for the stream, and
+  // the stream waits for the other threads, which need these locks.
   const PinnedMemory pinned(static_cast<int64_t>(host.bytes.size()));
   for (int run = 0; run < 4; ++run) {
     std::ranges::copy(host.bytes, pinned.data());

@@ -85,7 +85,8 @@ std::vector<std::vector<std::byte>> results_on_gpu(const SliceKernel& kernel, Ra
   args.tensors = tensors;
   args.scratch = {device + kSliceScratch, DType::kU8};
   std::vector<std::vector<std::byte>> results;
-  // A copy of other memory holds locks of the driver while it waits for the stream, which waits for the other threads.
+  // The copies use pinned memory. A copy of pageable memory would hold locks of the driver while it waits for the stream, and
+  // the stream waits for the other threads, which need these locks.
   const PinnedMemory pinned(std::ssize(host.bytes));
   for (int run = 0; run < 3; ++run) {
     std::ranges::copy(host.bytes, pinned.data());

@@ -9,8 +9,8 @@ namespace {
 // then takes the largest of all threads K times. A thread whose kept logits are used up reads its part again.
 inline constexpr int kTopThreads = 1024;
 
-// A logit and its class as one number: larger logits are larger numbers, and of equal logits the smaller class is.
-// kNothing is no logit.
+// A logit and its class as one number. A larger logit gives a larger number; of two equal logits, the one with the smaller
+// class does. kNothing means no logit.
 using Key = unsigned long long;
 inline constexpr Key kNothing = 0;
 

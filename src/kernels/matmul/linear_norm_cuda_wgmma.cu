@@ -28,7 +28,8 @@ constexpr uint64_t kNoSums = ~uint64_t{0};
 // Gain and beta of each of the block's columns, in fp32.
 constexpr uint32_t kFactorsAt = kSharedBytes;
 constexpr uint32_t kNormSharedBytes = kFactorsAt + kColumns * sizeof(float2);
-static_assert(kLinearNormTilesAcross <= 8, "a thread of four reads the sums of two blocks");
+static_assert(kLinearNormTilesAcross <= 8,
+              "each of the four threads of a row reads the sums of at most two blocks");
 
 // Returns the number of product stages that are needed if each handles `steps_of_stage` steps.
 constexpr int stages_for(int steps_of_stage) {

@@ -135,7 +135,7 @@ struct LinearProblem {
   int sm = 0;
   int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of the library, if it computes the product
 };
-// Returns the layer that a product x w^T of the ops linear_gelu, linear_norm and linear_add is.
+// Returns the layer whose product x w^T is `product`, for the ops linear_gelu, linear_norm and linear_add.
 LinearProblem linear_layer(const MatmulProblem& product, int sm);
 // Returns true if the kernels of linear_cuda_wgmma.h can compute the layer. They work in tiles of kLinearTileRows x
 // kLinearTileColumns and take any number of rows, columns that fill tiles, and at least kLinearLeastTerms terms in

@@ -70,7 +70,8 @@ constexpr uint32_t eight_bit_magnitude(const uint32_t* cells, uint32_t bits) {
   return (cells[cell] >> 16) + ((bits & 0xffffu) > (cells[cell] & 0xffffu) ? 1u : 0u);
 }
 
-// Returns the signed code of a number from the code of its magnitude. There is no -1.
+// Returns the signed code of a number from the code of its magnitude. The signed codes end at 1 but begin above -1, so -1
+// gets the code 0 of the smallest number.
 constexpr uint8_t eight_bit_signed_code(uint32_t magnitude, bool negative) {
   if (!negative) return static_cast<uint8_t>(127u + magnitude);
   return static_cast<uint8_t>(127u - (magnitude < 127u ? magnitude : 127u));

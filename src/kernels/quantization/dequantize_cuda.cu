@@ -68,8 +68,8 @@ struct RawScale {
   }
 };
 
-// The second dimension of the grid is the part. A pack belongs to one block, because blocks begin at
-// multiples of 64.
+// blockIdx.y selects the part of the matrix. The codes of a pack (those that a thread reads at once) share one scale,
+// because blocks of codes begin at multiples of 64.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     four_bit_kernel(const FourBitMatrix a, T* w, FourBitTable table, ScaleTable scale_table) {

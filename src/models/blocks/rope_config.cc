@@ -84,7 +84,7 @@ double read_original(const ModelConfig& config, const ConfigReader& reader, cons
   return static_cast<double>(original);
 }
 
-// Reads the numbers of a type. Requires: `p` has the type.
+// Reads the numbers that rotary embeddings of the type p.type need.
 void read_numbers(RopeParameters& p, const ModelConfig& config, const ConfigReader& reader,
                   const ConfigReader& object) {
   const double positions = static_cast<double>(config.max_position_embeddings);

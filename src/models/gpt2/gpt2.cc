@@ -75,7 +75,7 @@ ValueId build_sequence_head(ModelBuilder& builder, ValueId x) {
               {{"ta", int64_t{0}}, {"tb", int64_t{1}}}, "logits");
 }
 
-// The keys that change the forward pass, with the only value that is computed.
+// Refuses the keys of config.json that change the forward pass, unless they have the only value that is supported.
 void refuse_variants(const ConfigReader& reader) {
   const std::pair<const char*, bool> flags[] = {{"scale_attn_weights", true},
                                                 {"scale_attn_by_inverse_layer_idx", false},

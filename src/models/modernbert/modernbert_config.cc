@@ -85,7 +85,8 @@ void read_layer_types(ModelConfig& config, const ConfigReader& reader) {
   }
 }
 
-// The object of one type of layer: that in rope_parameters, with the keys of rope_scaling, which holds for both.
+// Reads the rotary embedding of one type of layer: its object in rope_parameters, and the keys of rope_scaling, which apply to
+// both types of layers.
 RopeParameters read_rope_of(const ModelConfig& config, const ConfigReader& reader, const char* type,
                             double theta) {
   Json object = Json::object();

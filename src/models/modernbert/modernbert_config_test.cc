@@ -81,7 +81,7 @@ TEST(ModernBertConfig, ReadsBothFormsOfRotaryEmbeddings) {
   EXPECT_EQ(v4.local_rope, v5.local_rope);
   EXPECT_EQ(v4.rope.theta, 500.0);
   EXPECT_EQ(v4.local_rope.theta, 50.0);
-  // A base that the object lacks comes from the key of transformers 4, and a missing object has the default type.
+  // If rope_parameters states no base (rope_theta), the key of transformers 4 states it. Without an object the type is "default".
   const ModelConfig mixed = read_modernbert(
       R"("global_rope_theta": 700.0, "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0},
          "sliding_attention": null})");

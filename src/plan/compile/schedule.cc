@@ -93,7 +93,7 @@ std::vector<int64_t> micro_batches_held_by_chunks(const RankOptions& ranks, int6
   if (ranks.chunks == 1) return {micro_batches_held(ranks, num_micro_batches)};
   const std::vector<ScheduleEntry> schedule = interleaved_step_schedule(ranks);
   std::vector<int64_t> most(static_cast<size_t>(ranks.chunks), 1);
-  // Longer steps only repeat the rounds between the first and the last ones, and shorter ones run some passes less in the same order.
+  // Longer steps only repeat the rounds between the first and the last ones, and shorter ones run fewer passes in the same order.
   const int64_t longest = std::min(num_micro_batches, (2 * ranks.chunks + 4) * ranks.pipeline_size);
   std::vector<int64_t> held(most.size(), 0);
   for (const ScheduledRun& run : all_runs(schedule, longest)) {

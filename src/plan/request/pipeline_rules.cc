@@ -82,15 +82,15 @@ void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& r
   if (request.generation.num_pages > 0)
     refuse_pipeline(stages, "one process generates text", "generate in a run of its own");
   if (arguments.recompute == "selective" || arguments.recompute_budget)
-    refuse_pipeline(
-        stages, "each stage would choose other values that it computes again, which is not in this version",
-        "give --gradient_checkpointing");
+    refuse_pipeline(stages,
+                    "the stages would recompute different values, which this version does not support",
+                    "give --gradient_checkpointing");
   if (!request.train) return;
   if (request.precision.dtype == DType::kBF16 || request.update.optimizer.variance_dtype == DType::kBF16) {
     refuse_pipeline(
         stages,
-        "weights or states that are rounded stochastically to bf16 would be rounded differently by the "
-        "first and the last stage, which may share a table",
+        "the first and the last stage may share the table of embeddings, and would round its bf16 weights "
+        "or states differently, because that rounding is random",
         "give --bf16, which keeps them in fp32");
   }
 }

@@ -184,7 +184,8 @@ void refuse_other_products(const Arguments& arguments, const PrecisionOptions& p
   const std::string products =
       !mixed.empty() ? mixed : std::string(fp32_products_name(precision.fp32_products));
   if (arguments.matmul_precision == "auto" || arguments.matmul_precision == products) return;
-  // The arguments that ask for these types have their names. --fp8 implies --bf16.
+  // For these types there is an argument of the same name (--bf16, --fp16, --fp8), which the message can advise. --fp8 implies
+  // --bf16, so that --bf16 is no advice next to it.
   const bool is_argument = arguments.matmul_precision == "fp16" || arguments.matmul_precision == "fp8" ||
                            (arguments.matmul_precision == "bf16" && mixed != "fp8");
   throw_error(ErrorCode::kUsage,

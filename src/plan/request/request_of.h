@@ -102,7 +102,7 @@ RunSpec with_evaluate_batch(RunSpec run, int64_t sequences);
 RunSpec with_longest(RunSpec run, int64_t longest);
 // Returns the sizes of a run that generates texts with another number of beams, or of texts per prompt.
 GenerationSizes generation_with_sequences(const RunFacts& facts, int64_t sequences_per_prompt);
-// Returns the run that generates texts in groups of other sizes.
+// Returns the run with other sizes of text generation, such as the number of texts that are generated together.
 RunSpec with_generation(RunSpec run, const GenerationSizes& sizes);
 // Returns the run with another policy of recomputation, which replaces any other choice.
 RunSpec with_recompute(RunSpec run, RecomputePolicy policy);

@@ -23,8 +23,8 @@ struct RequestRemarks {
 PrecisionOptions precision_of(const Arguments& arguments, const DeviceOptions& device, bool trains,
                               RequestRemarks& remarks);
 
-// Errors: kUsage if the ranks of a tensor-parallel group cannot divide the layers of the model as one rank would compute them. The
-// settings that exclude each other in any case are in exclusions.cc.
+// Errors: kUsage if the layers of the model cannot be divided among the ranks of a tensor-parallel group, or if the result would
+// differ from that of one rank. The settings that exclude each other in any case are in exclusions.cc.
 void check_tensor_parallelism(const PlanRequest& request);
 
 // Errors: kUsage if the model cannot be divided into the stages of the request.

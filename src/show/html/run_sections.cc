@@ -327,7 +327,7 @@ std::string run_sections(const ReportSource& source, const std::string& id, RunT
   body +=
       operations_section(source, prefix) + modules_section(source, prefix) + results_section(source, prefix);
   body += texts_section(prefix + "arguments", "Arguments", source.arguments(), {"argument", "value"},
-                        "Arguments with another value than their default.");
+                        "Arguments whose values differ from the defaults.");
   body += texts_section(prefix + "environment", "Environment", source.environment(), {"part", "value"}, "");
   return body + "</article>\n";
 }

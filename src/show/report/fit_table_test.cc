@@ -175,7 +175,7 @@ TEST(FitTable, TheFastestIsThereHoweverMuchItChanges) {
   EXPECT_TRUE(contains(text, "sgd")) << text;
 }
 
-// A card on which no release runs gets no command that trains.
+// No command that trains is printed for a card that released programs do not support.
 TEST(FitTable, PlanOnlyCardsAreOnlyPlanned) {
   FitReport report;
   report.rows = {row_of({"fp16"}, 50, MethodEffect::kRounding),

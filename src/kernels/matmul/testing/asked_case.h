@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-// Returns a product as a problem on a target.
+// Returns the problem that the catalog is asked about for this product on this target.
 inline Problem asked_of(const MatmulProblem& problem, const KernelTarget& target,
                         std::string_view kernel = "matmul") {
   return {.kernel = kernel, .dtype = problem.a, .target = target, .family = problem};

@@ -1,4 +1,4 @@
-// Runs whose request is a given one, for tests of searches that change arguments.
+// Turns a request into the arguments and facts of a run that leads to this request, for tests of searches that change arguments.
 #pragma once
 
 #include <gtest/gtest.h>
