@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "device/cpu/cpu_features.h"
+#include "device/cpu/parallel.h"
 #include "device/cuda/cuda_device.h"
 #include "device/monitor/host.h"
 #include "device/monitor/nvml.h"
@@ -200,7 +201,7 @@ int available_threads() {
 
 int num_run_threads(const Arguments& arguments) {
   if (arguments.num_threads > 0) return static_cast<int>(arguments.num_threads);
-  return std::max(1, available_threads() / static_cast<int>(arguments.nproc_per_node));
+  return std::clamp(available_threads() / static_cast<int>(arguments.nproc_per_node), 1, thread_limit());
 }
 
 }  // namespace plimsoll

@@ -44,7 +44,8 @@ std::string device_line(const ChosenDevice& device);
 
 // Returns the number of hardware threads that this process may use.
 int available_threads();
-// Returns the number of threads of a run: --num_threads if it is set, otherwise available_threads().
+// Returns the number of threads of a run: --num_threads if it is set, otherwise the share of available_threads() of a rank, at most
+// thread_limit() of device/cpu/parallel.h.
 int num_run_threads(const Arguments& arguments);
 
 }  // namespace plimsoll

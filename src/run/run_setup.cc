@@ -6,6 +6,7 @@
 
 #include "arguments/argument_table.h"
 #include "base/units.h"
+#include "device/cpu/parallel.h"
 #include "io/data/table_reader.h"
 #include "io/hub/hub_cache.h"
 #include "metrics/metrics.h"
@@ -36,11 +37,18 @@ void check_folders(const Arguments& arguments, RunPurpose purpose, FileSystem& f
   if (purpose == RunPurpose::kTrain) check_resume(files, arguments);
 }
 
-// Reports arguments without effect. The number of threads is not checked for a plan, which may be for another machine.
+// Reports arguments without effect. The number of threads is not checked for a plan, which may be for another machine. Errors: kUsage
+// for more threads than OpenMP starts.
 void check_arguments(const Arguments& arguments, RunPurpose purpose, Diagnostics& diagnostics) {
   if (purpose == RunPurpose::kTrain || is_generation(purpose)) {
     const RunCommand command = purpose == RunPurpose::kTrain ? RunCommand::kTrain : RunCommand::kGenerate;
     for (std::string& text : idle_notes(arguments, command)) diagnostics.note(std::move(text));
+  }
+  if (!is_plan(purpose) && arguments.num_threads > thread_limit()) {
+    throw_error(ErrorCode::kUsage,
+                "--num_threads {}: the variable OMP_THREAD_LIMIT allows only {} in this process; give "
+                "--num_threads {}, or unset the variable",
+                arguments.num_threads, thread_limit(), thread_limit());
   }
   if (!is_plan(purpose) && arguments.num_threads > available_threads()) {
     diagnostics.warn(

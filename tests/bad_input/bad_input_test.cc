@@ -272,6 +272,30 @@ TEST(BadInput, TheHubsCacheIsInTheHomeOfTheUserWithoutHome) {
   EXPECT_NE(result.output.find("(searched '" + folder + "')"), std::string::npos) << result.output;
 }
 
+// With fewer threads than it divides a product among, oneDNN would leave a part of the product unwritten.
+TEST(BadInput, FewerThreadsThanGivenAreAnError) {
+  ASSERT_TRUE(ground().is_good()) << ground().complaint();
+  const std::string log = ground().path("log");
+  const auto train = [&](const Words& more, const std::string& variable) {
+    Words words =
+        undried(ground().train(ground().data(), {"--max_steps", "1", "--save_strategy", "no", "--output_dir",
+                                                 ground().path("limited_threads")}));
+    words.insert(words.end(), more.begin(), more.end());
+    return run_plimsoll(words, log, 60000, {variable});
+  };
+  const ProcessResult refused = train({"--num_threads", "2"}, "OMP_THREAD_LIMIT=1");
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_NE(refused.output.find("--num_threads 2: the variable OMP_THREAD_LIMIT allows only 1"),
+            std::string::npos)
+      << refused.output;
+  const ProcessResult limited = train({}, "OMP_THREAD_LIMIT=1");
+  EXPECT_EQ(limited.exit_code, 0) << limited.output;
+  for (const char* variable : {"OMP_DYNAMIC=true", "OMP_MAX_ACTIVE_LEVELS=0"}) {
+    const ProcessResult overridden = train({"--num_threads", "2"}, variable);
+    EXPECT_EQ(overridden.exit_code, 0) << variable << ": " << overridden.output;
+  }
+}
+
 // Exceeding the limit of file sizes is reported like a full disk; the signal would otherwise end the program
 // without a message.
 TEST(BadInput, AFileOverTheLimitOfSizesIsAnError) {

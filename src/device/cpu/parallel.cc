@@ -2,7 +2,9 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
 #include <atomic>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -37,7 +39,17 @@ int num_threads() {
 void set_num_threads(int n) {
   configured_threads.store(n, std::memory_order_relaxed);
 #ifdef _OPENMP
+  omp_set_dynamic(0);
+  omp_set_max_active_levels(std::max(1, omp_get_max_active_levels()));
   omp_set_num_threads(n);
+#endif
+}
+
+int thread_limit() {
+#ifdef _OPENMP
+  return omp_get_thread_limit();
+#else
+  return std::numeric_limits<int>::max();
 #endif
 }
 

@@ -10,10 +10,14 @@
 
 namespace plimsoll {
 
-// Number of threads used by parallel_for. The program calls set_num_threads once before any kernel. Requires:
-// n >= 1.
+// Number of threads used by parallel_for. The program calls set_num_threads once before any kernel. It also overrides the variables
+// OMP_DYNAMIC and OMP_MAX_ACTIVE_LEVELS, with which OpenMP starts fewer threads. Requires: 1 <= n <= thread_limit().
 int num_threads();
 void set_num_threads(int n);
+
+// Returns the largest number of threads that OpenMP starts for one loop, which the variable OMP_THREAD_LIMIT sets. A library that
+// divides its work among more threads than it gets leaves a part of its result unwritten, so no run may ask for more.
+int thread_limit();
 
 // Flushes denormals to zero (FTZ and DAZ) on the calling thread and on every thread of parallel_for.
 void flush_denormals_on_all_threads();

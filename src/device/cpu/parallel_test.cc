@@ -6,6 +6,10 @@
 #include <utility>
 #include <vector>
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 namespace plimsoll {
 namespace {
 
@@ -47,6 +51,26 @@ TEST(ParallelFor, CallsTheBodyItselfNotACopy) {
 TEST(ParallelFor, OfNothingCallsNothing) {
   parallel_for(0, [](int64_t, int) { FAIL(); });
 }
+
+#ifdef _OPENMP
+// As the variables OMP_DYNAMIC=true and OMP_MAX_ACTIVE_LEVELS=0 do. oneDNN computes a wrong product if it gets fewer threads than
+// it has divided the product among.
+TEST(ParallelFor, SetNumThreadsOverridesWhatMakesOpenMpStartFewerThreads) {
+  const int before = num_threads();
+  omp_set_dynamic(1);
+  omp_set_max_active_levels(0);
+  set_num_threads(3);
+  int started = 0;
+#pragma omp parallel
+  {
+#pragma omp single
+    started = omp_get_num_threads();
+  }
+  set_num_threads(before);
+  EXPECT_EQ(started, 3);
+  EXPECT_GE(thread_limit(), 3);
+}
+#endif
 
 }  // namespace
 }  // namespace plimsoll

@@ -34,6 +34,8 @@ Desc matrix_desc(int64_t rows, int64_t columns, DType dtype, Transpose transpose
 dnnl::primitive_attr attributes(Accumulate accumulate) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  // The variable ONEDNN_DEFAULT_FPMATH_MODE would otherwise let the library round fp32 operands to bf16 where that is faster.
+  attr.set_fpmath_mode(dnnl::fpmath_mode::strict);
   if (accumulate == Accumulate::kAdd) {
     dnnl::post_ops add_old;
     add_old.append_sum(1.0f);
