@@ -1,24 +1,74 @@
-"""The device that each side of a comparison really uses: restricts what it can see, and checks what it says.
+"""The device, the threads and the data type that each side of a comparison really uses, and the program that is measured.
 
 A comparison is only valid if both sides ran on the requested device. Trainer uses every visible GPU, and falls back to the CPU
 without a word if PyTorch sees none, so both sides get an environment with exactly the requested device, report the device
-that they used, and are refused if it is another one.
+that they used, and are refused if it is another one. The same holds for threads and data types: variables such as OMP_NUM_THREADS,
+NVIDIA_TF32_OVERRIDE or RANK change one side or both without a word, so that neither side gets them.
 """
+import datetime
+import hashlib
 import os
 import platform
 import re
+import shutil
+import subprocess
+import sys
+
+# Variables that change the threads, the instructions, the data types, the memory or the ranks of a program that reads them.
+CHANGING = re.compile(
+    r"(OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|DNNL|ONEDNN|ATEN|RAYON|ACCELERATE|FSDP|TORCHDYNAMO|TORCHINDUCTOR|TORCHELASTIC|TORCH_COMPILE|XLA|JAX|CUBLAS|"
+    r"CUBLASLT|SLURM|OMPI|PMI|PMIX)_.*|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|PYTORCH_(CUDA_)?ALLOC_CONF|"
+    r"PYTORCH_NO_CUDA_MEMORY_CACHING|CUDA_LAUNCH_BLOCKING|TOKENIZERS_PARALLELISM|RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|"
+    r"MASTER_ADDR|MASTER_PORT")
+REPORTED = set()  # the removed variables that were already printed
 
 
-def environment_for(device, base=None):
-    """Returns environment variables with which only this device is visible: "cpu" or "cuda:N", an index among the visible GPUs."""
+def without_changing(base=None):
+    """Returns the environment without CHANGING, and prints once what it removed."""
     environment = dict(os.environ if base is None else base)
+    removed = sorted(name for name in environment if CHANGING.fullmatch(name))
+    if new := [f"{name}={environment[name]}" for name in removed if name not in REPORTED]:
+        print(f"note: every side runs without {', '.join(new)}", file=sys.stderr, flush=True)
+        REPORTED.update(removed)
+    return {name: value for name, value in environment.items() if name not in removed}
+
+
+def visible_gpus(environment):
+    """Returns the GPUs that CUDA_VISIBLE_DEVICES names, or None if it is not set. CUDA ignores a name that is not valid, and all after it."""
+    if "CUDA_VISIBLE_DEVICES" not in environment:
+        return None
+    names = []
+    for name in environment["CUDA_VISIBLE_DEVICES"].split(","):
+        if not re.fullmatch(r"\d+|(GPU|MIG)-.+", name.strip()):
+            break
+        names.append(name.strip())
+    return names
+
+
+def environment_for(device, base=None, threads=None):
+    """Returns environment variables with which only this device is visible: "cpu" or "cuda:N", an index among the visible GPUs.
+
+    With `threads`, OpenMP, MKL and Rayon use as many. Ends the program if the variables of `base` hide the GPU."""
+    environment = without_changing(base)
+    if threads:
+        environment.update({name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")})
     if not device.startswith("cuda"):
         return dict(environment, CUDA_VISIBLE_DEVICES="")
     ordinal = int(device.partition(":")[2] or 0)
-    visible = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    if visible and ordinal >= len(visible):
-        raise ValueError(f"{device}: CUDA_VISIBLE_DEVICES={','.join(visible)} has {len(visible)} GPUs")
-    return dict(environment, CUDA_DEVICE_ORDER="PCI_BUS_ID", CUDA_VISIBLE_DEVICES=visible[ordinal] if visible else str(ordinal))
+    visible = visible_gpus(environment)
+    if visible is not None and ordinal >= len(visible):
+        sys.exit(f"{device}: CUDA_VISIBLE_DEVICES='{environment['CUDA_VISIBLE_DEVICES']}' shows {len(visible)} GPUs")
+    return dict(environment, CUDA_DEVICE_ORDER="PCI_BUS_ID", CUDA_VISIBLE_DEVICES=str(ordinal) if visible is None else visible[ordinal])
+
+
+def gpus_of_runs(count):
+    """Returns the first `count` visible GPUs as NVML identifies them. Ends the program if fewer are visible."""
+    visible = visible_gpus(os.environ)
+    if visible is None:
+        return [str(i) for i in range(count)]
+    if len(visible) < count:
+        sys.exit(f"{count} GPUs: CUDA_VISIBLE_DEVICES='{os.environ['CUDA_VISIBLE_DEVICES']}' shows {len(visible)}")
+    return visible[:count]
 
 
 def visible_name(device):
@@ -37,8 +87,67 @@ def host():
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"cpu: {name}, {threads} thread{'s' if threads != 1 else ''}"
+    return f"cpu: {name}, {counted_threads(available_threads())}"
+
+
+def available_threads():
+    """Returns the number of processors that this process may use, which taskset and containers can reduce below os.cpu_count()."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def counted_threads(count):
+    return f"{count} thread{'s' if count != 1 else ''}"
+
+
+def check_threads(threads):
+    """Ends the program if both sides cannot have so many processors."""
+    if threads > available_threads():
+        sys.exit(f"{counted_threads(threads)} were requested, but this process may use {available_threads()} processors")
+
+
+def program_of(name):
+    """Returns the absolute path of a program, which `name` states or which is in PATH. Ends the program if there is none."""
+    path = shutil.which(name)
+    if path is None:
+        sys.exit(f"{name}: there is no such program")
+    return os.path.abspath(path)
+
+
+def describe_program(path):
+    """Returns the version of Plimsoll's program, when it was built, and a hash, which tells it from an older one."""
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    with open(path, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()[:12]
+    built = datetime.datetime.fromtimestamp(os.stat(path).st_mtime).strftime("%Y-%m-%d %H:%M")
+    return f"{path}: {version}, of {built}, sha256 {digest}"
+
+
+def measured_program(name):
+    """Returns the absolute path of Plimsoll's program and prints what describe_program() says."""
+    path = program_of(name)
+    print(f"program {describe_program(path)}", file=sys.stderr, flush=True)
+    return path
+
+
+def file_system_of(folder):
+    """Returns the type and the source of the file system of a folder, such as "ext4 on /dev/vda"."""
+    found, longest = "unknown", -1
+    path = os.path.realpath(folder)
+    with open("/proc/self/mounts", encoding="utf-8") as file:
+        for line in file:
+            source, point, kind = line.split()[:3]
+            point = point.encode().decode("unicode_escape")
+            if (path == point or path.startswith(point.rstrip("/") + "/")) and len(point) >= longest:
+                found, longest = f"{kind} on {source}", len(point)
+    return found
+
+
+def check_disk(folder):
+    """Prints the file system of a folder whose disk is measured. Ends the program if it is in memory."""
+    found = file_system_of(folder)
+    if found.split()[0] in ("tmpfs", "ramfs"):
+        sys.exit(f"{folder}: the file system is {found}, which is in memory; name a folder on a disk")
+    print(f"disk of {folder}: {found}", file=sys.stderr, flush=True)
 
 
 def plimsoll_device(output):
@@ -48,11 +157,13 @@ def plimsoll_device(output):
 
 
 def trainer_device(trainer):
-    """Returns the device that a Trainer used, "cpu" or "cuda:0: NVIDIA H100", and the number of GPUs if there are several."""
+    """Returns the device that a Trainer used, "cpu: 2 threads" or "cuda:0: NVIDIA H100", and the number of GPUs if there are several."""
     import torch
     device = str(trainer.args.device)
     if device.startswith("cuda"):
         device += f": {torch.cuda.get_device_name(trainer.args.device)}"
+    elif device == "cpu":
+        device += f": {counted_threads(torch.get_num_threads())}"
     return device + (f", {trainer.args.n_gpu} GPUs" if trainer.args.n_gpu > 1 else "")
 
 
@@ -64,6 +175,45 @@ def wrong_device(wanted, used):
     if not used.startswith(kind) or re.search(r", \d+ GPUs", used):
         return f"ran on {used}, {kind} was requested"
     return None
+
+
+def wrong_threads(wanted, used):
+    """Returns why a run on a CPU does not count, or None: it used another number of threads, or did not state it."""
+    found = re.search(r"(\d+) threads?\b", used or "")
+    if found and int(found.group(1)) == wanted:
+        return None
+    return f"ran on {used}, {counted_threads(wanted)} {'was' if wanted == 1 else 'were'} requested"
+
+
+def precision_of_error(error):
+    """Returns the type in which operands were rounded, given the largest error of a product relative to its largest element.
+
+    The product is that of product_precision(). fp32 sums of 256 terms have errors below 1e-5. Rounded operands have errors of about 2^-11
+    (TF32 and fp16) or 2^-8 (bf16) per term, of independent signs."""
+    return "fp32" if error < 2e-5 else "tf32" if error < 7e-4 else "bf16"
+
+
+def product_precision(device):
+    """Returns the type in which PyTorch multiplies fp32 matrices on a device, measured: "fp32", "tf32" or "bf16"."""
+    import torch
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.rand(256, 256, generator=generator, dtype=torch.float64) - 0.5 for _ in range(2))
+    # Operands that fp32 represents exactly, so that only the product rounds.
+    a, b = a.float().double(), b.float().double()
+    found = (a.float().to(device) @ b.float().to(device)).double().cpu()
+    return precision_of_error(((found - a @ b).abs().max() / (a @ b).abs().max()).item())
+
+
+def trainer_precision(trainer):
+    """Returns the type of the products of a Trainer: that of its mixed precision ("bf16", "fp16"), or of fp32 products."""
+    mixed = str(trainer.accelerator.mixed_precision)
+    return mixed if mixed != "no" else product_precision(trainer.args.device)
+
+
+def wrong_precision(wanted, used):
+    """Returns why a run does not count, or None: it multiplied in another type. The peer of "tf32x3" multiplies in fp32."""
+    wanted = "fp32" if wanted == "tf32x3" else wanted
+    return None if used == wanted else f"multiplied in {used}, {wanted} was requested"
 
 
 def self_check():

@@ -89,6 +89,13 @@ WITHOUT_PEER = {
     "offload_activations": ("False",),
     "weight_copies": ("kept",),
     "gradient_dtype": ("auto", "fp32"),
+    "fp8": ("False",),
+    # This script runs one process and a classifier.
+    "nproc_per_node": ("1",),
+    "nnodes": ("1",),
+    "tp_size": ("1",),
+    "pp_size": ("1",),
+    "problem_type": ("auto", "single_label_classification"),
     "load_in_4bit": ("False",),  # needs a folder of weights, which a row does not have
     "load_in_8bit": ("False",),
     "modules_to_save": (),
@@ -174,12 +181,32 @@ def value_of(text):
 
 
 def device_of_row(out):
-    """Returns the device on which Plimsoll ran this row, "cuda" or "cpu", or None if it has not run: plan.json is next to OUT.json."""
+    """Returns the device on which Plimsoll ran this row, "cuda" or "cpu", and its threads; (None, 0) if it has not run.
+
+    The plan.json of the row is next to OUT.json."""
     path = os.path.join(os.path.dirname(os.path.abspath(out)), "plan.json")
     if not os.path.exists(path):
-        return None
+        return None, 0
     with open(path, encoding="utf-8") as file:
-        return "cpu" if json.load(file)["request"]["gpu"] is None else "cuda"
+        request = json.load(file)["request"]
+    return "cpu" if request["gpu"] is None else "cuda", request["num_threads"]
+
+
+def wanted_precision(options):
+    """Returns the type of the products of a row. Weights in bf16 are multiplied as they are; the measured product has fp32 operands."""
+    for name in ("bf16", "fp16", "tf32"):
+        if options.get(name, "False") in ("True", "true", "1"):
+            return name
+    return "tf32" if options.get("matmul_precision", "") == "tf32" else "fp32"
+
+
+def bert_config_of(name):
+    """Returns the configuration of a BERT in a folder or in Hugging Face's cache. BertConfig would accept that of any model."""
+    from transformers import AutoConfig
+    config = AutoConfig.from_pretrained(name)
+    if config.model_type != "bert":
+        sys.exit(f"{name} is a model of type {config.model_type}; this script trains a BERT")
+    return config
 
 
 def check():
@@ -195,10 +222,13 @@ def main():
     refuse_what_has_no_peer(options)
     if options.get("recompute") == "full":
         options["gradient_checkpointing"] = "True"
-    device, row = options.get("device", ""), device_of_row(out)
+    device, (row, row_threads) = options.get("device", ""), device_of_row(out)
     on_cpu = options.get("use_cpu", "False") in ("True", "1") or device == "cpu" or row == "cpu"
     # Trainer would otherwise use every visible GPU.
-    os.environ.update(devices.environment_for("cpu" if on_cpu else device if device.startswith("cuda") else "cuda:0"))
+    threads = (int(options.get("num_threads", "0")) or row_threads) if on_cpu else 0
+    environment = devices.environment_for("cpu" if on_cpu else device if device.startswith("cuda") else "cuda:0", threads=threads)
+    os.environ.clear()
+    os.environ.update(environment)
     import torch
     if not on_cpu and not torch.cuda.is_available():
         if device.startswith("cuda"):
@@ -211,10 +241,10 @@ def main():
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
     transformers.logging.set_verbosity_error()
     torch.manual_seed(0)
-    if on_cpu and options.get("num_threads", "0") != "0":
-        torch.set_num_threads(int(options["num_threads"]))
+    if threads:
+        torch.set_num_threads(threads)
     name = options.get("config_name", "bert-large-uncased")
-    config = BertConfig(vocab_size=30522, **MODELS[name]) if name in MODELS else BertConfig.from_pretrained(name)
+    config = BertConfig(vocab_size=30522, **MODELS[name]) if name in MODELS else bert_config_of(name)
     model = prepared(BertForSequenceClassification(config), options)
     length = int(options.get("dummy_seq_length", 512))
     generator = torch.Generator().manual_seed(0)
@@ -226,7 +256,7 @@ def main():
     if options.get("optim") in OWN_OPTIMIZERS:
         dropped |= {"optim", "optim_args"}
     words = {key: value_of(text) for key, text in options.items() if key in known - dropped}
-    if "matmul_precision" in options and options["matmul_precision"].startswith("tf32") and not on_cpu:
+    if "matmul_precision" in options and options["matmul_precision"] == "tf32" and not on_cpu:
         words["tf32"] = True
     marks = {}
 
@@ -248,7 +278,12 @@ def main():
     rate = result.metrics["train_samples_per_second"]
     if len(steps) > 1:
         rate = samples * (steps[-1] - steps[0]) / (marks[steps[-1]] - marks[steps[0]])
-    figures = dict(samples_per_s=rate, device=devices.trainer_device(trainer), measured_bytes=gauge.stop() if gauge else peak_of_process(), refused="",
+    if wrong := devices.wrong_precision(wanted_precision(options), devices.trainer_precision(trainer)):
+        sys.exit("Trainer " + wrong)
+    device = devices.trainer_device(trainer)
+    if wrong := devices.wrong_device("cpu" if on_cpu else "cuda", device) or (threads and devices.wrong_threads(threads, device)):
+        sys.exit("Trainer " + wrong)
+    figures = dict(samples_per_s=rate, device=device, measured_bytes=gauge.stop() if gauge else peak_of_process(), refused="",
                    seconds=result.metrics["train_runtime"], torch=torch.__version__, transformers=transformers.__version__)
     print(f"device {figures['device']}", flush=True)
     with open(out, "w", encoding="ascii") as file:

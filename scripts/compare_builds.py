@@ -36,6 +36,9 @@ import tempfile
 import threading
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+import devices  # noqa: E402
+
 DEVICES = [["--device", "cpu", "--num_threads", "4"], ["--device", "h100"], ["--device", "v100-16gb"]]
 PRESETS = ["bert-base-uncased", "bert-large-uncased", "distilbert-base-cased", "MiniLM-L6-H384-uncased"]
 # Keys of plan.json whose values are times or descriptions, which may differ between two builds.
@@ -76,7 +79,7 @@ def words_of(table, chosen):
 
 
 def run(program, words, folder):
-    environment = dict(os.environ, HOME=str(folder), XDG_CACHE_HOME=str(folder), CUDA_CACHE_PATH="/tmp/cuda_cache")
+    environment = dict(devices.without_changing(), HOME=str(folder), XDG_CACHE_HOME=str(folder), CUDA_CACHE_PATH="/tmp/cuda_cache")
     return subprocess.run([program, *words], capture_output=True, text=True, cwd=folder, env=environment)
 
 
@@ -132,18 +135,20 @@ def digest_of_run(program, words, folder):
     return result.returncode, digests, result.stderr[-300:]
 
 
-DEVICES_USED = []  # the first line of the programs' output, printed once per device
+DEVICES_USED = []  # the devices of the runs: the first is that of every run, with its threads and instructions
 DEVICES_LOCK = threading.Lock()
 
 
 def device_fault(result, device):
-    """Prints the device that a run used, once, and returns why the run does not count, or None."""
-    used = next((line for line in (result.stderr + result.stdout).splitlines() if line.startswith(("device cpu", "device cuda"))), "device unknown")
+    """Prints the device of the first run, and returns why a run does not count, or None: it is not on `device`, or not on that of the first."""
+    used = devices.plimsoll_device(result.stderr + result.stdout)
+    if wrong := devices.wrong_device(device, used):
+        return wrong
     with DEVICES_LOCK:
-        if used not in DEVICES_USED:
+        if not DEVICES_USED:
             DEVICES_USED.append(used)
-            print(used, flush=True)
-    return None if used.startswith("device cuda" if device.startswith("cuda") else "device cpu") else f"ran on another device than {device}: {used}"
+            print(f"device {used}", flush=True)
+    return None if used == DEVICES_USED[0] else f"ran on {used}, an earlier run on {DEVICES_USED[0]}"
 
 
 def compare_runs(old, new, words):
@@ -229,7 +234,9 @@ def main():
                         help="a further key of plan.json that is not compared, for a change that is meant to change it")
     options = parser.parse_args()
     IGNORED_KEYS.update(options.ignore)
-    old, new = str(options.old.resolve()), str(options.new.resolve())
+    old, new = (devices.measured_program(str(program)) for program in (options.old, options.new))
+    if os.path.samefile(old, new):
+        sys.exit("compare_builds: OLD and NEW are the same file")
     if options.what == "speed":
         sys.exit(1 if compare_speed(old, new, options) else 0)
     table = methods()

@@ -17,6 +17,9 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import devices  # noqa: E402
+
 CHUNK = 1 << 20
 
 
@@ -70,21 +73,28 @@ def main() -> None:
     folder = Path(arguments.folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    command = [arguments.binary, "train", "--use_cpu", "--nproc_per_node", str(arguments.ranks),
+    devices.check_disk(folder)
+    command = [devices.measured_program(arguments.binary), "train", "--use_cpu", "--nproc_per_node", str(arguments.ranks),
                "--config_name", "bert-base-uncased", "--config_overrides", f"num_hidden_layers={arguments.layers}",
                "--dataset_name", "dummy", "--dummy_num_samples", "64", "--dummy_seq_length", "16",
                "--per_device_train_batch_size", "1", "--max_steps", str(arguments.repeats), "--save_steps", "1",
                "--save_only_model", "False", "--output_dir", str(folder / "run")]
     if arguments.async_save:
         command.append("--async_save")
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run(command, capture_output=True, text=True, env=devices.environment_for("cpu"))
+    if done.returncode != 0:
+        sys.exit(f"exit code {done.returncode} of {' '.join(command)}:\n{done.stderr[-2000:]}")
+    used = devices.plimsoll_device(done.stderr + done.stdout)
+    if wrong := devices.wrong_device("cpu", used):
+        sys.exit("Plimsoll " + wrong)
     saves = [save_of(folder / "run" / f"checkpoint-{step}") for step in range(1, arguments.repeats + 1)]
     shutil.rmtree(folder / "run")
     num_bytes = saves[0][1]
     disk = statistics.median(seconds_of_disk(folder, num_bytes, arguments.ranks) for _ in range(arguments.repeats))
     save = statistics.median(seconds for seconds, _ in saves)
+    file_system = devices.file_system_of(folder)
     shutil.rmtree(folder)
-    print(json.dumps({"ranks": arguments.ranks, "async_save": arguments.async_save, "megabytes": round(num_bytes / 1e6, 1),
+    print(json.dumps({"device": used, "file_system": file_system, "ranks": arguments.ranks, "async_save": arguments.async_save, "megabytes": round(num_bytes / 1e6, 1),
                       "disk_s": round(disk, 3), "disk_mb_per_s": round(num_bytes / 1e6 / disk, 1),
                       "save_s": round(save, 3), "ratio": round(save / disk, 2)}))
 

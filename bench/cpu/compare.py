@@ -3,7 +3,8 @@
 
 usage: compare.py PLIMSOLL TOKENIZER_FOLDER [--pairs 5] [--threads 2] [--python python3] [--cases a,b] [--out FILE.json]
 
-PLIMSOLL is the program, TOKENIZER_FOLDER a folder with BERT's uncased vocab.txt (which determines the lengths of the mixed case).
+Both sides run without a GPU, with --threads threads, and without the variables that change threads, instructions or types (bench/devices.py).
+A side that used another device, other threads or another type of products is not compared, and the exit code is 1. PLIMSOLL is the program, TOKENIZER_FOLDER a folder with BERT's uncased vocab.txt (which determines the lengths of the mixed case).
 Both sides train random weights with dropout 0.1 on sequences of the same lengths. The work is checked before its time
 counts: each side's mean loss must be that of classes that cannot be learned in a few steps (ln 4 = 1.386 or, for the tokens of GPT-2,
 ln 50257 = 10.82; within 0.5). The cases of GPT-2 are language models on random ids and need no tokenizer.
@@ -25,9 +26,6 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import devices  # noqa: E402
-
-# A visible GPU must not be used by either side.
-ENVIRONMENT = devices.environment_for("cpu")
 
 CASES = {
     "base_fp32": dict(model="bert-base-uncased", batch=8, length=128, steps=6),
@@ -80,14 +78,23 @@ def words_of(program, case, tokenizer, threads, folder):
     return words
 
 
+def environment_of(threads):
+    return devices.environment_for("cpu", threads=threads)
+
+
+def wrong_run(device, threads):
+    """Returns why a run does not count, or None."""
+    return devices.wrong_device("cpu", device) or devices.wrong_threads(threads, device)
+
+
 def run_ours(program, case, tokenizer, threads, folder):
     out = os.path.join(folder, "out")
     words = words_of(program, case, tokenizer, threads, folder) + ["--logging_strategy", "no"]
-    done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT)
+    done = subprocess.run(words, capture_output=True, text=True, env=environment_of(threads))
     if done.returncode != 0:
         return dict(error=done.stderr.strip().splitlines()[-1])
     device = devices.plimsoll_device(done.stderr + done.stdout)
-    if wrong := devices.wrong_device("cpu", device):
+    if wrong := wrong_run(device, threads):
         return dict(error="Plimsoll " + wrong)
     with open(os.path.join(out, "train_results.json"), encoding="utf-8") as file:
         results = json.load(file)
@@ -105,12 +112,12 @@ def run_first_step(program, tokenizer, threads, folder):
         words[words.index("--config_name") + 1] = tokenizer
         words[words.index("--config_name")] = "--model_name_or_path"
     start = time.monotonic()
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment_of(threads))
     lines = [(time.monotonic() - start, line) for line in process.stdout]
     if process.wait() != 0:
         sys.exit(f"{FIRST_STEP}: {lines[-1][1]}")
     device = devices.plimsoll_device("".join(line for _, line in lines))
-    if wrong := devices.wrong_device("cpu", device):
+    if wrong := wrong_run(device, threads):
         sys.exit(f"{FIRST_STEP}: {wrong}")
     times = [seconds for seconds, line in lines if line.startswith("step ")]
     steps = [after - before for before, after in zip(times, times[1:])]
@@ -132,11 +139,12 @@ def measure_first_step(arguments):
 
 def run_peer(python, name, threads):
     done = subprocess.run([python, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py"), name, str(threads)],
-                          capture_output=True, text=True, env=dict(ENVIRONMENT, OMP_NUM_THREADS=str(threads)))
+                          capture_output=True, text=True, env=environment_of(threads))
     if done.returncode != 0:
         return dict(error=done.stderr.strip().splitlines()[-1])
     found = json.loads(done.stdout.strip().splitlines()[-1])
-    wrong = devices.wrong_device("cpu", found.get("device"))
+    wanted = "bf16" if CASES[name].get("bf16") else "fp32"
+    wrong = wrong_run(found.get("device"), threads) or devices.wrong_precision(wanted, found.get("precision"))
     return dict(error="Trainer " + wrong) if wrong else found
 
 
@@ -159,6 +167,8 @@ def main():
     unknown = [name for name in arguments.cases.split(",") if name not in CASES and name != FIRST_STEP]
     if unknown:
         parser.error(f"no case {unknown[0]!r}; there are {', '.join([*CASES, FIRST_STEP])}")
+    devices.check_threads(arguments.threads)
+    arguments.program = devices.measured_program(arguments.program)
     rows = []
     print(f"{'case':<12} {'ours/s':>9} {'spread':>13} {'peer/s':>9} {'spread':>13} {'ratio':>6} {'MiB':>7} {'plan':>7} {'peer':>7} {'ratio':>6}")
     for name in arguments.cases.split(","):
@@ -179,7 +189,7 @@ def main():
             print(f"{name:<12} not compared: {bad[0]}", flush=True)
             rows.append(dict(case=name, error=bad[0]))
             continue
-        print(f"# {name}: ours on {ours[0]['device']}; peer on {peer[0]['device']}, {arguments.threads} threads", flush=True)
+        print(f"# {name}: ours on {ours[0]['device']}; peer on {peer[0]['device']}", flush=True)
         a, b = [r["samples_per_s"] for r in ours], [r["samples_per_s"] for r in peer]
         m, n = statistics.median(r["peak_mib"] for r in ours), statistics.median(r["peak_mib"] for r in peer)
         row = dict(case=name, ours=ours, peer=peer, speed_ratio=statistics.median(a) / statistics.median(b), memory_ratio=m / n)
@@ -187,7 +197,9 @@ def main():
         print(f"{name:<12} {statistics.median(a):9.2f} {min(a):6.2f}-{max(a):6.2f} {statistics.median(b):9.2f} {min(b):6.2f}-{max(b):6.2f} "
               f"{row['speed_ratio']:5.2f}x {m:7.0f} {ours[0]['predicted_mib']:7.0f} {n:7.0f} {row['memory_ratio']:5.2f}x", flush=True)
         write_rows(arguments, rows)
+    write_rows(arguments, rows)
+    return 1 if any("error" in row for row in rows) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -19,13 +19,21 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import devices  # noqa: E402
 
-ENVIRONMENT = devices.environment_for("cpu")
+REPORTED = set()  # the devices of the runs, each printed once
 
 
-def run(words, cache):
-    done = subprocess.run(words, capture_output=True, text=True, env=dict(ENVIRONMENT, XDG_CACHE_HOME=cache))
+def run(words, cache, threads=None):
+    """Returns the output. With `threads`, the run trains, and has to use the CPU with so many threads."""
+    done = subprocess.run(words, capture_output=True, text=True, env=dict(devices.environment_for("cpu"), XDG_CACHE_HOME=cache))
     if done.returncode != 0:
         sys.exit(f"{' '.join(words)}\n{done.stderr}")
+    if threads:
+        used = devices.plimsoll_device(done.stderr + done.stdout)
+        if wrong := devices.wrong_device("cpu", used) or devices.wrong_threads(threads, used):
+            sys.exit("Plimsoll " + wrong)
+        if used not in REPORTED:
+            REPORTED.add(used)
+            print(f"device {used}", flush=True)
     return done.stdout
 
 
@@ -46,7 +54,7 @@ def train(arguments, nvme, cache):
     """Returns the milliseconds of a step, the loss, and the peak of the process in MiB."""
     with tempfile.TemporaryDirectory() as out:
         run(train_words(arguments, "train", nvme) + ["--max_steps", str(arguments.steps), "--output_dir", out, "--save_strategy",
-                                                     "no", "--logging_strategy", "no"], cache)
+                                                     "no", "--logging_strategy", "no"], cache, arguments.threads)
         with open(os.path.join(out, "train_results.json"), encoding="utf-8") as file:
             results = json.load(file)
         with open(os.path.join(out, "memory.json"), encoding="utf-8") as file:
@@ -69,6 +77,9 @@ def main():
     parser.add_argument("--in_backward", action="store_true")
     parser.add_argument("--memory_limit", help="of the runs with --offload_optimizer, which use what is below it")
     arguments = parser.parse_args()
+    devices.check_threads(arguments.threads)
+    devices.check_disk(arguments.folder)
+    arguments.program = devices.measured_program(arguments.program)
     ratios = []
     with tempfile.TemporaryDirectory() as cache:
         for _ in range(arguments.pairs):

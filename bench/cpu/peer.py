@@ -67,7 +67,9 @@ def main():
         trainer = Trainer(model=model, args=arguments, train_dataset=Rows(case),
                           data_collator=stack if "classes" in case else pad)
         result = trainer.train()
-    print(json.dumps(dict(device=devices.trainer_device(trainer), samples_per_s=result.metrics["train_samples_per_second"], loss=result.metrics["train_loss"],
+    print(json.dumps(dict(device=devices.trainer_device(trainer), precision=devices.trainer_precision(trainer),
+                          samples_per_s=result.metrics["train_samples_per_second"],
+                          loss=result.metrics["train_loss"],
                           peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)))
 
 

@@ -54,6 +54,7 @@ def header_of(program, peer, gauge):
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     with open(program, "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()[:12]
+    print(f"program {devices.describe_program(program)}", file=sys.stderr, flush=True)
     used = settle(gauge)
     return dict(gauge.card(), date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
                 plimsoll=f"{version} ({digest})", held_by_others_mib=None if used is None else used / MIB, **peer.call("versions"))
@@ -139,7 +140,7 @@ def main():
     if not arguments.device.startswith("cuda"):
         chosen = {name: on_cpu(one) for name, one in chosen.items()}
     gauge = Gauge("cpu" if arguments.dry_run else arguments.device)
-    program, tokenizer = os.path.abspath(arguments.program), os.path.abspath(arguments.tokenizer)
+    program, tokenizer = devices.program_of(arguments.program), os.path.abspath(arguments.tokenizer)
     device = "cuda:0" if gauge.nvml else arguments.device
     ours, peer = Ours(program, tokenizer, device, gauge), Peer(arguments.python, tokenizer, device, gauge)
     if arguments.dry_run:

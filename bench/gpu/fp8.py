@@ -52,6 +52,7 @@ def main():
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--pairs", type=int, default=1)
     given = parser.parse_args()
+    given.program = devices.measured_program(given.program)
     unknown = [name for name in given.cases.split(",") if name not in CASES]
     if unknown:
         parser.error(f"no case {unknown[0]!r}; there are {', '.join(CASES)}")

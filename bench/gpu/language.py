@@ -113,7 +113,8 @@ def train_peer(case):
         trainer.train()
     first = len(times) // 3
     rate = case["batch"] * (len(times) - 1 - first) / (times[-1] - times[first])
-    return dict(rate=rate * case["length"], memory=gauge.peak, loss=losses[0], device=devices.trainer_device(trainer))
+    return dict(rate=rate * case["length"], memory=gauge.peak, loss=losses[0], device=devices.trainer_device(trainer),
+                precision=devices.trainer_precision(trainer))
 
 
 def generate_peer(case):
@@ -169,6 +170,8 @@ def check(case, figures):
     """Raises an error if a side ran on another device, or if its first loss is not that of a model that knows nothing."""
     if wrong := devices.wrong_device("cuda:0", figures["device"]):
         raise RuntimeError(wrong)
+    if wrong := "precision" in figures and devices.wrong_precision("bf16", figures["precision"]):
+        raise RuntimeError(wrong)
     if "loss" not in figures:
         return
     classes = case.get("classes") or {"gpt2": 50257, "llama": 32000}[case["model"]]
@@ -188,6 +191,7 @@ def main():
         case = CASES[given.peer]
         print(json.dumps(generate_peer(case) if "beams" in case else train_peer(case)))
         return
+    given.program = devices.measured_program(given.program)
     print("| work | Plimsoll, tokens/s | Hugging Face | speed | Plimsoll, MiB | Hugging Face | memory |\n|---|---|---|---|---|---|---|")
     for name in given.cases.split(","):
         case, ours, peers = CASES[name], [], []

@@ -50,13 +50,20 @@ CASES = {
 PEERS = {"ddp": "Trainer, DDP", "fsdp": "Trainer, FSDP"}
 
 
+def environment_of_runs():
+    """Returns the environment of every run: the visible GPUs in the numbering of NVML, without variables that change the work."""
+    return dict(devices.without_changing(), CUDA_DEVICE_ORDER="PCI_BUS_ID")
+
+
 class Gauges:
     """The peak of the memory in use on each GPU from its start to its end, minus the use before, in MiB."""
 
     def __init__(self, count):
         import pynvml
         pynvml.nvmlInit()
-        self.nvml, self.cards = pynvml, [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(count)]
+        self.nvml = pynvml
+        self.cards = [pynvml.nvmlDeviceGetHandleByIndex(int(name)) if name.isdigit() else pynvml.nvmlDeviceGetHandleByUUID(name)
+                      for name in devices.gpus_of_runs(count)]
 
     def used(self):
         return [self.nvml.nvmlDeviceGetMemoryInfo(card, version=self.nvml.nvmlMemory_v2).used for card in self.cards]
@@ -91,7 +98,7 @@ def plan(program, case, gpus, gpu, more):
     """Returns the planned rate, the samples of a step, and the planned MiB of the GPU that needs the most."""
     with tempfile.NamedTemporaryFile() as file:
         command = [program, "plan", *words_of(case, gpus, gpu, more), "--json", file.name]
-        run = subprocess.run(command, capture_output=True, text=True)
+        run = subprocess.run(command, capture_output=True, text=True, env=environment_of_runs())
         if run.returncode != 0:
             raise SystemExit(f"many.py: exit code {run.returncode} of {shlex.join(command)}\n{run.stderr[-3000:]}")
         planned = json.load(open(file.name, encoding="utf-8"))
@@ -105,7 +112,7 @@ def begin(program, case, gpus, gpu, more, variables, folder):
     command = [program, "train", *words_of(case, gpus, gpu, more), "--logging_steps", str(case["steps"] // 12),
                "--logging_first_step", "--include_num_input_tokens_seen", "all", "--learning_rate", "1e-6", "--save_strategy", "no",
                "--disable_tqdm", "--output_dir", folder]
-    environment = dict(os.environ, **dict(pair.split("=", 1) for pair in variables.split()))
+    environment = dict(environment_of_runs(), **dict(pair.split("=", 1) for pair in variables.split()))
     return command, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
 
 
@@ -152,13 +159,15 @@ def train_peer(case, way, count):
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "trainer_ranks.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(count), script, json.dumps(case["peer"]), way]
     with Gauges(count) as gauges:
-        run = subprocess.run(command, capture_output=True, text=True)
+        run = subprocess.run(command, capture_output=True, text=True, env=environment_of_runs())
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
     if run.returncode != 0 or not lines:
         raise SystemExit(f"many.py: exit code {run.returncode} of {shlex.join(command)}\n{run.stderr[-3000:]}")
     found = json.loads(lines[-1])
     if not found["device"].startswith("cuda") or found["ranks"] != count:
         raise SystemExit(f"many.py: Trainer used {found['ranks']} ranks, the first on {found['device']}")
+    if wrong := devices.wrong_precision(case["peer"]["precision"], found["precision"]):
+        raise SystemExit(f"many.py: Trainer {wrong}")
     check_loss(case, found["loss"])
     return dict(device=found["device"], rate=found["samples_per_s"], measured=gauges.mib(), kind=PEERS[way])
 
@@ -184,6 +193,7 @@ def main():
     peers = [way for way in given.peer.split(",") if way]
     if set(peers) - set(PEERS):
         parser.error(f"--peer is {given.peer}; it takes {' and '.join(PEERS)}")
+    given.program = devices.measured_program(given.program)
     results = {}
     print("| case | runs | samples/s | of one | of the slowest apart | planned samples/s | planned MiB per GPU | measured MiB per GPU |\n|"
           + "---|" * 8, flush=True)

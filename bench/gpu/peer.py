@@ -106,7 +106,7 @@ def train(case, device):
                                  gradient_accumulation_steps=case["accumulation"], max_steps=last, learning_rate=1e-6, **fused)
         trainer = Trainer(model=model, args=arguments, train_dataset=rows_of(case), callbacks=[clock])
         result = trainer.train()
-    figures = dict(device=devices.trainer_device(trainer), loss=torch.stack(losses).float().mean().item(), trainer_loss=result.training_loss)
+    figures = dict(device=devices.trainer_device(trainer), precision=devices.trainer_precision(trainer), loss=torch.stack(losses).float().mean().item(), trainer_loss=result.training_loss)
     if last > warm_up:
         seconds = clock.marks[last] - clock.marks[warm_up]
         figures["samples_per_s"] = case["batch"] * case["accumulation"] * (last - warm_up) / seconds
@@ -130,7 +130,8 @@ def evaluate(case, device):
             model(**batch)
         drain(device)
         seconds = time.perf_counter() - start
-    return dict(device=used_by(model.device), samples_per_s=case["batch"] * case["peer_steps"] / seconds, loss=loss.item())
+    precision = case["precision"] if TYPES[case["precision"]] != torch.float32 else devices.product_precision(device)
+    return dict(device=used_by(model.device), precision=precision, samples_per_s=case["batch"] * case["peer_steps"] / seconds, loss=loss.item())
 
 
 def make(folder):
@@ -162,7 +163,7 @@ def loss(folder, file_name, precision, device):
         arguments = arguments_of(scratch, precision, device, per_device_eval_batch_size=32, remove_unused_columns=False)
         trainer = Trainer(model=model, args=arguments, data_collator=collate)
         result = trainer.evaluate(rows)
-    return dict(device=devices.trainer_device(trainer), loss=result["eval_loss"])
+    return dict(device=devices.trainer_device(trainer), precision=devices.trainer_precision(trainer), loss=result["eval_loss"])
 
 
 def best_ms(work, device):

@@ -154,6 +154,11 @@ def train_figures(one, log, memory, done):
     return figures
 
 
+def wrong_peer(device, precision, figures):
+    """Returns why a run of the peer does not count, or None: its device or its type of products is not the requested one."""
+    return devices.wrong_device(device, figures.get("device")) or devices.wrong_precision(precision, figures.get("precision"))
+
+
 class Peer:
     def __init__(self, python, tokenizer, device, gauge):
         self.python, self.tokenizer, self.device, self.gauge = python, tokenizer, device, gauge
@@ -166,7 +171,7 @@ class Peer:
         if done.error():
             return dict(error=done.error())
         figures = dict(done.json_line(), nvml_mib=done.peak_mib)
-        if wrong := devices.wrong_device(self.device, figures.get("device")):
+        if wrong := wrong_peer(self.device, one["precision"], figures):
             return dict(error=wrong)
         first = [seconds for seconds, text in done.lines if text == "first step done"]
         figures["first_step_s"] = first[0] if first else None
@@ -198,7 +203,7 @@ def check_losses(ours, peer, precisions):
             try:
                 row["ours"] = ours.loss_of(folder, precision)
                 found = peer.call("loss", model, data, precision, peer.device)
-                if wrong := devices.wrong_device(peer.device, found.get("device")):
+                if wrong := wrong_peer(peer.device, precision, found):
                     raise RuntimeError("Trainer " + wrong)
                 row["peer"] = found["loss"]
                 row["difference"] = abs(row["ours"] - row["peer"]) / abs(row["peer"])

@@ -90,7 +90,7 @@ def main():
             loss = trainer.model_wrapped.eval()(**batch).loss.item()
     if int(os.environ["RANK"]) == 0:
         samples = case["batch"] * world * (last - warm_up)
-        print(json.dumps(dict(device=devices.trainer_device(trainer), ranks=world, loss=loss,
+        print(json.dumps(dict(device=devices.trainer_device(trainer), precision=devices.trainer_precision(trainer), ranks=world, loss=loss,
                               samples_per_s=samples / (clock.marks[last] - clock.marks[warm_up]))), flush=True)
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

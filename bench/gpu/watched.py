@@ -21,13 +21,14 @@ class Gauge:
 
     def __init__(self, device):
         self.nvml = None
+        # Every process sees only this device (Trainer would use all GPUs), in the numbering of NVML.
+        environment = devices.environment_for(device)
+        os.environ.clear()
+        os.environ.update(environment)
         if not device.startswith("cuda"):
-            os.environ.update(devices.environment_for("cpu"))  # neither side sees a GPU
             return
         self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
         self.check(self.nvml.nvmlInit_v2())
-        # Every process sees only this GPU (Trainer would use all of them), in the numbering of NVML.
-        os.environ.update(devices.environment_for(device))
         name = devices.nvml_name()
         self.device = ctypes.c_void_p()
         if name.isdigit():

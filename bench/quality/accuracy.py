@@ -85,6 +85,7 @@ def main():
         parser.error(f"--seeds {words.seeds}: a spread needs at least 2")
     if words.peer:
         return peer_accuracies(words)
+    words.program = runs.devices.measured_program(words.program)
     os.makedirs(words.out, exist_ok=True)
     # One after another: only accuracy is compared, but both would wait for the device anyway.
     peers = runs.answer_of(runs.start_peer(words.python, sys.argv[0], sys.argv[1:], words.device))

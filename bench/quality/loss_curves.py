@@ -76,6 +76,7 @@ def main():
     words = parser.parse_args()
     if words.peer:
         return peer_curves(words)
+    words.program = runs.devices.measured_program(words.program)
     os.makedirs(words.out, exist_ok=True)
     peer = runs.start_peer(words.python, sys.argv[0], [words.program, words.model, words.train, "--steps", str(words.steps),
                                                        "--seeds", str(words.seeds), "--device", words.device], words.device)

@@ -63,7 +63,9 @@ class TrainerRuns:
             device = devices.trainer_device(trainer)
             if wrong := devices.wrong_device(self.device, device):
                 sys.exit("Trainer " + wrong)
-            print(f"Trainer, seed {seed}: {device}", file=sys.stderr, flush=True)
+            # The products of weights in 16 bits are not those of fp32 matrices, which trainer_precision() measures.
+            products = devices.trainer_precision(trainer) if dtype == "float32" else dtype
+            print(f"Trainer, seed {seed}: {device}, products in {products}", file=sys.stderr, flush=True)
             trainer.train()
             accuracy = trainer.evaluate()["eval_accuracy"] if evaluation else None
         return losses, accuracy
@@ -84,7 +86,7 @@ def plimsoll_run(program, model, train, device, seed, arguments, validation=None
         used = devices.plimsoll_device(done.stderr + done.stdout)
         if wrong := devices.wrong_device(device, used):
             sys.exit("Plimsoll " + wrong)
-        print(f"Plimsoll, seed {seed}: {used}", file=sys.stderr, flush=True)
+        print(f"Plimsoll, seed {seed}: {used}, {program}", file=sys.stderr, flush=True)
         entries = [json.loads(line) for line in open(os.path.join(folder, "log.jsonl"))]
         accuracy = json.load(open(os.path.join(folder, "all_results.json")))["eval_accuracy"] if validation else None
         return [entry["loss"] for entry in entries if "loss" in entry], accuracy

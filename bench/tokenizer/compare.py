@@ -23,11 +23,13 @@ import sys
 import tempfile
 import time
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
-from tokenizers import Tokenizer  # noqa: E402  (the variable must be set before)
-
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import devices  # noqa: E402
+
+# Rayon reads the variable once, when `tokenizers` first uses threads.
+CORES = devices.available_threads()
+os.environ.update(devices.environment_for("cpu", threads=CORES), TOKENIZERS_PARALLELISM="false")
+from tokenizers import Tokenizer  # noqa: E402  (the variables must be set before)
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 NORMALIZERS = {
@@ -276,7 +278,7 @@ def throughput(checker, model, lines, repeats):
     reference.no_truncation()
     reference.no_padding()
     megabytes = sum(len(line.encode()) for line in lines) / 1e6
-    texts, cores = checker.write_texts([(line,) for line in lines]), os.cpu_count()
+    texts, cores = checker.write_texts([(line,) for line in lines]), CORES
     ours, theirs = {}, {}
     for _ in range(repeats):  # in turns, so that a slow period of the machine affects both
         run = subprocess.run([checker.program, "time", str(model), texts, "1", str(cores)], check=True,
@@ -315,6 +317,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
     print(f"both sides on {devices.host()}", flush=True)
+    devices.program_of(os.path.join(args.build, "bench/tokenizer/tokenizer_bench"))
     document = json.loads((args.model / "tokenizer.json").read_text())
     lines = package_lines(args.lines)
     assert len(lines) >= min(args.lines, 100000), f"only {len(lines)} lines of real text"

@@ -130,16 +130,18 @@ def main():
     parser.add_argument("--vocab", type=int, default=8000)
     parser.add_argument("--only", nargs="+", default=DEFAULT)
     parser.add_argument("--repeats", type=int, default=3, help="0 measures no throughput")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--threads", type=int, default=compare.CORES)
     parser.add_argument("--bar", type=float, default=3.0)
     parser.add_argument("--plimsoll", default="", help="the program; default: BUILD_FOLDER/plimsoll")
     args = parser.parse_args()
-    print(f"both sides on {compare.devices.host()}", flush=True)
+    print(f"both sides on {compare.devices.host()}, {compare.devices.counted_threads(args.threads)} at most", flush=True)
+    compare.devices.check_threads(args.threads)
+    os.environ["RAYON_NUM_THREADS"] = str(args.threads)
     texts = documents(args.megabytes)
     print(f"{len(texts)} documents, {sum(len(text.encode()) for text in texts) / 1e6:.1f} MB", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         checker = compare.Checker(args.build, scratch)
-        checker.plimsoll = args.plimsoll or str(pathlib.Path(args.build) / "plimsoll")
+        checker.plimsoll = compare.devices.measured_program(args.plimsoll or str(pathlib.Path(args.build) / "plimsoll"))
         for name in args.only:
             os.environ["TOKENIZERS_PARALLELISM"] = "true"
             tokenizer = model_tokenizers.TOKENIZERS[name](texts[::20], args.vocab)

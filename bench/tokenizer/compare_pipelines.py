@@ -57,6 +57,7 @@ def main():
     parser.add_argument("--only", nargs="+", default=list(pipelines.PIPELINES))
     args = parser.parse_args()
     print(f"both sides on {compare.devices.host()}", flush=True)
+    args.plimsoll = compare.devices.measured_program(args.plimsoll)
     lines = corpus(args.lines)
     failed = False
     for name in args.only:

@@ -12,6 +12,7 @@ both trainers write is read by Hugging Face, and the ids of the text have to be 
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -39,6 +40,7 @@ def theirs(kind, files, vocab_size, special):
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         trainer = trainers.WordPieceTrainer(vocab_size=vocab_size, min_frequency=2, special_tokens=BERT + special, show_progress=False,
                                             limit_alphabet=1000, continuing_subword_prefix="##")
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"  # both sides use every processor
     begin = time.perf_counter()
     tokenizer.train(files, trainer)
     return tokenizer, time.perf_counter() - begin
@@ -59,6 +61,7 @@ def main():
     parser.add_argument("--vocab", type=int, default=16000)
     args = parser.parse_args()
     print(f"both sides on {compare_models.compare.devices.host()}", flush=True)
+    args.plimsoll = compare_models.compare.devices.measured_program(args.plimsoll)
     texts = compare_models.documents(args.megabytes)
     failed = False
     with tempfile.TemporaryDirectory() as folder:

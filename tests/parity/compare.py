@@ -16,8 +16,15 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
-import torch
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench"))
+import devices  # noqa: E402
+
+# Before PyTorch is imported: the references are computed on a CPU, in the types that they state.
+environment = devices.environment_for("cpu")
+os.environ.clear()
+os.environ.update(environment)
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
 from safetensors.numpy import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -33,12 +40,18 @@ def one_run(name, start, plimsoll, folder, case):
     single, single_weights = run_reference(case, torch.float32)
     before = weights_of(load_model(start, "single_label_classification", torch.float32))
     output = os.path.join(folder, "out-" + name.replace(" ", "-"))
-    words = [plimsoll, "train", "--output_dir", output, "--save_strategy", "no"]
+    words = [plimsoll, "train", "--use_cpu", "--output_dir", output, "--save_strategy", "no"]
     for key, value in case["arguments"].items():
         words += [f"--{key}", str(value)]
     with open(os.path.join(folder, "log"), "w") as log:
-        if subprocess.run(words, stdout=log, stderr=log).returncode != 0:
-            sys.exit(open(log.name).read())
+        code = subprocess.run(words, stdout=log, stderr=log, env=devices.environment_for("cpu")).returncode
+    said = open(os.path.join(folder, "log"), encoding="utf-8").read()
+    if code != 0:
+        sys.exit(said)
+    used = devices.plimsoll_device(said)
+    if wrong := devices.wrong_device("cpu", used):
+        sys.exit("Plimsoll " + wrong)
+    print(f"Plimsoll on {used}, Trainer on a CPU")
     entries = [json.loads(line) for line in open(os.path.join(output, "log.jsonl"))]
     ours = [entry for entry in entries if "loss" in entry]
     our_weights = load_file(os.path.join(output, "model.safetensors"))
@@ -70,8 +83,9 @@ def check_saved(output, plimsoll, length):
             losses.append(float(result.loss))
             hits += int(result.logits.argmax()) == LABELS.index(label)
     evaluation = os.path.join(output, "evaluation")
-    subprocess.run([plimsoll, "eval", "--model_name_or_path", output, "--validation_file", "data/pairs.csv", "--max_seq_length",
-                    str(length), "--output_dir", evaluation], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([plimsoll, "eval", "--use_cpu", "--model_name_or_path", output, "--validation_file", "data/pairs.csv", "--max_seq_length",
+                    str(length), "--output_dir", evaluation], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                   env=devices.environment_for("cpu"))
     ours = json.load(open(os.path.join(evaluation, "eval_results.json")))
     theirs = sum(losses) / len(losses)
     print(f"  from_pretrained opens the result, no key missing or left over; eval_loss {ours['eval_loss']:.7f}, transformers "
@@ -84,8 +98,10 @@ def main():
     parser.add_argument("--plimsoll", default="build/plimsoll")
     parser.add_argument("--steps", type=int, default=20)
     arguments = parser.parse_args()
-    torch.set_num_threads(max(1, os.cpu_count() // 2))
-    plimsoll, model = os.path.abspath(arguments.plimsoll), os.path.abspath(arguments.model)
+    torch.set_num_threads(max(1, devices.available_threads() // 2))
+    if wrong := devices.wrong_precision("fp32", devices.product_precision("cpu")):
+        sys.exit("PyTorch " + wrong)
+    plimsoll, model = devices.measured_program(arguments.plimsoll), os.path.abspath(arguments.model)
     os.chdir(HERE)
     with tempfile.TemporaryDirectory() as folder:
         torch.manual_seed(3)

@@ -219,6 +219,9 @@ int main() {
       {"32 x 12 x mean 53 x 64 fp32, p 0.1", short_texts(), 12, 64, DType::kF32, 0.1},
   };
   try {
+    cudaDeviceProp card{};
+    PLIMSOLL_CUDA(cudaGetDeviceProperties(&card, 0));
+    std::printf("device %s\n", card.name);
     for (const Shape& shape : shapes) run(shape);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

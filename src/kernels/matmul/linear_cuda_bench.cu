@@ -392,6 +392,9 @@ int main(int count, char** words) {
     return count < 2 ||
            std::any_of(words + 1, words + count, [&](const char* word) { return std::string(word) == part; });
   };
+  cudaDeviceProp card{};
+  PLIMSOLL_CUDA(cudaGetDeviceProperties(&card, 0));
+  std::printf("device %s\n", card.name);
   const std::vector<int64_t> rows_of_gelu{32768, 8192, 2304, 2048, 1024};
   using plimsoll::Added;
   if (asked("bias")) {
