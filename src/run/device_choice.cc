@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <utility>
 
 #include "base/units.h"
@@ -12,6 +13,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/monitor/host.h"
 #include "device/monitor/nvml.h"
+#include "kernels/catalog/catalog.h"
 #include "plimsoll/plan.h"
 
 namespace plimsoll {
@@ -135,16 +137,57 @@ std::string holders_text(const std::string& uuid) {
   return text;
 }
 
+bool are_references(const StringList& kernels) {
+  return std::ranges::find(kernels, "ref") != kernels.end();
+}
+
+// Returns the options of a CPU with the kernels that `kernels` (--kernels) names. Errors: kUsage for a name that is not in
+// the catalog, and for two implementations of one kernel.
+DeviceOptions options_for_kernels(const StringList& kernels, int num_threads) {
+  DeviceOptions options{
+      .num_threads = num_threads, .isa = cpu_isa(), .reference_kernels = are_references(kernels)};
+  std::map<std::string_view, std::string_view> forced;  // implementation by kernel
+  for (const std::string& name : kernels) {
+    if (name == "auto" || name == "ref") continue;
+    const KernelRow* row = find_kernel_row(name);
+    if (row == nullptr) {
+      std::vector<std::string_view> names{"auto", "ref"};
+      for (const KernelRow& known : kernel_rows()) names.push_back(known.implementation);
+      throw_error(ErrorCode::kUsage,
+                  "--kernels {}: Plimsoll has no kernel of this name{}; docs/KERNELS.md lists the names, and "
+                  "plimsoll plan --why those that a run uses",
+                  name, did_you_mean(name, names));
+    }
+    const auto [place, is_new] = forced.emplace(row->kernel, row->implementation);
+    if (!is_new) {
+      throw_error(ErrorCode::kUsage, "--kernels {},{}: both compute {}; give one of them", place->second,
+                  name, row->kernel);
+    }
+    options.forced_kernels.push_back(name);
+  }
+  return options;
+}
+
+// Refuses kernels of --kernels that do not run on the chosen device.
+void check_kernels_of_device(const DeviceOptions& device) {
+  if (device.is_gpu() && device.reference_kernels) {
+    throw_error(ErrorCode::kUsage, "--kernels ref: the references run on a CPU only; give --device cpu too");
+  }
+  for (const std::string& name : device.forced_kernels) {
+    const bool is_for_gpus = find_kernel_row(name)->backend == Backend::kCuda;
+    if (is_for_gpus == device.is_gpu()) continue;
+    throw_error(ErrorCode::kUsage, "--kernels {}: this kernel runs on a {} only, and the run is on a {}",
+                name, is_for_gpus ? "GPU" : "CPU", device.is_gpu() ? "GPU; give --device cpu too" : "CPU");
+  }
+}
+
 }  // namespace
 
 ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, const RankPlace& place,
                            int num_threads, std::vector<std::string>& notes) {
-  DeviceOptions options{
-      .num_threads = num_threads, .isa = cpu_isa(), .reference_kernels = arguments.kernels == "ref"};
-  ChosenDevice device = device_of(arguments, purpose, place, std::move(options), notes);
-  if (device.options.kind == KernelDevice::kCuda && device.options.reference_kernels) {
-    throw_error(ErrorCode::kUsage, "--kernels ref: the references run on a CPU only; give --device cpu too");
-  }
+  ChosenDevice device =
+      device_of(arguments, purpose, place, options_for_kernels(arguments.kernels, num_threads), notes);
+  check_kernels_of_device(device.options);
   device.holds_gpu_driver = is_cuda_driver_open();
   return device;
 }
@@ -188,7 +231,7 @@ std::string device_line(const ChosenDevice& device) {
 }
 
 int64_t num_ranks_on_this_machine(const Arguments& arguments) {
-  if (arguments.device != "auto" || arguments.kernels == "ref") return 1;
+  if (arguments.device != "auto" || are_references(arguments.kernels)) return 1;
   return std::max<int64_t>(1, std::ssize(visible_cuda_devices()));
 }
 

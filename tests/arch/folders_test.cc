@@ -1,4 +1,4 @@
-// Checks docs/ARCHITECTURE.md against the tree: every folder has a line in its table, and every line has a
+// Checks docs/FOLDERS.md against the tree: every folder has a line in its table, and every line has a
 // folder.
 #include <gtest/gtest.h>
 
@@ -16,14 +16,14 @@ const fs::path kRoot = PLIMSOLL_SOURCE_DIR;
 
 // Returns the folders of the rows "| `path/` | text |" of the page, without the slash at the end.
 std::set<std::string> listed_folders() {
-  std::ifstream page(kRoot / "docs/ARCHITECTURE.md");
+  std::ifstream page(kRoot / "docs/FOLDERS.md");
   std::set<std::string> folders;
   for (std::string line; std::getline(page, line);) {
     if (!line.starts_with("| `")) continue;
     const size_t end = line.find("/` |");
     if (end == std::string::npos) continue;
     const std::string folder = line.substr(3, end - 3);
-    EXPECT_TRUE(folders.insert(folder).second) << folder << " has two lines in docs/ARCHITECTURE.md";
+    EXPECT_TRUE(folders.insert(folder).second) << folder << " has two lines in docs/FOLDERS.md";
   }
   return folders;
 }
@@ -69,17 +69,17 @@ std::set<std::string> folders_of_the_tree() {
   return found;
 }
 
-TEST(Folders, ArchitecturePageListsTheTree) {
+TEST(Folders, FoldersPageListsTheTree) {
   const std::set<std::string> listed = listed_folders();
   const std::set<std::string> found = folders_of_the_tree();
   ASSERT_GE(listed.size(), 30u);
   ASSERT_GE(found.size(), 30u);
   for (const std::string& folder : found) {
-    EXPECT_TRUE(listed.contains(folder)) << folder << "/ has no line in the table of docs/ARCHITECTURE.md";
+    EXPECT_TRUE(listed.contains(folder)) << folder << "/ has no line in the table of docs/FOLDERS.md";
   }
   for (const std::string& folder : listed) {
     EXPECT_TRUE(fs::is_directory(kRoot / folder))
-        << "docs/ARCHITECTURE.md lists " << folder << "/, which is not there";
+        << "docs/FOLDERS.md lists " << folder << "/, which is not there";
   }
 }
 

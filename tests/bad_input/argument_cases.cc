@@ -224,7 +224,16 @@ std::vector<Case> device_cases() {
 
 std::vector<Case> pass_cases() {
   return {
-
+      argument("ArgumentKernelUnknown", 2,
+               {"--kernels layer_norm_fwd_rfe", "did you mean 'layer_norm_fwd_ref'"},
+               {"--kernels", "layer_norm_fwd_rfe"}),
+      argument("ArgumentKernelTwice", 2,
+               {"layer_norm_fwd_ref,layer_norm_fwd_cpu", "both compute layer_norm_fwd"},
+               {"--kernels", "layer_norm_fwd_ref,layer_norm_fwd_cpu"}),
+      argument("ArgumentKernelOfGpu", 2, {"--kernels layer_norm_fwd_cuda", "runs on a GPU only", "CPU"},
+               {"--kernels", "layer_norm_fwd_cuda", "--device", "cpu"}),
+      argument("ArgumentKernelUnused", 2, {"--kernels sgd_cpu", "no op of this run computes", "plan --why"},
+               {"--kernels", "sgd_cpu", "--device", "cpu"}),
       argument("ArgumentPassUnknown", 2, {"--disable_pass nothing", "the passes are"},
                {"--disable_pass", "nothing"}),
       argument("ArgumentPassNeeded", 2, {"--disable_pass accumulate", "--gradient_accumulation_steps"},

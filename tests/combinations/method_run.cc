@@ -197,7 +197,7 @@ void MethodRuns::check_references(const MethodSet& set) {
   const Arguments arguments = arguments_of(set, Dropout::kOn, "fast");
   if (arguments.device.starts_with("cuda")) return;
   Arguments plain = arguments;
-  plain.kernels = "ref";
+  plain.kernels = {"ref"};
   plain.output_dir = folder_.path("plain");
   const std::vector<double> fast = losses_of(arguments);
   const std::vector<double> reference = losses_of(plain);

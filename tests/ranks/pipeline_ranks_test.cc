@@ -259,7 +259,7 @@ TEST(PipelineRuns, RefuseWhatTheyCannotDo) {
       {{"--nproc_per_node", "2", "--pp_size", "2", "--freeze", "*embeddings*"},
        "--pp_size 2: a stage whose weights"},
       {{"--nproc_per_node", "2", "--pp_size", "2", "--recompute", "selective"},
-       "--pp_size 2: each stage would choose"},
+       "--pp_size 2: the stages would recompute different values"},
       {{"--nproc_per_node", "4", "--pp_size", "4", "--pipeline_schedule", "interleaved",
         "--gradient_accumulation_steps", "4"},
        "--pp_chunks 2: the model has 4 layers (num_hidden_layers in config.json), and each of the 8 chunks "

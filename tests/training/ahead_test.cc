@@ -151,7 +151,7 @@ TEST(Ahead, ARunThatIsStoppedGoesOnWithTheSameBits) {
 TEST(Ahead, SkippedStepsMoveTheScheduleNoFurther) {
   const TestFolder folder("ahead_fp16");
   Arguments arguments = arguments_of(testing::write_tiny_model(folder), folder.path("run"));
-  arguments.kernels = "ref";
+  arguments.kernels = {"ref"};
   arguments.fp16 = true;
   arguments.config_overrides["initializer_range"] = "1.0";
   const Ran at_once = run(arguments, Reads::kAtOnce);

@@ -37,12 +37,12 @@ RunFigures run(const TestFolder& folder, Arguments arguments) {
 }
 
 RunFigures run(const TestFolder& folder, const std::string& model, int64_t threads,
-               const std::string& kernels) {
+               const StringList& kernels) {
   Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
   arguments.num_threads = threads;
   arguments.kernels = kernels;
   // The reference kernels run on the CPU only, so a GPU's kernels are compared with them there.
-  if (kernels == "ref") arguments.device = "cpu";
+  if (!kernels.empty()) arguments.device = "cpu";
   return run(folder, std::move(arguments));
 }
 
@@ -80,8 +80,8 @@ TEST(Determinism, TwoRunsGiveTheSameBits) {
 TEST(Determinism, ThreadsChangeRoundingOnly) {
   const TestFolder folder("threads");
   const std::string model = testing::write_tiny_model(folder);
-  const RunFigures one = run(folder, model, 1, "auto");
-  const RunFigures two = run(folder, model, 2, "auto");
+  const RunFigures one = run(folder, model, 1, {});
+  const RunFigures two = run(folder, model, 2, {});
   expect_equal_but_for_rounding(one, two);
   // With a GPU, CPU threads only prepare batches.
   if (tests_run_on_gpu()) expect_equal_bits(one, two);
@@ -91,17 +91,21 @@ TEST(Determinism, ThreadsChangeRoundingOnly) {
 TEST(Determinism, KernelsChangeRoundingOnly) {
   const TestFolder folder("kernels");
   const std::string model = testing::write_tiny_model(folder);
-  const RunFigures fast = run(folder, model, 1, "auto");
-  const RunFigures plain = run(folder, model, 1, "ref");
+  const RunFigures fast = run(folder, model, 1, {});
+  const RunFigures plain = run(folder, model, 1, {"ref"});
   EXPECT_NE(fast.weights, plain.weights) << "the reference kernels were not used";
   expect_equal_but_for_rounding(fast, plain);
+  const RunFigures forced = run(folder, model, 1, {"bias_dropout_residual_norm_fwd_ref"});
+  EXPECT_NE(forced.weights, fast.weights) << "the forced kernel was not used";
+  EXPECT_NE(forced.weights, plain.weights) << "other kernels were forced too";
+  expect_equal_but_for_rounding(forced, plain);
 }
 
 // The measure detects differences: a run whose masks keep everything exceeds the limit clearly.
 TEST(Determinism, AnotherMaskIsSeen) {
   const TestFolder folder("mask");
-  const RunFigures with = run(folder, testing::write_tiny_model(folder, 0.1), 1, "auto");
-  const RunFigures without = run(folder, testing::write_tiny_model(folder, 0.0), 1, "auto");
+  const RunFigures with = run(folder, testing::write_tiny_model(folder, 0.1), 1, {});
+  const RunFigures without = run(folder, testing::write_tiny_model(folder, 0.0), 1, {});
   double loss = 0;
   double norm = 0;
   for (size_t i = 0; i < 12; ++i) {

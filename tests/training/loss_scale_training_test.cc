@@ -26,7 +26,7 @@ Arguments fp16_arguments(const std::string& model, const std::string& output_dir
   Arguments arguments = testing::tiny_arguments(model, output_dir);
   if (std::getenv("PLIMSOLL_TEST_DEVICE") == nullptr) {
     arguments.device = "cpu";
-    arguments.kernels = "ref";
+    arguments.kernels = {"ref"};
   }
   arguments.fp16 = true;
   arguments.config_overrides["initializer_range"] = "1.0";

@@ -28,14 +28,21 @@ std::string advice(Problem problem) {
       cpu_takes_it ? "; --device cpu has a kernel for it" : "");
 }
 
+// Returns the implementation that the request forces for a kernel, or "".
+std::string_view forced_implementation(std::string_view kernel, const DeviceOptions& device) {
+  if (!device.reference_kernels && device.forced_kernels.empty()) return {};
+  std::string_view forced;
+  for (const KernelRow* row : kernel_rows_of(kernel)) {
+    if (std::ranges::find(device.forced_kernels, row->implementation) != device.forced_kernels.end())
+      return row->implementation;
+    if (device.reference_kernels && row->backend == Backend::kRef) forced = row->implementation;
+  }
+  return forced;
+}
+
 Selection select(const OpView& op, const Bucket& bucket, const PlanRequest& request) {
   const Problem problem = lower_op(op, bucket, kernel_target(request));
-  std::string forced;
-  if (request.device.reference_kernels) {
-    for (const KernelRow* row : kernel_rows_of(problem.kernel)) {
-      if (row->backend == Backend::kRef) forced = row->implementation;
-    }
-  }
+  const std::string_view forced = forced_implementation(problem.kernel, request.device);
   Selection selection = select_kernel(problem, forced);
   if (selection.row != nullptr) return selection;
   std::string reasons;
@@ -62,6 +69,22 @@ KernelTarget kernel_target(const PlanRequest& request) {
           .sm = request.device.gpu.sm,
           .fp32_products = request.precision.fp32_products,
           .matmul_workspace_bytes = request.products.workspace_bytes};
+}
+
+void check_forced_kernels(const Programs& programs, const DeviceOptions& device) {
+  for (const std::string& name : device.forced_kernels) {
+    const KernelRow* row = find_kernel_row(name);
+    PLIMSOLL_CHECK(row != nullptr, "the catalog has no kernel '{}'", name);
+    const bool is_used = std::ranges::any_of(programs, [row](const ProgramPlan& program) {
+      return std::ranges::any_of(program.ops, [row](const OpPlan& op) { return op.kernel == row; });
+    });
+    if (!is_used) {
+      throw_error(
+          ErrorCode::kUsage,
+          "--kernels {}: no op of this run computes {}; plimsoll plan --why lists the kernels of a run", name,
+          row->kernel);
+    }
+  }
 }
 
 KernelChoice::KernelChoice(const Graph& graph)

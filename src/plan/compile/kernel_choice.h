@@ -16,6 +16,9 @@ namespace plimsoll {
 // Returns the target that the request's kernels run on.
 KernelTarget kernel_target(const PlanRequest& request);
 
+// Refuses an implementation that the request forces although no op of the programs has its kernel. Errors: kUsage.
+void check_forced_kernels(const Programs& programs, const DeviceOptions& device);
+
 class KernelChoice {
  public:
   explicit KernelChoice(const Graph& graph);

@@ -94,6 +94,8 @@ struct DeviceOptions {
   CpuIsa isa = CpuIsa::kBaseline;
   GpuTarget gpu = {};              // used if `kind` is kCuda
   bool reference_kernels = false;  // selects the plain reference kernels only
+  // Implementations of the catalog, each of which is the only candidate for its kernel. At most one per kernel.
+  std::vector<std::string> forced_kernels = {};
 
   bool is_gpu() const { return kind == KernelDevice::kCuda; }
   // Returns true if the device multiplies bf16.

@@ -23,7 +23,7 @@ namespace {
                                 weight_copies, copies_at_use] = precision;
   [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, states_on_disk, elements_at_once] =
       update;
-  [[maybe_unused]] const auto& [kind, num_threads, isa, gpu, reference_kernels] = device;
+  [[maybe_unused]] const auto& [kind, num_threads, isa, gpu, reference_kernels, forced_kernels] = device;
   [[maybe_unused]] const auto& [disabled, stop_after, dump, verification] = passes;
 }
 
@@ -65,6 +65,7 @@ constexpr FieldChange kChanges[] = {
     {"device.isa", [](PlanRequest& r) { r.device.isa = CpuIsa::kAmx; }},
     {"device.gpu", [](PlanRequest& r) { r.device.gpu.sm = 90; }},
     {"device.reference_kernels", [](PlanRequest& r) { r.device.reference_kernels = true; }},
+    {"device.forced_kernels", [](PlanRequest& r) { r.device.forced_kernels = {"layer_norm_fwd_ref"}; }},
     {"passes.disabled", [](PlanRequest& r) { r.passes.disabled = {"fuse"}; }},
     {"passes.stop_after", [](PlanRequest& r) { r.passes.stop_after = "fuse"; }},
     {"generation.num_pages", [](PlanRequest& r) { r.generation.num_pages = 1; }},

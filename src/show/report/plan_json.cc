@@ -225,6 +225,7 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
        {{"products", request.products.tuning.products.size()},
         {"xxh3", to_hex(tuning_table_hash(request.products.tuning))}}},
       {"reference_kernels", request.device.reference_kernels},
+      {"forced_kernels", request.device.forced_kernels},
       {"recompute",
        request.recompute.kept_of_block.empty() ? recompute_policy_name(request.recompute.policy) : "chosen"},
       {"optimizer_in_backward", request.update.in_backward},

@@ -1,0 +1,47 @@
+// Every row of the catalog has a benchmark: a plan that kernel_rows_bench runs chooses the row or can be forced to use it, or
+// reason_not_benched() states why it is not run. Plans for GPUs are made as well, so that this test needs none.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/kernels/benched_cases.h"
+#include "hardware/gpu_target.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<DeviceOptions> devices() {
+  std::vector<DeviceOptions> list{{.num_threads = 2, .isa = CpuIsa::kAmx}};
+  for (const char* name : {"h100", "a100-40gb", "t4"}) {
+    const std::optional<GpuTarget> gpu = find_gpu_target(name);
+    EXPECT_TRUE(gpu.has_value()) << name;
+    if (gpu) list.push_back({.kind = KernelDevice::kCuda, .num_threads = 2, .gpu = *gpu});
+  }
+  return list;
+}
+
+TEST(BenchedRows, AreAllRowsOfTheCatalog) {
+  std::set<std::string_view> reached;
+  for (const DeviceOptions& device : devices()) {
+    for (const BenchedCase& benched : benched_cases(device)) {
+      SCOPED_TRACE(benched.name);
+      for (const BenchedRound& round : benched_rounds(build_plan(benched.request))) {
+        for (const KernelRow* row : round.rows) reached.insert(row->implementation);
+      }
+    }
+  }
+  for (const KernelRow& row : kernel_rows()) {
+    const std::string_view reason = reason_not_benched(row);
+    if (reason.empty()) {
+      EXPECT_TRUE(reached.contains(row.implementation))
+          << "no plan of bench/kernels/benched_cases.cc can use the row " << row.implementation;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
