@@ -53,7 +53,7 @@ TEST(ParallelFor, OfNothingCallsNothing) {
 }
 
 #ifdef _OPENMP
-// As the variables OMP_DYNAMIC=true and OMP_MAX_ACTIVE_LEVELS=0 do. oneDNN computes a wrong product if it gets fewer threads than
+// The two calls have the effect of the variables OMP_DYNAMIC=true and OMP_MAX_ACTIVE_LEVELS=0. oneDNN computes a wrong product if it gets fewer threads than
 // it has divided the product among.
 TEST(ParallelFor, SetNumThreadsOverridesWhatMakesOpenMpStartFewerThreads) {
   const int before = num_threads();
