@@ -153,10 +153,11 @@ DeviceOptions options_for_kernels(const StringList& kernels, int num_threads) {
     if (row == nullptr) {
       std::vector<std::string_view> names{"auto", "ref"};
       for (const KernelRow& known : kernel_rows()) names.push_back(known.implementation);
-      throw_error(ErrorCode::kUsage,
-                  "--kernels {}: Plimsoll has no kernel of this name{}; docs/KERNELS.md lists the names, and "
-                  "plimsoll plan --why those that a run uses",
-                  name, did_you_mean(name, names));
+      throw_error(
+          ErrorCode::kUsage,
+          "--kernels {}: no kernel has this name (docs/KERNELS.md lists the names, and plimsoll plan --why "
+          "those that a run uses){}",
+          name, did_you_mean(name, names));
     }
     const auto [place, is_new] = forced.emplace(row->kernel, row->implementation);
     if (!is_new) {
