@@ -17,6 +17,7 @@
 #include "tasks/task.h"
 #include "train/run_reports.h"
 #include "train/speed.h"
+#include "train/tensorboard_log.h"
 
 namespace plimsoll {
 namespace {
@@ -367,6 +368,10 @@ std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
   const std::vector<std::string> plots = write_run_reports(impl().files, folder, impl().session, impl().plan,
                                                            memory(), output, impl().arguments().run_name);
   written.insert(written.begin() + 3, plots.begin(), plots.end());
+  if (reports_to_tensorboard(impl().arguments())) {
+    const std::string& logging_dir = impl().arguments().logging_dir;
+    written.push_back(logging_dir.empty() ? "runs/" : logging_dir);
+  }
   return written;
 }
 

@@ -255,9 +255,16 @@ std::vector<std::string> notes_of(const Arguments& arguments) {
       notes.push_back(fmt::format("--{} has no effect here: {}", setting.info.name, setting.info.note));
     }
   }
-  if (!arguments.report_to.empty()) {
-    notes.push_back(fmt::format("--report_to {} has no effect here: log.jsonl and plots are always written",
-                                fmt::join(arguments.report_to, ",")));
+  std::vector<std::string_view> other_trackers;
+  for (const std::string& name : arguments.report_to) {
+    if (name != "tensorboard" && name != "all") other_trackers.push_back(name);
+  }
+  if (!other_trackers.empty()) {
+    notes.push_back(
+        fmt::format("--report_to {} has no effect here: log.jsonl and plots are always written, and "
+                    "--report_to tensorboard "
+                    "writes events that other trackers can import",
+                    fmt::join(other_trackers, ",")));
   }
   return notes;
 }

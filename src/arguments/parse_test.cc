@@ -404,7 +404,7 @@ TEST(ParseArguments, SuggestsTheNearestName) {
 TEST(ParseArguments, TranslatesOldNames) {
   ParseResult r =
       parse({"--evaluation_strategy", "epoch", "--warmup_ratio", "0.1", "--no_cuda", "--overwrite_output_dir",
-             "--group_by_length", "--logging_dir", "logs", "--per_gpu_train_batch_size=4"});
+             "--group_by_length", "--fp16_backend", "auto", "--per_gpu_train_batch_size=4"});
   EXPECT_EQ(r.warnings.size(), 7u);
   EXPECT_EQ(r.arguments.eval_strategy, "epoch");
   EXPECT_EQ(r.arguments.warmup_steps, 0.1);

@@ -120,6 +120,7 @@ constexpr std::string_view kNotPlanned[] = {
     "disable_tqdm",
     "skip_memory_metrics",
     "report_to",
+    "logging_dir",
     "profile",
     "eval_steps",
     "eval_delay",
@@ -265,6 +266,7 @@ std::string unused_note(RunCommand command, const std::set<std::string>& given) 
     const Setting* setting = find_setting(name);
     // The reader of arguments has already noted or refused settings without effect.
     const bool is_here = setting != nullptr && setting->info.status == ArgumentStatus::kImplemented;
+    // Scripts give report_to to every command, to switch trackers off.
     if (!is_here || name == "report_to") continue;
     // A plan may get every argument of its run, but those of another phase would change it.
     const bool is_noted = command == RunCommand::kPlan ? setting->info.group == ArgumentGroup::kGeneration

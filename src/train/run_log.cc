@@ -56,6 +56,10 @@ void RunLog::record(LogRecord entry) {
   }
   state_.log_history.push_back(entry);
   append_text(session_.files(), join_path(arguments_.output_dir, kLogFile), log_line(entry));
+  if (reports_to_tensorboard(arguments_) && session_.place().is_first()) {
+    if (!tensorboard_) tensorboard_.emplace(session_);
+    tensorboard_->add(entry);
+  }
   for (const auto& callback : callbacks_) callback->on_log(entry);
 }
 

@@ -13,6 +13,7 @@
 #include "train/session.h"
 #include "train/speed.h"
 #include "train/step_engine.h"
+#include "train/tensorboard_log.h"
 
 namespace plimsoll {
 
@@ -28,7 +29,7 @@ class RunLog {
   // Writes a record about the steps since the last one. tokens_per_second, mfu and both fractions are relative to
   // the sum of StepInfo::step_ms of these steps: wall time without evaluations and saves.
   void log_step(const StepInfo& info);
-  // Appends a record to the history and to log.jsonl, and passes it to the callbacks.
+  // Appends a record to the history, to log.jsonl and to the events of TensorBoard, and passes it to the callbacks.
   void record(LogRecord record);
 
   // Passes a warning to the callbacks; "" is no warning.
@@ -55,8 +56,9 @@ class RunLog {
   RunState& state_;
   WaitingWatch waiting_;
   Sums sums_;
-  int64_t skipped_steps_ = 0;      // over the whole run
-  std::optional<GpuLog> gpu_log_;  // if the run is on a GPU
+  int64_t skipped_steps_ = 0;                  // over the whole run
+  std::optional<GpuLog> gpu_log_;              // if the run is on a GPU
+  std::optional<TensorBoardLog> tensorboard_;  // with --report_to tensorboard, after the first record
 };
 
 }  // namespace plimsoll

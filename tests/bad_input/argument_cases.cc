@@ -58,7 +58,7 @@ std::vector<Case> value_cases() {
       argument("ArgumentEnormousSteps", 2, {"--max_steps"}, {"--max_steps", "1000000000000"}),
       argument("ArgumentEnormousEpochs", 2, {"--num_train_epochs"}, {"--num_train_epochs", "1e30"}),
       argument("ArgumentOldName", 0, {"old name", "eval_strategy"}, {"--evaluation_strategy", "epoch"}),
-      argument("ArgumentRemovedName", 0, {"logging_dir", "ignored"}, {"--logging_dir", "logs"}),
+      argument("ArgumentRemovedName", 0, {"fp16_backend", "ignored"}, {"--fp16_backend", "auto"}),
   };
 }
 
