@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/check.h"
 #include "base/json.h"
@@ -26,6 +27,8 @@ DownloadCallback& silent_callback() {
   return callback;
 }
 
+}  // namespace
+
 // The objects that a download needs, in the order in which they use each other.
 struct HubSession {
   HubSession(const DownloadRequest& request, const Environment& environment, DownloadCallback* callback)
@@ -47,6 +50,8 @@ struct HubSession {
   std::unique_ptr<HttpClient> client;
   HubRequests requests;
 };
+
+namespace {
 
 // Returns the base model that an adapter names, or "" for a folder that is no adapter's.
 std::string base_of_adapter(FileSystem& files, const std::string& folder) {
@@ -78,7 +83,7 @@ class RunDownloads {
       find(base_of_named, parts, plans_);
     }
     find(arguments_.config_name, ModelParts::kConfiguration, true);
-    find(arguments_.tokenizer_name, ModelParts::kConfiguration, false);
+    find(arguments_.tokenizer_name, ModelParts::kTokenizer, false);
   }
 
  private:
@@ -105,27 +110,38 @@ class RunDownloads {
   void download(const std::string& name, ModelParts parts, const std::string& snapshot) {
     const DownloadRequest request{
         .name = name, .revision = arguments_.model_revision, .token = arguments_.token};
+    std::unique_ptr<HubSession> session;
+    std::optional<SnapshotDownload> download;
     try {
-      HubSession session(request, environment_, callback_);
-      SnapshotDownload download(files_, session.requests, hub_, request, parts);
-      if (callback_ != nullptr && download.plan().num_missing_files() > 0)
-        callback_->on_plan(download.plan());
-      download.run();
+      session = std::make_unique<HubSession>(request, environment_, callback_);
+      download.emplace(files_, session->requests, hub_, request, parts);
+    } catch (const FileError&) {
+      throw;
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::kInterrupted || error.code() == ErrorCode::kUsage) throw;
-      // The run has a better message for a typing error in the name of a preset.
-      const bool is_short = name.find('/') == std::string::npos;
-      if (is_short && !find_preset(name) && !similar_presets(name).empty()) return;
-      if (files_.status(snapshot)) {
-        if (callback_ != nullptr)
-          callback_->on_wait(fmt::format("{}; using what the cache has of '{}'", error.what(), name));
-        return;
-      }
-      throw Error(error.code(),
-                  fmt::format("'{}' is neither a folder nor in Hugging Face's cache (searched '{}'), and its "
-                              "download failed: {}",
-                              name, hub_cache_folder(hub_), error.what()));
+      continue_without(name, snapshot, error);
+      return;
     }
+    if (callback_ != nullptr && download->plan().num_missing_files() > 0)
+      callback_->on_plan(download->plan());
+    download->run();
+  }
+
+  // Decides what follows if the hub does not have the model or cannot be asked. The run has a better message for a typing error in
+  // the name of a preset, and for a name that is a wrong path.
+  void continue_without(const std::string& name, const std::string& snapshot, const Error& error) {
+    if (error.code() == ErrorCode::kInterrupted || error.code() == ErrorCode::kUsage) throw error;
+    const bool is_short = name.find('/') == std::string::npos;
+    const bool is_typing_error = is_short && !find_preset(name) && !similar_presets(name).empty();
+    const bool is_cached = files_.status(snapshot).has_value();
+    if (error.code() == ErrorCode::kDevice || is_cached) {
+      if (callback_ != nullptr)
+        callback_->on_wait(fmt::format("'{}' is not downloaded: {}", name, error.what()));
+      return;
+    }
+    if (is_typing_error) return;
+    throw Error(error.code(), fmt::format("'{}' is neither a folder nor in Hugging Face's cache (searched "
+                                          "'{}'), and its download failed: {}",
+                                          name, hub_cache_folder(hub_), error.what()));
   }
 
   const Arguments& arguments_;

@@ -294,8 +294,6 @@ class Downloads(unittest.TestCase):
             unused.bind(("127.0.0.1", 0))
             endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
             begin = time.time()
-            process = self.start("download", "org/name", before=lambda: os.environ.update())
-            process.communicate()
             done = subprocess.run([PROGRAM, "download", "org/name"], capture_output=True, text=True, timeout=30,
                                   env={**self.environment(), "HF_ENDPOINT": endpoint})
         self.assertEqual(done.returncode, 7)
@@ -349,7 +347,11 @@ class Downloads(unittest.TestCase):
         words = ("plan", "--model_name_or_path", "org/absent")
         out, err = self.run_program(*words, code=4)
         self.assertIn("is neither a folder nor in Hugging Face's cache", err)
-        self.assertIn("its download failed", err)
+        self.assertIn("its download failed: 127.0.0.1", err)
+        self.hub.fail("hub", "/api/", status=503, times=5, headers=SOON)
+        out, err = self.run_program(*words, code=4)
+        self.assertIn("warning: 'org/absent' is not downloaded: 127.0.0.1", err)
+        self.assertIn("plimsoll download org/absent", err)
         for more in ({"HF_HUB_OFFLINE": "1"}, {}):
             before = len(self.hub.requests)
             out, err = self.run_program(*words, *(() if more else ("--local_files_only",)), code=4, **more)

@@ -13,7 +13,8 @@ TEST(SnapshotDownload, TooLittleSpaceIsRefusedBeforeAByte) {
   MemoryFileSystem files;
   files.set_space({.free_bytes = 46, .is_writable = true});
   EXPECT_EQ(world.failure(files, ErrorCode::kDevice),
-            "'org/name' needs 47 more bytes in /cache, and its disk has 46 free bytes. Free space, or choose a folder on "
+            "'org/name' needs 47 more bytes in /cache, and its disk has 46 free bytes. Free space, or choose "
+            "a folder on "
             "another disk with --cache_dir or HF_HUB_CACHE");
   EXPECT_EQ(files.list("/").size(), 0u);
   files.set_space({.free_bytes = 47, .is_writable = true});
@@ -26,13 +27,15 @@ TEST(SnapshotDownload, WrongBytesNeverGetAFinalName) {
   SimulatedHub lying;
   lying.contents["model.safetensors"] = "the WEIGHTS of the model";
   world.hub.fault = [&](const HttpRequest& request, HttpResult&) {
-    if (request.url == "http://store/model.safetensors") world.hub.contents["model.safetensors"] = "the WEIGHTS of the model";
+    if (request.url == "http://store/model.safetensors")
+      world.hub.contents["model.safetensors"] = "the WEIGHTS of the model";
     return false;
   };
   const std::string right = world.hub.etag("model.safetensors");
   const std::string message = world.failure(files, ErrorCode::kBadData);
-  EXPECT_NE(message.find("have the SHA-256 " + lying.etag("model.safetensors") + ", but the hub lists " + right),
-            std::string::npos)
+  EXPECT_NE(
+      message.find("have the SHA-256 " + lying.etag("model.safetensors") + ", but the hub lists " + right),
+      std::string::npos)
       << message;
   for (const FolderEntry& entry : files.list(std::string(kFolder) + "/blobs"))
     EXPECT_FALSE(entry.name.starts_with(right)) << entry.name;
@@ -41,11 +44,13 @@ TEST(SnapshotDownload, WrongBytesNeverGetAFinalName) {
 
 // What another program has left in the incomplete file is replaced, if it does not belong to the file.
 TEST(SnapshotDownload, ReplacesAForeignIncompleteFile) {
-  for (const char* left : {"wrong", "wrong bytes of all 24..", "more bytes than the file has, which cannot be right"}) {
+  for (const char* left :
+       {"wrong", "wrong bytes of all 24..", "more bytes than the file has, which cannot be right"}) {
     World world;
     MemoryFileSystem files;
     make_folders(files, std::string(kFolder) + "/blobs");
-    write_synced_file(files, std::string(kFolder) + "/blobs/" + world.hub.etag("model.safetensors") + ".incomplete", left);
+    write_synced_file(
+        files, std::string(kFolder) + "/blobs/" + world.hub.etag("model.safetensors") + ".incomplete", left);
     world.download(files);
     expect_complete(files, world.hub, left);
   }
@@ -64,8 +69,8 @@ TEST(SnapshotDownload, AnotherTagDuringTheDownloadIsAnError) {
     return true;
   };
   const std::string message = world.failure(files, ErrorCode::kBadData);
-  EXPECT_NE(message.find("changed on hub during the download: its entity tag was '" + world.hub.etag("config.json") +
-                         "' and is 'other'"),
+  EXPECT_NE(message.find("changed on hub during the download: its entity tag was '" +
+                         world.hub.etag("config.json") + "' and is 'other'"),
             std::string::npos)
       << message;
 }
@@ -94,7 +99,8 @@ TEST(SnapshotDownload, ReasonsOfRefusals) {
   };
   for (const Case& c :
        {Case{{.status = 401}, "has no model 'org/name', or it is private and the token may not read it"},
-        Case{{.status = 403, .headers = {{"x-error-code", "GatedRepo"}}}, "Open http://hub/org/name in a browser"},
+        Case{{.status = 403, .headers = {{"x-error-code", "GatedRepo"}}},
+             "Open http://hub/org/name in a browser"},
         Case{{.status = 404, .headers = {{"x-error-code", "RevisionNotFound"}}}, "has no revision 'main'"},
         Case{{.status = 400}, "answered with status 400"}}) {
     World world;
@@ -142,7 +148,8 @@ TEST(SnapshotDownload, HostileListsAreRefused) {
     world.hub.fault = [&](const HttpRequest&, HttpResult&) { return false; };
     world.hub.contents.clear();
     world.hub.contents[path] = "x";
-    EXPECT_NE(world.failure(files, ErrorCode::kBadData).find("without a valid path"), std::string::npos) << path;
+    EXPECT_NE(world.failure(files, ErrorCode::kBadData).find("without a valid path"), std::string::npos)
+        << path;
   }
 }
 

@@ -54,7 +54,8 @@ std::string token_of_file(FileSystem& files, const HubVariables& environment) {
   std::string path = variable(environment, "HF_TOKEN_PATH");
   if (path.empty()) {
     HubEnvironment home = hub_environment(environment);
-    home.hf_hub_cache = home.huggingface_hub_cache = std::nullopt;
+    home.hf_hub_cache.reset();
+    home.huggingface_hub_cache.reset();
     const std::string cache = hub_cache_folder(home);
     if (cache.empty()) return {};
     path = join_path(parent_folder(cache), "token");

@@ -11,8 +11,9 @@
 
 namespace plimsoll {
 
-// The parts of a model that a command reads.
-enum class ModelParts : uint8_t { kConfiguration, kAll };
+// The parts of a model that a command reads. kConfiguration and kTokenizer download the same small files, and differ in what has to be
+// in the cache.
+enum class ModelParts : uint8_t { kConfiguration, kTokenizer, kAll };
 
 // Returns true for a file of the configuration or of the tokenizer that Plimsoll reads, such as config.json and vocab.txt.
 bool is_model_setting(std::string_view path);

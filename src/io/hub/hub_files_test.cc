@@ -25,7 +25,8 @@ TEST(HubFiles, PatternsAndNames) {
   DownloadRequest request{.name = "m"};
   EXPECT_EQ(names(request, ModelParts::kConfiguration), "config.json vocab.txt ");
   EXPECT_EQ(names(request, ModelParts::kAll),
-            "config.json model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json "
+            "config.json model-00001-of-00002.safetensors model-00002-of-00002.safetensors "
+            "model.safetensors.index.json "
             "vocab.txt ");
   request.include = {"*.onnx", "pytorch*"};
   EXPECT_EQ(names(request, ModelParts::kAll), "onnx/model.onnx pytorch_model.bin ");
@@ -35,8 +36,9 @@ TEST(HubFiles, PatternsAndNames) {
   EXPECT_EQ(names(request, ModelParts::kAll),
             "config.json consolidated.safetensors onnx/model.onnx pytorch_model.bin vocab.txt ");
   const std::vector<HubFile> pickled{{.path = "config.json"}, {.path = "pytorch_model.bin"}};
-  EXPECT_NE(select_files({.name = "m"}, pickled, ModelParts::kAll).notes.at(0).find("only in pytorch_model.bin"),
-            std::string::npos);
+  EXPECT_NE(
+      select_files({.name = "m"}, pickled, ModelParts::kAll).notes.at(0).find("only in pytorch_model.bin"),
+      std::string::npos);
 }
 
 TEST(HubAddress, Parts) {

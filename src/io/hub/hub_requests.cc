@@ -150,8 +150,8 @@ std::string HubRequests::file_address(const HubRepository& repository, const std
                      percent_encoded(path, "/"));
 }
 
-// Sends a request and follows redirects. If `own_answer` is not null, it receives the first answer of the hub that states an entity
-// tag; a HEAD request ends with this answer if it redirects to another host.
+// Sends a request and follows redirects. If `own_answer` is not null, it receives the last answer of the hub itself that states an
+// entity tag, or otherwise the first one of another host; a HEAD request ends with this answer if it redirects to another host.
 HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHead* own_answer) const {
   const std::string own_origin = origin_of(access_.endpoint);
   const std::vector<std::string> headers = request.headers;
@@ -167,8 +167,8 @@ HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHe
       return is_redirect(head.status) ? true : sink(head, bytes);
     };
     HttpResult result = client_.send(request, bodies, [&] { return pace_.callback().should_stop(); });
-    if (own_answer != nullptr && own_answer->status == 0 && !etag_of(result.head).empty())
-      *own_answer = result.head;
+    const bool counts = own_answer != nullptr && (own_answer->status == 0 || origin == own_origin);
+    if (counts && !etag_of(result.head).empty()) *own_answer = result.head;
     const std::string& location = result.head.value("location");
     if (!result.failure.empty() || result.was_stopped || !is_redirect(result.head.status) || location.empty())
       return result;
@@ -225,7 +225,7 @@ HubRequests::Answer HubRequests::ask(const HubRepository& repository, const std:
   Attempts attempts(pace_);
   while (true) {
     require_running();
-    Answer answer{.result = {}, .body = {}, .url = url};
+    Answer answer;
     HttpHead own_answer;
     const BodySink keep = [&](const HttpHead&, std::span<const std::byte> bytes) {
       if (answer.body.size() + bytes.size() > kMostAnswerBytes)

@@ -96,9 +96,8 @@ class HubRequests {
 
  private:
   struct Answer {
-    HttpResult result;
-    std::string body;
-    std::string url;
+    HttpResult result = {};
+    std::string body = {};
   };
   HttpResult follow(HttpRequest request, const BodySink& sink, HttpHead* own_answer) const;
   Answer ask(const HubRepository& repository, const std::string& url, bool only_head,

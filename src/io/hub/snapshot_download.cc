@@ -71,8 +71,10 @@ bool is_snapshot_complete(FileSystem& files, const std::string& folder, const st
     }
   }
   const bool has_tokenizer = has("tokenizer.json") || has("vocab.txt") || has("vocab.json");
-  const bool has_settings = has("adapter_config.json") || (has("config.json") && has_tokenizer);
-  return has_settings && (parts == ModelParts::kConfiguration || has_weights(files, snapshot));
+  if (parts == ModelParts::kConfiguration) return has("config.json") || has("adapter_config.json");
+  if (parts == ModelParts::kTokenizer) return has_tokenizer;
+  return (has("adapter_config.json") || (has("config.json") && has_tokenizer)) &&
+         has_weights(files, snapshot);
 }
 
 SnapshotDownload::SnapshotDownload(FileSystem& files, HubRequests& requests,

@@ -34,7 +34,8 @@ TEST(SnapshotDownload, FillsThePublishedLayout) {
   // A file in a folder has a longer link.
   world.request.files = {"sub/notes.txt"};
   world.download(files);
-  EXPECT_EQ(files.read_link(snapshot_file("sub/notes.txt")), "../../../blobs/" + world.hub.etag("sub/notes.txt"));
+  EXPECT_EQ(files.read_link(snapshot_file("sub/notes.txt")),
+            "../../../blobs/" + world.hub.etag("sub/notes.txt"));
   EXPECT_EQ(read_text_file(files, snapshot_file("sub/notes.txt"), 100), "not read");
   EXPECT_TRUE(files.status("/cache/.locks/models--org--name/" + world.hub.etag("vocab.txt") + ".lock") ||
               files.status("/cache/.locks/models--org--name/" + world.hub.etag("config.json") + ".lock"));
@@ -64,8 +65,9 @@ TEST(SnapshotDownload, ContinuesAfterACutAtEveryByte) {
       MemoryFileSystem files;
       const std::string where = fmt::format("cut {} x {}", cut, num_cuts);
       if (cut == 0 && num_cuts == 1000) {
-        EXPECT_NE(world.failure(files, ErrorCode::kDevice).find("after 0 of 23 bytes: the connection was closed"),
-                  std::string::npos);
+        EXPECT_NE(
+            world.failure(files, ErrorCode::kDevice).find("after 0 of 23 bytes: the connection was closed"),
+            std::string::npos);
         EXPECT_EQ(world.pace.waited_ms, 15000);
       } else {
         world.download(files);
@@ -95,7 +97,8 @@ TEST(SnapshotDownload, ContinuesAfterEveryInterruption) {
   }
   expect_complete(files, world.hub, "continued");
   EXPECT_GT(num_interruptions, 2);
-  EXPECT_LE(world.hub.num_bytes, 23 + 24 + num_interruptions) << "an interruption costs at most the byte in flight";
+  EXPECT_LE(world.hub.num_bytes, 23 + 24 + num_interruptions)
+      << "an interruption costs at most the byte in flight";
 }
 
 // The machine loses power before every call, and the disk is in every state that POSIX allows. No file has wrong bytes under its final

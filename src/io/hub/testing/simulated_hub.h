@@ -179,7 +179,8 @@ inline std::string snapshot_file(const std::string& path) {
 }
 
 // Fails if a file under a final name has other bytes than those of the hub.
-inline void expect_only_right_files(MemoryFileSystem& files, const SimulatedHub& hub, const std::string& where) {
+inline void expect_only_right_files(MemoryFileSystem& files, const SimulatedHub& hub,
+                                    const std::string& where) {
   const std::string blobs = std::string(kFolder) + "/blobs";
   if (!files.status(blobs)) return;
   std::map<std::string, std::string> by_name;
@@ -194,7 +195,8 @@ inline void expect_only_right_files(MemoryFileSystem& files, const SimulatedHub&
 inline void expect_complete(MemoryFileSystem& files, const SimulatedHub& hub, const std::string& where) {
   for (const char* path : {"config.json", "model.safetensors", "vocab.txt"}) {
     ASSERT_TRUE(files.status(snapshot_file(path))) << where << ": " << path;
-    EXPECT_EQ(read_text_file(files, snapshot_file(path), 1000), hub.contents.at(path)) << where << ": " << path;
+    EXPECT_EQ(read_text_file(files, snapshot_file(path), 1000), hub.contents.at(path))
+        << where << ": " << path;
     EXPECT_EQ(files.read_link(snapshot_file(path)), "../../blobs/" + hub.etag(path)) << where;
   }
   EXPECT_EQ(read_text_file(files, std::string(kFolder) + "/refs/main", 100), SimulatedHub::kCommit) << where;
