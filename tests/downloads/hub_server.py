@@ -26,6 +26,13 @@ class File:
         self.etag = self.sha256 or self.git_hash
 
 
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """Clients that are killed close their connections."""
+
+
 class Fault:
     """What happens to a request. `place` is hub or storage, `part` a part of its path, `times` how often it happens."""
 
@@ -42,8 +49,7 @@ class Hub:
         self.lock = threading.Lock()
         self.servers = {}
         for place in ("hub", "storage"):
-            server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler_class(self, place))
-            server.daemon_threads = True
+            server = Server(("127.0.0.1", 0), handler_class(self, place))
             if context:
                 server.socket = context.wrap_socket(server.socket, server_side=True)
             self.servers[place] = server
