@@ -43,7 +43,7 @@ struct DownloadFile {
   bool has_final_name = false;  // false while the file is being downloaded
 };
 
-// What a download does, known before its first byte.
+// Describes a download before its first byte.
 struct DownloadPlan {
   std::string name;
   std::string endpoint;  // address of the hub

@@ -73,7 +73,7 @@ class MemoryFileSystem final : public FileSystem {
   struct Place;
   Place locate(const std::string& path, FileOperation operation, bool follow_last, int depth = 0) const;
   std::shared_ptr<Node> root_;
-  // The files that are locked. A crash or a copy leaves their locks behind.
+  // The files that are locked. A copy of the file system has no locks.
   std::shared_ptr<std::set<std::string>> locked_ = std::make_shared<std::set<std::string>>();
   FolderSpace space_{.free_bytes = int64_t{1} << 40, .is_writable = true};
 };

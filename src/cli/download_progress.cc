@@ -10,9 +10,14 @@ namespace {
 
 constexpr double kLineSeconds = 10;
 
-std::string in_mib(int64_t bytes) {
+std::string format_size(int64_t bytes) {
+  constexpr int64_t kSmall = 100 << 10;
   char text[32];
-  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / 1048576.0);
+  if (bytes < kSmall) {
+    std::snprintf(text, sizeof text, "%.1f KiB", static_cast<double>(bytes) / 1024.0);
+  } else {
+    std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / 1048576.0);
+  }
   return text;
 }
 
@@ -23,9 +28,11 @@ std::string describe_progress(const DownloadProgress& progress) {
       progress.elapsed_s > 0 ? static_cast<double>(progress.received_bytes) / progress.elapsed_s : 0;
   char text[160];
   std::snprintf(text, sizeof text, "%3d %%  %s of %s  %.1f MiB/s", static_cast<int>(100 * done / total),
-                in_mib(progress.done_bytes).c_str(), in_mib(progress.total_bytes).c_str(), rate / 1048576.0);
+                format_size(progress.done_bytes).c_str(), format_size(progress.total_bytes).c_str(),
+                rate / 1048576.0);
   std::string line = text;
-  if (rate > 0 && progress.total_bytes > progress.done_bytes) {
+  // The first second says little about the rate.
+  if (rate > 0 && progress.elapsed_s >= 1 && progress.total_bytes > progress.done_bytes) {
     const double left = (total - done) / rate;
     std::snprintf(text, sizeof text, "  %d:%02d left", static_cast<int>(left / 60),
                   static_cast<int>(left) % 60);
@@ -58,7 +65,7 @@ void DownloadScreen::on_plan(const DownloadPlan& plan) {
   if (!announces_) return;
   say("downloading " + plan.name + " from " + plan.endpoint + ": " +
       std::to_string(plan.num_missing_files()) + (plan.num_missing_files() == 1 ? " file, " : " files, ") +
-      in_mib(plan.missing_bytes()) + " into " + plan.folder);
+      format_size(plan.missing_bytes()) + " into " + plan.folder);
   for (const std::string& note : plan.notes) say_warning(note);
 }
 
@@ -89,7 +96,7 @@ void DownloadScreen::end() {
   if (last_.received_bytes == 0) return;
   char text[80];
   std::snprintf(text, sizeof text, "downloaded %s in %.1f s (%.1f MiB/s)",
-                in_mib(last_.received_bytes).c_str(), last_.elapsed_s,
+                format_size(last_.received_bytes).c_str(), last_.elapsed_s,
                 static_cast<double>(last_.received_bytes) / 1048576.0 / std::max(last_.elapsed_s, 1e-3));
   say(text);
 }

@@ -344,6 +344,24 @@ class Downloads(unittest.TestCase):
         self.assertEqual(len(self.hub.requests), before)  # a complete cache needs no network
         self.assertNotIn("downloading", err)
 
+    def test_an_adapter_names_its_base(self):
+        self.add_model("org/tiny", "bert")
+        folder = ROOT / "tests/parity/adapters/query_value"
+        config = json.loads((folder / "adapter_config.json").read_text()) | {"base_model_name_or_path": "org/tiny"}
+        self.hub.add("org/adapter", {"adapter_config.json": json.dumps(config).encode(),
+                                     "adapter_model.safetensors": (folder / "adapter_model.safetensors").read_bytes()})
+        (self.folder / "t.csv").write_text("sentence\ngood\n")
+        out, err = self.run_program("predict", "--model_name_or_path", "org/adapter", "--test_file", "t.csv", "--use_cpu", "--output_dir", "out")
+        self.assertIn("downloading org/adapter from", err)
+        self.assertIn("downloading org/tiny from", err)
+
+    def test_the_ranks_of_a_run_download_once(self):
+        self.add_model("org/tiny", "bert")
+        (self.folder / "t.csv").write_text("sentence,label\n" + "good,0\nbad,1\nodd,2\n" * 4)
+        self.run_program("train", "--model_name_or_path", "org/tiny", "--train_file", "t.csv", "--use_cpu", "--nproc_per_node", "2", "--num_threads",
+                         "1", "--max_steps", "1", "--output_dir", "out")
+        self.assertEqual(self.hub.count("storage", "/stored/"), 1)
+
     def test_runs_without_network_say_what_is_missing(self):
         words = ("plan", "--model_name_or_path", "org/absent")
         out, err = self.run_program(*words, code=4)

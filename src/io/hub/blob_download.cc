@@ -145,7 +145,7 @@ class BlobTransfer {
       requests_.require_running();
       if (file_.done_bytes() > most_bytes) attempts.reset();
       most_bytes = std::max(most_bytes, file_.done_bytes());
-      if (attempts.wait_after(failure, head_)) continue;
+      if (attempts.wait_after(request_.file.path + ": " + failure, head_)) continue;
       requests_.require_running();
       throw_error(
           ErrorCode::kDevice,

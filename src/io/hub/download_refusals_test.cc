@@ -42,7 +42,7 @@ TEST(SnapshotDownload, WrongBytesNeverGetAFinalName) {
   EXPECT_FALSE(files.status(std::string(kFolder) + "/refs/main")) << "the snapshot is not complete";
 }
 
-// What another program has left in the incomplete file is replaced, if it does not belong to the file.
+// Bytes of another program in the incomplete file are replaced if they do not belong to the file.
 TEST(SnapshotDownload, ReplacesAForeignIncompleteFile) {
   for (const char* left :
        {"wrong", "wrong bytes of all 24..", "more bytes than the file has, which cannot be right"}) {

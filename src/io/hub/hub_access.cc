@@ -84,7 +84,7 @@ std::string find_token(FileSystem& files, const HubVariables& environment, const
 }  // namespace
 
 std::string offline_reason(const HubVariables& environment) {
-  // As in huggingface_hub, the second variable counts only if the first one is not set.
+  // The second variable counts only if the first one is not set.
   for (const char* name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}) {
     const std::string value = variable(environment, name);
     if (!value.empty()) return is_true(value) ? std::string(name) + "=" + value : std::string();
@@ -102,7 +102,7 @@ HubAccess hub_access(FileSystem& files, const HubVariables& environment, const s
       .ca_file = first_variable(environment, {"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"}),
       .ca_folder = variable(environment, "SSL_CERT_DIR")};
   while (access.endpoint.ends_with('/')) access.endpoint.pop_back();
-  if (access.endpoint.empty()) access.endpoint = "https://huggingface.co";
+  if (access.endpoint.empty()) access.endpoint = kDefaultEndpoint;
   if (!access.endpoint.starts_with("https://") && !access.endpoint.starts_with("http://")) {
     throw_error(ErrorCode::kUsage, "HF_ENDPOINT is '{}': set it to an address such as https://huggingface.co",
                 access.endpoint);

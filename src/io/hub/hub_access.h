@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "base/file.h"
 
 namespace plimsoll {
+
+inline constexpr std::string_view kDefaultEndpoint = "https://huggingface.co";
 
 struct HubAccess {
   std::string endpoint;  // HF_ENDPOINT, or https://huggingface.co; without '/' at its end

@@ -25,7 +25,7 @@ constexpr std::string_view kSettings[] = {
 
 bool matches_any(const std::string& path, const std::vector<std::string>& patterns) {
   return std::ranges::any_of(patterns, [&](const std::string& pattern) {
-    // As in Hugging Face's tools, a folder means everything below it.
+    // A folder means everything below it, which is how Hugging Face's tools read it.
     const std::string whole = pattern.ends_with('/') ? pattern + "*" : pattern;
     return fnmatch(whole.c_str(), path.c_str(), FNM_NOESCAPE) == 0;
   });
@@ -130,8 +130,12 @@ std::optional<std::vector<HubFile>> read_tree(FileSystem& files, const std::stri
       HubFile file{.path = name, .size_bytes = entry.at("size"), .git_hash = entry.at("blob_id")};
       file.sha256 = entry.value("lfs_sha256", "");
       file.xet_hash = entry.value("xet_hash", "");
+      const auto is_hash = [](const std::string& text) {
+        return text.find_first_not_of("0123456789abcdef") == std::string::npos;
+      };
       if (file.size_bytes < 0 || file.path.empty() || file.path.front() == '/' ||
-          file.path.find("..") != std::string::npos) {
+          file.path.find("..") != std::string::npos || file.git_hash.empty() || !is_hash(file.git_hash) ||
+          !is_hash(file.sha256)) {
         return std::nullopt;
       }
       listed.push_back(std::move(file));

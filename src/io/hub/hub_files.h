@@ -1,4 +1,4 @@
-// Which files of a repository are downloaded, and the list of files of a commit in the cache (trees/<commit>.json, as Hugging
+// Chooses the files of a repository that are downloaded, and reads and writes the list of files of a commit in the cache (trees/<commit>.json, as Hugging
 // Face's tools write it). Thread-safe: pure functions, except for reading and writing files.
 #pragma once
 

@@ -283,7 +283,9 @@ std::vector<HubFile> HubRequests::files_of(const HubRepository& repository, cons
     for (const nlohmann::json& entry : entries) {
       if (entry.is_object() && text_member(entry, "type") == "file") files.push_back(read_entry(entry, url));
     }
-    const std::string next = next_page(answer.result.head.value("link"));
+    std::string next = next_page(answer.result.head.value("link"));
+    // A mirror may pass on the address of the hub that it copies.
+    if (next.starts_with(kDefaultEndpoint)) next = access_.endpoint + next.substr(kDefaultEndpoint.size());
     url = next.empty() ? next : resolved_address(url, next);
   }
   std::ranges::sort(files, {}, &HubFile::path);

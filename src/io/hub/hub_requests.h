@@ -28,7 +28,7 @@ struct HubFile {
   std::string xet_hash = {};  // "" except for large files in Hugging Face's own storage
 };
 
-// What the hub states about a file when it is asked for it.
+// The facts that the hub states about a file when it is asked for it.
 struct HubFileState {
   std::string etag;         // without quotes; the name of the file in blobs/
   int64_t size_bytes = -1;  // -1 if not stated

@@ -285,7 +285,7 @@ void SnapshotDownload::link(const std::string& blob, const HubFile& file) {
     const bool has_no_links = error.operation() == FileOperation::kMakeLink &&
                               (error.error_number() == EPERM || error.error_number() == EOPNOTSUPP);
     if (!has_no_links) throw;
-    // As Hugging Face's tools do on a file system without symbolic links.
+    // Without symbolic links, Hugging Face's tools store the file in the snapshot too.
     files_.rename(blob, path);
   }
   files_.sync_folder(parent_folder(path));
