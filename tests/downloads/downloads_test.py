@@ -5,6 +5,7 @@
 
 The comparison with huggingface_hub runs if that package can be imported, by this Python or by the one that PLIMSOLL_HUB_PYTHON names.
 """
+import fcntl
 import hashlib
 import json
 import os
@@ -206,6 +207,17 @@ class Downloads(unittest.TestCase):
         sent = [r for r in self.hub.requests if r.place == "storage"]
         self.assertEqual([r.headers.get("Range") for r in sent], [None, "bytes=100-"])
 
+    def test_locks_of_other_tools_count(self):
+        folder = self.home / "hub/.locks/models--org--name"
+        folder.mkdir(parents=True)
+        with open(folder / (git_hash(self.files["config.json"]) + ".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # as the package filelock does
+            process = self.start("download", "org/name")
+            self.assertIn("another process downloads config.json", process.stderr.readline())
+        out, err = process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 0, out + err)
+        self.assert_complete()
+
     # --- wrong answers
 
     def test_wrong_bytes_are_removed(self):
@@ -354,6 +366,18 @@ class Downloads(unittest.TestCase):
         out, err = self.run_program("predict", "--model_name_or_path", "org/adapter", "--test_file", "t.csv", "--use_cpu", "--output_dir", "out")
         self.assertIn("downloading org/adapter from", err)
         self.assertIn("downloading org/tiny from", err)
+        shutil.rmtree(self.home)
+        self.run_program("merge", "--adapter", "org/adapter", "--output_dir", "merged")
+        self.assertEqual(self.hub.count("storage", "/stored/"), 4)
+
+    def test_tokenizers_and_fits(self):
+        self.add_model("org/tiny", "bert")
+        (self.folder / "text").write_text("good\n")
+        out, err = self.run_program("tokenize", "--tokenizer_name", "org/tiny", "text")
+        self.assertIn("downloading org/tiny from", err)
+        out, err = self.run_program("fit", "--memory", "1GiB", "--device", "cpu", "--config_name", "org/tiny")
+        self.assertNotIn("downloading", err)
+        self.assertEqual(self.hub.count("storage", "/stored/"), 0)
 
     def test_the_ranks_of_a_run_download_once(self):
         self.add_model("org/tiny", "bert")
