@@ -17,6 +17,9 @@ find_package(Gloo REQUIRED)
 # Only the headers are needed: the library is opened when a picture is written as PNG, so no other run loads
 # it.
 pkg_check_modules(CAIRO cairo)
+# Downloads: again only the headers are needed, and the libraries are opened when something is downloaded.
+pkg_check_modules(CURL REQUIRED libcurl)
+pkg_check_modules(LIBCRYPTO REQUIRED libcrypto>=3)
 # Optional: without them, Parquet and Arrow files are refused with the way to convert them. PLIMSOLL_ARROW_ROOT names a folder with
 # include/ and the libraries, such as that of the Python package pyarrow, which has no CMake files.
 option(PLIMSOLL_ARROW "Read Parquet and Arrow files, where Apache Arrow is found" ON)

@@ -94,6 +94,8 @@ function(plimsoll_test name)
   else()
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
   endif()
+  # A test that downloads something does so from its own server.
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "HF_HUB_OFFLINE=1")
   # The programs that a test starts inherit it.
   if(PLIMSOLL_SANITIZE)
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT

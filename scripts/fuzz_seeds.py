@@ -153,11 +153,24 @@ def add_models(seeds):
         seeds.add("arguments_fuzz", text, bytes([choice]))
 
 
+def add_hub(seeds):
+    entry = {"type": "file", "path": "config.json", "oid": "9e26dfeeb6e641a33dae4961196235bdb965b21b", "size": 2}
+    large = dict(entry, path="model.safetensors", lfs={"oid": "a" * 64, "size": 2}, xetHash="b" * 64)
+    tree = {"format_version": 1, "files": {"config.json": {"size": 2, "blob_id": entry["oid"], "lfs_sha256": "a" * 64, "lfs_size": 2}}}
+    seeds.add("io_hub_answers_fuzz", "\n" + json.dumps({"sha": "0123456789abcdef0123456789abcdef01234567"}), bytes([0]))
+    seeds.add("io_hub_answers_fuzz", "\n" + json.dumps([entry, large, {"type": "directory", "path": "sub"}]), bytes([1]))
+    seeds.add("io_hub_answers_fuzz", "<http://hub/api/models/m/tree/x?cursor=1>; rel=\"next\"\n" + json.dumps([entry]), bytes([1]))
+    seeds.add("io_hub_answers_fuzz", "W/\"9e26dfeeb6e641a33dae4961196235bdb965b21b\"\n", bytes([2]))
+    for header in ("", "bytes 0-1/2", "12", "http://other/x", "\"api\";r=0;t=5"):
+        seeds.add("io_hub_answers_fuzz", header + "\n{}", bytes([3]))
+    seeds.add("io_hub_answers_fuzz", "\n" + json.dumps(tree), bytes([4]))
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     seeds = Seeds(pathlib.Path(sys.argv[1]))
-    for add in (add_tables, add_tokenizers, add_checkpoints, add_models):
+    for add in (add_tables, add_tokenizers, add_checkpoints, add_models, add_hub):
         add(seeds)
     print("fuzz: seed inputs of", ", ".join(f"{name} {count}" for name, count in sorted(seeds.counts.items())))
 

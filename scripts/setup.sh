@@ -10,7 +10,8 @@ set -eu
 packages_of() {
   case $1 in
     build) echo "g++ cmake ninja-build pkg-config libdnnl-dev libhwy-dev libfmt-dev nlohmann-json3-dev libsimdjson-dev" \
-                "libxxhash-dev libyaml-cpp-dev libgtest-dev libcairo2-dev zlib1g-dev libzstd-dev libgloo-dev" ;;
+                "libxxhash-dev libyaml-cpp-dev libgtest-dev libcairo2-dev zlib1g-dev libzstd-dev libgloo-dev" \
+                "libcurl4-openssl-dev libssl-dev" ;;
     demo) echo "curl ca-certificates unzip wordnet-base" ;;
     demo-clm) echo "bible-kjv" ;;
     format) echo "clang-format" ;;

@@ -15,7 +15,7 @@
 namespace plimsoll {
 
 // Environment variables for the functions that look up caches (HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
-// XDG_CACHE_HOME and HOME), and the variables with which torchrun, Open MPI and Slurm tell a process which rank of a
+// XDG_CACHE_HOME and HOME) and for downloads (docs/DOWNLOADS.md lists them), and the variables with which torchrun, Open MPI and Slurm tell a process which rank of a
 // run it is (src/run/rank_environment.h describes them). The library reads no other variable, and reads these only in
 // process_environment(), the default of every function that has an Environment as parameter. Pass another map to search
 // elsewhere; an empty map has no caches and describes a run of one process. A map may also have LC_CTYPE, the name of

@@ -116,13 +116,13 @@ std::string roff_of_settings(RunCommand command) {
 }
 
 constexpr std::string_view kExitCodes[] = {"done",
-                                           "a bug in Plimsoll",
+                                           "bug in Plimsoll",
                                            "usage or configuration",
                                            "will not fit",
                                            "bad data or checkpoint",
                                            "loss or gradient not finite",
                                            "interrupted and saved",
-                                           "the device or the system failed"};
+                                           "device or system failed"};
 
 std::string roff_of_exit_codes() {
   std::string out = ".SH EXIT STATUS\n";

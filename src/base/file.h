@@ -141,6 +141,12 @@ class ScratchFile {
   virtual const std::string& path() const = 0;
 };
 
+// A lock that one holder at a time has, among all processes of a machine. The destructor releases it.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
 // The room of a folder for new files.
 struct FolderSpace {
   int64_t free_bytes = 0;    // for this user
@@ -179,6 +185,10 @@ class FileSystem {
   // Replaces a file of this name that no process has locked: a killed run left it. Errors: kDevice, also if another
   // process has the file open.
   virtual std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) = 0;
+  // Locks the file at `path`, which is created if it does not exist and stays when it is unlocked. Returns null if it is
+  // locked already. The lock is that of flock(2), which Hugging Face's tools use too. On a file system without it, every
+  // caller gets a lock.
+  virtual std::unique_ptr<FileLock> try_lock(const std::string& path) = 0;
   // Requires: the folder exists.
   virtual FolderSpace space_of(const std::string& folder) = 0;
 };

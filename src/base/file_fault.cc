@@ -169,6 +169,10 @@ std::unique_ptr<ScratchFile> FaultyFileSystem::create_scratch(const std::string&
   before(FileOperation::kReserve, path, fmt::format(" {}", bytes));
   return std::make_unique<FaultyScratchFile>(*this, inner_.create_scratch(path, bytes));
 }
+std::unique_ptr<FileLock> FaultyFileSystem::try_lock(const std::string& path) {
+  before(FileOperation::kLock, path, "");
+  return inner_.try_lock(path);
+}
 FolderSpace FaultyFileSystem::space_of(const std::string& folder) {
   check_power();
   return inner_.space_of(folder);

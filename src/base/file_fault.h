@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,7 @@ class MemoryFileSystem final : public FileSystem {
   std::optional<std::string> read_link(const std::string& path) override;
   // The file is direct, so that it refuses what is not aligned.
   std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override;
+  std::unique_ptr<FileLock> try_lock(const std::string& path) override;
   FolderSpace space_of(const std::string& folder) override;
   // Sets what space_of() returns for every folder.
   void set_space(FolderSpace space) { space_ = space; }
@@ -71,6 +73,8 @@ class MemoryFileSystem final : public FileSystem {
   struct Place;
   Place locate(const std::string& path, FileOperation operation, bool follow_last, int depth = 0) const;
   std::shared_ptr<Node> root_;
+  // The files that are locked. A copy of the file system has no locks.
+  std::shared_ptr<std::set<std::string>> locked_ = std::make_shared<std::set<std::string>>();
   FolderSpace space_{.free_bytes = int64_t{1} << 40, .is_writable = true};
 };
 
@@ -115,6 +119,7 @@ class FaultyFileSystem final : public FileSystem {
   void make_link(const std::string& target, const std::string& path) override;
   std::optional<std::string> read_link(const std::string& path) override;
   std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override;
+  std::unique_ptr<FileLock> try_lock(const std::string& path) override;
   FolderSpace space_of(const std::string& folder) override;
 
   // Called by the files that this object opens: records the call, then throws if this call must fail.

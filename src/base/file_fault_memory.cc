@@ -99,6 +99,19 @@ class MemoryScratchFile final : public ScratchFile {
   std::string path_;
 };
 
+class MemoryLock final : public FileLock {
+ public:
+  MemoryLock(std::shared_ptr<std::set<std::string>> locked, std::string path)
+      : locked_(std::move(locked)), path_(std::move(path)) {}
+  MemoryLock(const MemoryLock&) = delete;
+  MemoryLock& operator=(const MemoryLock&) = delete;
+  ~MemoryLock() override { locked_->erase(path_); }
+
+ private:
+  std::shared_ptr<std::set<std::string>> locked_;
+  std::string path_;
+};
+
 bool holds_folders(const Node& node) {
   const auto is_folder = [](const auto& entry) { return entry.second->kind == FileKind::kFolder; };
   return std::ranges::any_of(node.entries, is_folder) || std::ranges::any_of(node.synced_entries, is_folder);
@@ -169,6 +182,7 @@ MemoryFileSystem::~MemoryFileSystem() = default;
 
 void MemoryFileSystem::crash(AfterCrash policy) {
   crash_node(*root_, policy);
+  locked_ = std::make_shared<std::set<std::string>>();
 }
 
 std::unique_ptr<MemoryFileSystem> MemoryFileSystem::clone() const {
@@ -336,6 +350,12 @@ std::unique_ptr<ScratchFile> MemoryFileSystem::create_scratch(const std::string&
   const std::shared_ptr<Node> node = locate(path, FileOperation::kCreate, false).node;
   node->data.assign(narrow<size_t>(bytes), '\0');
   return std::make_unique<MemoryScratchFile>(*this, node, path);
+}
+
+std::unique_ptr<FileLock> MemoryFileSystem::try_lock(const std::string& path) {
+  open_append(path);
+  if (!locked_->insert(path).second) return nullptr;
+  return std::make_unique<MemoryLock>(locked_, path);
 }
 
 FolderSpace MemoryFileSystem::space_of(const std::string& folder) {

@@ -1,5 +1,6 @@
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -132,6 +133,18 @@ class PosixFile final : public File {
   std::string path_;
 };
 
+// Closing the descriptor releases the lock.
+class PosixLock final : public FileLock {
+ public:
+  explicit PosixLock(int descriptor) : descriptor_(descriptor) {}
+  PosixLock(const PosixLock&) = delete;
+  PosixLock& operator=(const PosixLock&) = delete;
+  ~PosixLock() override { ::close(descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
 FileKind kind_of_mode(mode_t mode) {
   if (S_ISREG(mode)) return FileKind::kFile;
   if (S_ISDIR(mode)) return FileKind::kFolder;
@@ -221,6 +234,22 @@ class PosixFileSystem final : public FileSystem {
 
   std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override {
     return create_posix_scratch(path, bytes);
+  }
+
+  std::unique_ptr<FileLock> try_lock(const std::string& path) override {
+    int descriptor = -1;
+    do {
+      descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0664);
+    } while (descriptor < 0 && errno == EINTR);
+    if (descriptor < 0) fail(FileOperation::kLock, path);
+    auto lock = std::make_unique<PosixLock>(descriptor);
+    int result = 0;
+    do {
+      result = ::flock(descriptor, LOCK_EX | LOCK_NB);
+    } while (result != 0 && errno == EINTR);
+    if (result == 0 || errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK) return lock;
+    if (errno == EWOULDBLOCK) return nullptr;
+    fail(FileOperation::kLock, path);
   }
 
   FolderSpace space_of(const std::string& folder) override {

@@ -241,6 +241,23 @@ TEST(File, ReplaceIsAtomic) {
   EXPECT_EQ(num_calls, 7) << "create, write, sync, close, rename, sync folder";
 }
 
+// One holder at a time has a lock, in one process as among several, and the file stays when it is unlocked.
+TEST(File, ALockHasOneHolder) {
+  const std::string path = ::testing::TempDir() + "plimsoll_lock_test";
+  MemoryFileSystem memory;
+  FileSystem* const systems[] = {&posix_file_system(), &memory};
+  for (FileSystem* files : systems) {
+    const std::string name = files == &memory ? "/lock" : path;
+    auto lock = files->try_lock(name);
+    ASSERT_TRUE(lock);
+    EXPECT_FALSE(files->try_lock(name));
+    lock.reset();
+    EXPECT_TRUE(files->status(name));
+    EXPECT_TRUE(files->try_lock(name));
+    files->remove_file(name);
+  }
+}
+
 // A disk that refuses a write leaves the old content and no temporary file that a later run would find.
 TEST(File, ReplaceThatFailsLeavesTheOldFileAlone) {
   for (int64_t call = 0; call < 5; ++call) {

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "cli/command.h"
+#include "cli/download_progress.h"
 #include "plimsoll/fit_ranks.h"
 
 namespace plimsoll::cli {
@@ -145,6 +146,7 @@ int fit_gpus(const CommandWords& words) {
   options.arguments = parsed.arguments;
   if (parsed.explicitly_set.contains("nproc_per_node"))
     options.gpus_per_machine = parsed.arguments.nproc_per_node;
+  download_models(options.arguments, RunCommand::kPlan);
   const RankFitReport report = fit_ranks(options, program_environment());
   say_all(report.warnings, report.notes);
   print(words.has("json") ? report.json : report.table);
@@ -166,6 +168,7 @@ int run_fit(const std::vector<std::string>& words) {
   const FitWords read = read_words(sorted);
   if (!read.options.prices.empty() && read.options.devices.empty())
     throw Error(ErrorCode::kUsage, "fit: --prices compares cards: give --device all, or several (l4,t4)");
+  download_models(read.options.arguments, RunCommand::kPlan);
   const FitReport report = fit_run(read.options, program_environment());
   say_all(report.warnings, report.notes);
   print(read.json ? report.json : report.table);

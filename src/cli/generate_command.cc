@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/download_progress.h"
 #include "cli/interrupt.h"
 #include "plimsoll/error.h"
 #include "plimsoll/generator.h"
@@ -193,6 +194,7 @@ int run_generate(const std::vector<std::string>& words) {
         "there is no prompt; give a text, --prompt_file FILE, or --interactive (plimsoll generate --help)");
   }
   Remarks remarks(parsed.warnings, std::move(notes));
+  download_models(arguments, RunCommand::kGenerate);
   Generator generator(arguments, prompts, 0, program_environment());
   say(generator.device_line());
   remarks.add(generator.warnings(), generator.notes());

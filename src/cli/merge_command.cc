@@ -1,6 +1,7 @@
 #include "plimsoll/merge.h"
 
 #include "cli/command.h"
+#include "cli/download_progress.h"
 
 namespace plimsoll::cli {
 
@@ -17,6 +18,10 @@ int run_merge(const std::vector<std::string>& words) {
   options.output_dir = read.value("output_dir");
   options.base = read.value("model_name_or_path");
   options.overwrite_output_dir = read.has("overwrite_output_dir");
+  Arguments named;
+  named.adapter_name_or_path = options.adapter;
+  named.model_name_or_path = options.base;
+  download_models(named, RunCommand::kEvaluate);
   say(merge_adapter(options, program_environment()));
   return 0;
 }

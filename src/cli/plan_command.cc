@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "cli/command.h"
+#include "cli/download_progress.h"
 #include "plimsoll/error.h"
 #include "plimsoll/experiments.h"
 #include "plimsoll/run_commands.h"
@@ -74,6 +75,7 @@ int run_plan(const std::vector<std::string>& words) {
       parsed.notes.push_back(std::move(note));
   }
   Remarks remarks(parsed.warnings, parsed.notes);
+  download_models(parsed.arguments, RunCommand::kPlan);
   const PlanReport report =
       generates
           ? plan_generation(parsed.arguments, prompt_length(sorted), program_environment(), Savings::kPlan)

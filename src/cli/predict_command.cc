@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "cli/command.h"
+#include "cli/download_progress.h"
 #include "plimsoll/report.h"
 #include "plimsoll/trainer.h"
 
@@ -196,6 +197,7 @@ void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std:
 }
 
 int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput& input, Remarks& remarks) {
+  download_models(arguments, task == Task::kEvaluate ? RunCommand::kEvaluate : RunCommand::kPredict);
   Trainer trainer(arguments, TrainerParts{.texts = input.texts}, task, program_environment());
   if (!show_and_start(trainer, arguments, task, remarks)) return 0;
   // A folder that cannot be created must be reported before the work.

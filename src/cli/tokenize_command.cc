@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/download_progress.h"
 #include "plimsoll/inspect.h"
 
 namespace plimsoll::cli {
@@ -78,6 +79,9 @@ int run_tokenize(const std::vector<std::string>& words) {
     throw Error(ErrorCode::kUsage, "tokenize: --skip_special_tokens has no effect without --decode");
   }
   const std::string path = read.positionals.empty() ? "-" : read.positionals[0];
+  Arguments named;
+  named.tokenizer_name = read.value("tokenizer_name");
+  download_models(named, RunCommand::kPlan);
   const LineTokenizer lines(read.value("tokenizer_name"), program_environment());
   std::ifstream file;
   const bool is_file = path != "-";

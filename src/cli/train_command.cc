@@ -8,6 +8,7 @@
 
 #include "cli/child.h"
 #include "cli/command.h"
+#include "cli/download_progress.h"
 #include "cli/interrupt.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
@@ -117,6 +118,7 @@ int run_train(const std::vector<std::string>& words) {
   // The first rank prints the remarks about the arguments.
   if (const int num_ranks = num_ranks_to_start(parsed, num_local); num_ranks > 0) {
     if (!gpus_note.empty()) say_all({}, {gpus_note});
+    download_models(parsed.arguments, RunCommand::kTrain);
     return run_ranks(num_ranks, words, parsed.arguments);
   }
   if (num_local) {
@@ -150,6 +152,7 @@ int run_train(const std::vector<std::string>& words) {
                 "--do_train False leaves nothing to do: give --do_eval or --do_predict, or omit it to train");
   }
   check_report_files(arguments);
+  download_models(arguments, RunCommand::kTrain);
   Trainer trainer(arguments, TrainerParts{.texts = input.texts}, Task::kTrain, program_environment());
   std::optional<StoppedBySignals> stopped_by_signals;
   const auto stop_by_signals = [&] {

@@ -265,8 +265,8 @@ TEST(BadInput, TheHubsCacheIsInTheHomeOfTheUserWithoutHome) {
   const passwd* user = getpwuid(getuid());
   if (user == nullptr) GTEST_SKIP() << "this user has no line in the password database";
   const ShellResult result = in_shell(
-      "env -u HOME -u HF_HOME -u HF_HUB_CACHE -u HUGGINGFACE_HUB_CACHE -u XDG_CACHE_HOME %s plan "
-      "--model_name_or_path org/not-here");
+      "env -u HOME -u HF_HOME -u HF_HUB_CACHE -u HUGGINGFACE_HUB_CACHE -u XDG_CACHE_HOME "
+      "HF_HUB_OFFLINE=1 %s plan --model_name_or_path org/not-here");
   EXPECT_EQ(result.exit_code, 4) << result.output;
   const std::string folder = std::string(user->pw_dir) + "/.cache/huggingface/hub/models--org--not-here";
   EXPECT_NE(result.output.find("(searched '" + folder + "')"), std::string::npos) << result.output;

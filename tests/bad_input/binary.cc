@@ -32,6 +32,8 @@ std::vector<std::string> environment_of_test() {
     result.push_back(text);
   }
   result.push_back("HOME=/nonexistent");
+  // Names of models that do not exist must not be looked up on the network.
+  result.push_back("HF_HUB_OFFLINE=1");
   return result;
 }
 

@@ -441,7 +441,7 @@ std::vector<Case> tokenizer_cases() {
        [](const Ground& ground) { return ground.tokenize(ground.model() + "/vocab.txt"); }},
       {"TokenizerNameNowhere",
        4,
-       {"hf download nodir", "use --tokenizer_name ./nodir"},
+       {"plimsoll download nodir", "use --tokenizer_name ./nodir"},
        [](const Ground& ground) { return ground.tokenize("nodir"); }},
       tokenizer("TokenizerEmptyVocabulary", {"vocab.txt"}, "vocab.txt", ""),
       tokenizer("TokenizerWithoutUnknown", {"vocab.txt", "[UNK]"}, "vocab.txt",

@@ -64,53 +64,18 @@ bool is_name_part(std::string_view part) {
          part.find("--") == std::string_view::npos;
 }
 
-// Returns true for branches, tags and commits, which must not lead out of the folder.
-bool is_revision(std::string_view revision) {
-  return !revision.empty() && revision.front() != '/' && revision.find("..") == std::string_view::npos &&
-         revision.find('\0') == std::string_view::npos;
-}
-
-// Returns the folder name in the form models--org--name.
-std::string repository_folder(std::string_view name) {
-  std::string folder = "models--";
-  for (const char c : name) {
-    if (c == '/') {
-      folder += "--";
-    } else {
-      folder.push_back(c);
-    }
-  }
-  return folder;
-}
-
 // Describes two ways to get a model: into the cache, where its name finds it, or into a folder.
 std::string how_to_get(const std::string& name, const std::string& revision, const FolderArgument& argument) {
   const bool main = revision == "main";
   const std::string folder = file_name(name);
   return fmt::format(
-      "Plimsoll does not download it by itself. Get it into the cache with\n"
-      "  hf download {0}{1}\n"
+      "Get it into the cache with\n"
+      "  plimsoll download {0}{1}\n"
       "or into a folder with\n"
       "  git lfs install && git clone {2}https://huggingface.co/{0} {3}\n"
       "and then use {4} ./{3}",
       name, main ? "" : " --revision " + revision, main ? "" : "--branch " + revision + " ", folder,
       argument.name);
-}
-
-// Returns the commit of a branch or tag, or the revision itself if it is a commit.
-std::string commit_of(FileSystem& files, const std::string& repository, const std::string& revision) {
-  const std::string ref = join_path(join_path(repository, "refs"), revision);
-  const auto status = files.status(ref);
-  if (!status || status->kind != FileKind::kFile) return revision;
-  std::string commit = read_text_file(files, ref, kMaxRefBytes);
-  while (!commit.empty() && (commit.back() == '\n' || commit.back() == '\r' || commit.back() == ' '))
-    commit.pop_back();
-  if (commit.empty() || commit.find('/') != std::string::npos || !is_revision(commit)) {
-    throw_error(ErrorCode::kBadData,
-                "{}: expected a commit hash, found '{}'. Remove the folder '{}' and download it again", ref,
-                commit, repository);
-  }
-  return commit;
 }
 
 }  // namespace
@@ -132,6 +97,38 @@ std::string hub_cache_folder(const HubEnvironment& environment) {
   const std::string folder = expand_home(variable.value, environment);
   if (folder.starts_with('~')) return {};
   return *variable.below == '\0' ? folder : join_path(folder, variable.below);
+}
+
+bool is_revision(std::string_view revision) {
+  return !revision.empty() && revision.front() != '/' && revision.find("..") == std::string_view::npos &&
+         revision.find('\0') == std::string_view::npos;
+}
+
+std::string repository_folder(RepositoryKind kind, std::string_view name) {
+  std::string folder = kind == RepositoryKind::kModel ? "models--" : "datasets--";
+  for (const char c : name) {
+    if (c == '/') {
+      folder += "--";
+    } else {
+      folder.push_back(c);
+    }
+  }
+  return folder;
+}
+
+std::string cached_commit(FileSystem& files, const std::string& repository, const std::string& revision) {
+  const std::string ref = join_path(join_path(repository, "refs"), revision);
+  const auto status = files.status(ref);
+  if (!status || status->kind != FileKind::kFile) return revision;
+  std::string commit = read_text_file(files, ref, kMaxRefBytes);
+  while (!commit.empty() && (commit.back() == '\n' || commit.back() == '\r' || commit.back() == ' '))
+    commit.pop_back();
+  if (commit.empty() || commit.find('/') != std::string::npos || !is_revision(commit)) {
+    throw_error(ErrorCode::kBadData,
+                "{}: expected a commit hash, found '{}'. Remove the folder '{}' and download it again", ref,
+                commit, repository);
+  }
+  return commit;
 }
 
 bool is_hub_name(std::string_view text) {
@@ -157,14 +154,14 @@ std::string find_in_hub_cache(FileSystem& files, const HubEnvironment& environme
                 "--cache_dir FOLDER, or set HF_HUB_CACHE to a full path",
                 name, why_cache_is_unknown(environment));
   }
-  const std::string repository = join_path(cache, repository_folder(name));
+  const std::string repository = join_path(cache, repository_folder(RepositoryKind::kModel, name));
   if (!is_folder(files, repository)) {
     throw_error(ErrorCode::kBadData,
                 "'{}' is neither a folder nor in Hugging Face's cache (searched '{}'). {}", name, repository,
                 how_to_get(name, revision, argument));
   }
   const std::string snapshots = join_path(repository, "snapshots");
-  std::string snapshot = join_path(snapshots, commit_of(files, repository, revision));
+  std::string snapshot = join_path(snapshots, cached_commit(files, repository, revision));
   if (!is_folder(files, snapshot)) {
     throw_error(ErrorCode::kBadData,
                 "'{}' is in Hugging Face's cache, but not its revision '{}' (searched '{}'). {}", name,

@@ -128,8 +128,8 @@ TEST_F(HubCacheTest, SaysHowToGetWhatIsNotThere) {
   EXPECT_EQ(
       failure_of([&] { resolve_model_folder(files_, environment_, "org/other"); }),
       "'org/other' is neither a folder nor in Hugging Face's cache (searched '/hf/hub/models--org--other'). "
-      "Plimsoll does not download it by itself. Get it into the cache with\n"
-      "  hf download org/other\n"
+      "Get it into the cache with\n"
+      "  plimsoll download org/other\n"
       "or into a folder with\n"
       "  git lfs install && git clone https://huggingface.co/org/other other\n"
       "and then use --model_name_or_path ./other");
@@ -138,7 +138,7 @@ TEST_F(HubCacheTest, SaysHowToGetWhatIsNotThere) {
   EXPECT_TRUE(tokenizer.ends_with("and then use --tokenizer_name ./nodir")) << tokenizer;
   const std::string revision = failure_of([&] { find_in_hub_cache(files_, environment_, "org/name", "v2"); });
   EXPECT_NE(revision.find("but not its revision 'v2'"), std::string::npos) << revision;
-  EXPECT_NE(revision.find("hf download org/name --revision v2"), std::string::npos) << revision;
+  EXPECT_NE(revision.find("plimsoll download org/name --revision v2"), std::string::npos) << revision;
   EXPECT_NE(failure_of([&] {
               find_in_hub_cache(files_, environment_, "org/name", "gone");
             }).find("snapshots/def456"),

@@ -1,0 +1,119 @@
+// Downloads models and data sets from the Hugging Face hub into the cache that Hugging Face's own tools use, and which they
+// find complete afterwards.
+//
+// A file appears under its final name only after its size and its hash (SHA-256, or the hash of git for small files) equal
+// those that the hub states. What an interrupted download has received is kept, and the next one continues there.
+// Downloads need libcurl.so.4 and libcrypto.so.3, which are opened when they are used.
+//
+// Thread-safety: different Download objects may be used by different threads and processes, also for the same repository.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plimsoll/run_commands.h"
+#include "plimsoll/training.h"
+
+namespace plimsoll {
+
+enum class RepositoryKind : uint8_t { kModel, kDataset };
+
+struct DownloadRequest {
+  std::string name;  // as on the hub: "gpt2" or "org/name"
+  RepositoryKind kind = RepositoryKind::kModel;
+  std::string revision = "main";  // branch, tag or commit
+  // These files only. If it is empty: the files that match `include`, or without patterns those that Plimsoll reads of a
+  // model, and all files of a data set.
+  std::vector<std::string> files = {};
+  // Patterns as for fnmatch(3), whose * also matches '/'. `exclude` applies to every choice of files.
+  std::vector<std::string> include = {};
+  std::vector<std::string> exclude = {};
+  std::string cache_dir = {};  // instead of the folder that the environment names
+  std::string token = {};      // instead of HF_TOKEN or the token that `hf auth login` saved
+};
+
+struct DownloadFile {
+  std::string name;  // path in the repository
+  int64_t size_bytes = 0;
+  // Bytes that are in the cache already: all of them for a complete file, and those of an interrupted download.
+  int64_t present_bytes = 0;
+  bool is_complete() const { return present_bytes == size_bytes && has_final_name; }
+  bool has_final_name = false;  // false while the file is being downloaded
+};
+
+// Describes a download before its first byte.
+struct DownloadPlan {
+  std::string name;
+  std::string endpoint;  // address of the hub
+  std::string revision;
+  std::string commit = {};
+  std::string folder = {};  // the snapshot, from which the model is read
+  std::vector<DownloadFile> files = {};
+  int64_t free_bytes = 0;               // on the disk of the cache
+  std::vector<std::string> notes = {};  // sentences about files that are left out
+
+  int64_t total_bytes() const;
+  int64_t missing_bytes() const;
+  int64_t num_missing_files() const;
+};
+
+// The plan as text for people and as a JSON object.
+std::string format_download_plan(const DownloadPlan& plan);
+std::string download_plan_json(const DownloadPlan& plan);
+
+struct DownloadProgress {
+  std::string file;            // the file that is being downloaded
+  int64_t done_bytes = 0;      // of all files, with those that were present
+  int64_t total_bytes = 0;     // of all files
+  int64_t received_bytes = 0;  // through the network in this download
+  double elapsed_s = 0;
+};
+
+// Receives what happens during a download. The functions are called by the thread that downloads.
+class DownloadCallback {
+ public:
+  virtual ~DownloadCallback() = default;
+  // Called before the first byte of a download that is not empty.
+  virtual void on_plan(const DownloadPlan&) {}
+  // Called a few times per second.
+  virtual void on_progress(const DownloadProgress&) {}
+  // Called with a sentence when the download waits, for example for another process, or tries again.
+  virtual void on_wait(const std::string&) {}
+  // Returns true if the download is to stop. It is called at least once per second.
+  virtual bool should_stop() { return false; }
+};
+
+// A download whose plan is known.
+class Download {
+ public:
+  // Asks the hub for the commit and its files, unless both are in the cache. Errors: kUsage for a wrong name, revision or
+  // environment variable; kBadData if the repository, the revision or a file does not exist or may not be read; kDevice if the hub
+  // cannot be reached, or if HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set.
+  explicit Download(DownloadRequest request, const Environment& environment = process_environment(),
+                    DownloadCallback* callback = nullptr);
+  ~Download();
+  Download(const Download&) = delete;
+  Download& operator=(const Download&) = delete;
+
+  const DownloadPlan& plan() const;
+  // Downloads what is missing. Errors: kDevice before the first byte if the disk has too few free bytes, and later if the network or
+  // the disk fails; kBadData if bytes differ from what the hub states; kInterrupted if the callback stops it. Complete
+  // files and the bytes of the last one stay, and the next download continues there.
+  void run();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Downloads the files that a run needs of the models which its arguments name by hub names, unless the cache has them: a plan
+// needs configurations and tokenizers, other commands also weights. Without a missing file it uses no network. It does
+// nothing with --local_files_only, HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE. Trainer and Generator only look into the cache, so a
+// program calls this function before it makes one. Errors: as Download.
+void download_for_run(const Arguments& arguments, RunCommand command,
+                      const Environment& environment = process_environment(),
+                      DownloadCallback* callback = nullptr);
+
+}  // namespace plimsoll

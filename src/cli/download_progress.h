@@ -1,0 +1,43 @@
+// Shows a download to a person: a bar on a terminal, a line every ten seconds elsewhere. A signal stops the download. Not
+// thread-safe, except for the signal.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+
+#include "cli/interrupt.h"
+#include "plimsoll/download.h"
+
+namespace plimsoll::cli {
+
+class DownloadScreen : public DownloadCallback {
+ public:
+  // Catches signals until this object is destroyed. `announces`: print a line about what is downloaded when a download begins.
+  explicit DownloadScreen(bool announces);
+  ~DownloadScreen() override;
+  DownloadScreen(const DownloadScreen&) = delete;
+  DownloadScreen& operator=(const DownloadScreen&) = delete;
+
+  void on_plan(const DownloadPlan& plan) override;
+  void on_progress(const DownloadProgress& progress) override;
+  void on_wait(const std::string& text) override;
+  bool should_stop() override { return stop_requested_; }
+  // Prints the bytes and the time of what was downloaded. Throws kInterrupted if a signal arrived after the last byte.
+  void end();
+
+ private:
+  void erase_bar();
+
+  bool announces_;
+  bool bar_drawn_ = false;
+  double last_line_s_ = 0;
+  DownloadProgress last_;
+  std::atomic<bool> stop_requested_ = false;
+  std::optional<StoppedBySignals> stopped_by_signals_;
+};
+
+// Downloads the models that a run names and the cache lacks, before the run looks for them. Errors: as download_for_run().
+void download_models(const Arguments& arguments, RunCommand command);
+
+}  // namespace plimsoll::cli

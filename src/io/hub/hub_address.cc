@@ -1,0 +1,103 @@
+#include "io/hub/hub_address.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace plimsoll {
+namespace {
+
+// The parts of an absolute address.
+struct AddressParts {
+  std::string scheme;     // in lower case
+  std::string authority;  // in lower case, without a user's name
+  std::string_view path;  // with the query
+};
+
+AddressParts split_address(std::string_view address) {
+  AddressParts parts;
+  const size_t colon = address.find("://");
+  if (colon == std::string_view::npos) return parts;
+  const auto lower = [](std::string_view text) {
+    std::string result(text);
+    std::ranges::transform(result, result.begin(), [](unsigned char c) { return std::tolower(c); });
+    return result;
+  };
+  parts.scheme = lower(address.substr(0, colon));
+  const size_t begin = colon + 3;
+  const size_t end = std::min(address.find_first_of("/?#", begin), address.size());
+  std::string_view authority = address.substr(begin, end - begin);
+  if (const size_t at = authority.rfind('@'); at != std::string_view::npos) authority.remove_prefix(at + 1);
+  parts.authority = lower(authority);
+  parts.path = address.substr(end);
+  return parts;
+}
+
+}  // namespace
+
+std::string percent_encoded(std::string_view text, std::string_view safe) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string result;
+  for (const char c : text) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                          std::string_view("_.-~").find(c) != std::string_view::npos ||
+                          safe.find(c) != std::string_view::npos;
+    if (is_plain) {
+      result.push_back(c);
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      result.push_back('%');
+      result.push_back(kDigits[byte >> 4u]);
+      result.push_back(kDigits[byte & 15u]);
+    }
+  }
+  return result;
+}
+
+std::string origin_of(std::string_view address) {
+  const AddressParts parts = split_address(address);
+  if ((parts.scheme != "http" && parts.scheme != "https") || parts.authority.empty()) return {};
+  const size_t bracket = parts.authority.rfind(']');  // of an IPv6 address
+  const size_t colon = parts.authority.rfind(':');
+  const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
+  const char* port = parts.scheme == "https" ? ":443" : ":80";
+  return parts.scheme + "://" + parts.authority + (has_port ? "" : port);
+}
+
+std::string host_of(std::string_view address) {
+  return split_address(address).authority;
+}
+
+std::string resolved_address(std::string_view asked, std::string_view location) {
+  if (location.find("://") != std::string_view::npos && !split_address(location).authority.empty() &&
+      location.find('/') > location.find(':')) {
+    return std::string(location);
+  }
+  const size_t begin = asked.find("://");
+  if (begin == std::string_view::npos) return std::string(location);
+  if (location.starts_with("//")) return std::string(asked.substr(0, begin + 1)).append(location);
+  const size_t path = std::min(asked.find_first_of("/?#", begin + 3), asked.size());
+  if (location.starts_with('/')) return std::string(asked.substr(0, path)).append(location);
+  const std::string_view without_query =
+      asked.substr(0, std::min(asked.find_first_of("?#", path), asked.size()));
+  const size_t slash = without_query.rfind('/');
+  if (slash == std::string_view::npos || slash < path)
+    return std::string(without_query).append("/").append(location);
+  return std::string(without_query.substr(0, slash + 1)).append(location);
+}
+
+std::string next_page(std::string_view link) {
+  while (!link.empty()) {
+    const size_t open = link.find('<');
+    const size_t close = link.find('>', open == std::string_view::npos ? 0 : open);
+    if (open == std::string_view::npos || close == std::string_view::npos) return {};
+    const size_t end = std::min(link.find('<', close), link.size());
+    const std::string_view rest = link.substr(close, end - close);
+    if (rest.find("rel=\"next\"") != std::string_view::npos ||
+        rest.find("rel=next") != std::string_view::npos)
+      return std::string(link.substr(open + 1, close - open - 1));
+    link.remove_prefix(end);
+  }
+  return {};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,335 @@
+#include "io/hub/hub_requests.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "io/hub/hub_address.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kMostRedirects = 10;
+constexpr int64_t kMostWaitSeconds = 300;
+constexpr size_t kMostAnswerBytes = size_t{64} << 20;
+constexpr const char* kUserAgent = "User-Agent: plimsoll/0.1.0";
+
+bool is_redirect(int status) {
+  return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+}
+
+bool is_success(int status) {
+  return status >= 200 && status < 300;
+}
+
+// Returns true for answers that may differ a moment later.
+bool passes_later(int status) {
+  return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
+}
+
+int64_t number_or(std::string_view text, int64_t otherwise) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && value >= 0 ? value : otherwise;
+}
+
+// Returns the seconds of Retry-After, or the time t of RateLimit ("api";r=0;t=55), or -1.
+int64_t asked_wait_seconds(const HttpHead& head) {
+  if (const int64_t seconds = number_or(head.value("retry-after"), -1); seconds >= 0) return seconds;
+  const std::string& limit = head.value("ratelimit");
+  const size_t at = limit.find(";t=");
+  if (limit.find(";r=0") == std::string::npos || at == std::string::npos) return -1;
+  const std::string_view rest = std::string_view(limit).substr(at + 3);
+  return number_or(rest.substr(0, rest.find_first_not_of("0123456789")), -1);
+}
+
+bool is_hexadecimal(std::string_view text, size_t digits) {
+  return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+const char* api_kind(RepositoryKind kind) {
+  return kind == RepositoryKind::kModel ? "models" : "datasets";
+}
+
+// Returns true for a relative path that stays below its folder.
+bool is_path_below(std::string_view path) {
+  if (path.empty() || path.front() == '/' || path.find('\0') != std::string_view::npos ||
+      path.find('\\') != std::string_view::npos) {
+    return false;
+  }
+  while (!path.empty()) {
+    const std::string_view part = path.substr(0, path.find('/'));
+    if (part.empty() || part == "." || part == "..") return false;
+    path.remove_prefix(std::min(part.size() + 1, path.size()));
+  }
+  return true;
+}
+
+std::string text_member(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// Reads an entry of a listing. Errors: kBadData if it is not one.
+HubFile read_entry(const nlohmann::json& entry, const std::string& url) {
+  HubFile file{.path = text_member(entry, "path"), .git_hash = text_member(entry, "oid")};
+  const auto size = entry.find("size");
+  const bool has_size = size != entry.end() && size->is_number_unsigned() &&
+                        size->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
+  if (has_size) file.size_bytes = size->get<int64_t>();
+  file.xet_hash = text_member(entry, "xetHash");
+  const auto large = entry.find("lfs");
+  if (large != entry.end() && large->is_object()) {
+    file.sha256 = text_member(*large, "oid");
+    if (file.sha256.empty()) file.sha256 = text_member(*large, "sha256");
+    if (!is_hexadecimal(file.sha256, 64))
+      throw_error(ErrorCode::kBadData,
+                  "{} lists '{}' with the SHA-256 '{}', which is none; report this to the server", url,
+                  file.path, file.sha256);
+  }
+  if (!is_path_below(file.path) || !has_size || !is_hexadecimal(file.git_hash, 40)) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{} lists the file '{}' without a valid path, size and hash, so it cannot be downloaded; check "
+        "HF_ENDPOINT",
+        url, file.path);
+  }
+  return file;
+}
+
+}  // namespace
+
+void DownloadPace::wait_ms(int64_t milliseconds) {
+  constexpr int64_t kPieceMs = 100;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+  while (std::chrono::steady_clock::now() < end && !callback_.should_stop()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::min(milliseconds, kPieceMs)));
+  }
+}
+
+bool Attempts::wait_after(const std::string& failure, const HttpHead& head) {
+  constexpr int64_t kMostFailures = 5;
+  if (++num_failures_ >= kMostFailures) return false;
+  const int64_t asked = asked_wait_seconds(head);
+  if (asked > kMostWaitSeconds) return false;
+  const int64_t seconds = asked >= 0 ? asked : int64_t{1} << (num_failures_ - 1);
+  pace_.callback().on_wait(fmt::format("{}; trying again in {} s", failure, seconds));
+  pace_.wait_ms(1000 * seconds);
+  return true;
+}
+
+std::string etag_of(const HttpHead& head) {
+  std::string_view etag = head.value("x-linked-etag");
+  if (etag.empty()) etag = head.value("etag");
+  if (etag.starts_with("W/")) etag.remove_prefix(2);
+  while (etag.starts_with('"')) etag.remove_prefix(1);
+  while (etag.ends_with('"')) etag.remove_suffix(1);
+  return std::string(etag);
+}
+
+void HubRequests::require_running() const {
+  if (pace_.callback().should_stop())
+    throw_error(ErrorCode::kInterrupted,
+                "the download was interrupted. Complete files and the bytes of an incomplete one are kept: "
+                "run the command "
+                "again to continue");
+}
+
+std::string HubRequests::api_address(const HubRepository& repository) const {
+  return fmt::format("{}/api/{}/{}", access_.endpoint, api_kind(repository.kind), repository.name);
+}
+
+std::string HubRequests::file_address(const HubRepository& repository, const std::string& commit,
+                                      const std::string& path) const {
+  return fmt::format("{}/{}{}/resolve/{}/{}", access_.endpoint,
+                     repository.kind == RepositoryKind::kModel ? "" : "datasets/", repository.name, commit,
+                     percent_encoded(path, "/"));
+}
+
+// Sends a request and follows redirects. If `own_answer` is not null, it receives the last answer of the hub itself that states an
+// entity tag, or otherwise the first one of another host; a HEAD request ends with this answer if it redirects to another host.
+HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHead* own_answer) const {
+  const std::string own_origin = origin_of(access_.endpoint);
+  const std::vector<std::string> headers = request.headers;
+  for (int i = 0; i <= kMostRedirects; ++i) {
+    const std::string origin = origin_of(request.url);
+    request.headers = headers;
+    request.headers.emplace_back(kUserAgent);
+    // Sizes and hashes are those of the plain bytes.
+    request.headers.emplace_back("Accept-Encoding: identity");
+    if (!access_.token.empty() && origin == own_origin)
+      request.headers.push_back("Authorization: Bearer " + access_.token);
+    const BodySink bodies = [&](const HttpHead& head, std::span<const std::byte> bytes) {
+      return is_redirect(head.status) ? true : sink(head, bytes);
+    };
+    HttpResult result = client_.send(request, bodies, [&] { return pace_.callback().should_stop(); });
+    const bool counts = own_answer != nullptr && (own_answer->status == 0 || origin == own_origin);
+    if (counts && !etag_of(result.head).empty()) *own_answer = result.head;
+    const std::string& location = result.head.value("location");
+    if (!result.failure.empty() || result.was_stopped || !is_redirect(result.head.status) || location.empty())
+      return result;
+    const std::string next = resolved_address(request.url, location);
+    const std::string next_origin = origin_of(next);
+    if (request.only_head && own_answer != nullptr && own_answer->status != 0 && next_origin != origin)
+      return result;
+    if (next_origin.empty() || (origin.starts_with("https://") && !next_origin.starts_with("https://"))) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{} redirects to '{}', which is not encrypted or not on the web; check HF_ENDPOINT and the proxy",
+          host_of(request.url), next);
+    }
+    request.url = next;
+  }
+  throw_error(ErrorCode::kBadData, "{} redirects more than {} times; check HF_ENDPOINT",
+              host_of(access_.endpoint), kMostRedirects);
+}
+
+void HubRequests::refuse(const HubRepository& repository, const HttpHead& head,
+                         const std::string& what) const {
+  const std::string code = head.value("x-error-code");
+  const std::string message = head.value("x-error-message");
+  const std::string host = host_of(access_.endpoint);
+  const std::string& name = repository.name;
+  const bool has_token = !access_.token.empty();
+  if (code == "RevisionNotFound" || code == "EntryNotFound")
+    throw_error(ErrorCode::kBadData, "'{}' on {} has no {}; check its spelling", name, host, what);
+  if (code == "GatedRepo" || (head.status == 403 && code != "RepoNotFound")) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{} does not let {} read '{}' (status {}{}{}). Open {}/{}{} in a browser, accept its conditions, and "
+        "give a token of that account in HF_TOKEN",
+        host, has_token ? "the account of this token" : "a program without a token", name, head.status,
+        message.empty() ? "" : ": ", message, access_.endpoint,
+        repository.kind == RepositoryKind::kModel ? "" : "datasets/", name);
+  }
+  if (head.status == 401 || head.status == 404) {
+    throw_error(ErrorCode::kBadData,
+                "{} has no {} '{}', or it is private{} (status {}{}{}). Check the name{}", host,
+                repository.kind == RepositoryKind::kModel ? "model" : "data set", name,
+                has_token ? " and the token may not read it" : "", head.status, message.empty() ? "" : ": ",
+                message, has_token ? ", and the token" : "; for a private one, give a token in HF_TOKEN");
+  }
+  throw_error(passes_later(head.status) ? ErrorCode::kDevice : ErrorCode::kBadData,
+              "{} answered with status {}{}{} when asked for {} of '{}'; {}", host, head.status,
+              message.empty() ? "" : ": ", message, what, name,
+              passes_later(head.status) ? "try again later" : "check HF_ENDPOINT and the proxy");
+}
+
+// Asks until there is an answer. Errors: those of refuse() for an answer that is no success.
+HubRequests::Answer HubRequests::ask(const HubRepository& repository, const std::string& url, bool only_head,
+                                     const std::string& what) {
+  Attempts attempts(pace_);
+  while (true) {
+    require_running();
+    Answer answer;
+    HttpHead own_answer;
+    const BodySink keep = [&](const HttpHead&, std::span<const std::byte> bytes) {
+      if (answer.body.size() + bytes.size() > kMostAnswerBytes)
+        throw_error(ErrorCode::kBadData, "{} answers with more than {} MiB; check HF_ENDPOINT", url,
+                    kMostAnswerBytes >> 20u);
+      answer.body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      return true;
+    };
+    answer.result = follow({.url = url, .only_head = only_head, .idle_timeout_s = access_.metadata_timeout_s},
+                           keep, only_head ? &own_answer : nullptr);
+    require_running();
+    const HttpHead& head = answer.result.head;
+    std::string failure;
+    if (!answer.result.failure.empty()) {
+      failure = fmt::format("{} cannot be reached: {}", host_of(url), answer.result.failure);
+    } else if (is_success(head.status) || (only_head && own_answer.status != 0 && is_redirect(head.status))) {
+      // The hub's own answer has the entity tag of the file, that of another host does not.
+      if (only_head && own_answer.status != 0) answer.result.head = own_answer;
+      return answer;
+    } else if (passes_later(head.status)) {
+      failure = fmt::format("{} answered with status {}", host_of(url), head.status);
+    } else {
+      refuse(repository, head, what);
+    }
+    if (!answer.result.is_unreachable && attempts.wait_after(failure, head)) continue;
+    require_running();
+    if (answer.result.failure.empty()) refuse(repository, head, what);
+    throw_error(ErrorCode::kDevice, "{}. Check the network, the proxy (https_proxy) and HF_ENDPOINT",
+                failure);
+  }
+}
+
+std::string HubRequests::commit_of(const HubRepository& repository, const std::string& revision) {
+  const std::string url = fmt::format("{}/revision/{}", api_address(repository), percent_encoded(revision));
+  const Answer answer = ask(repository, url, false, fmt::format("revision '{}'", revision));
+  const nlohmann::json state = parse_json(answer.body, url);
+  std::string commit = state.is_object() ? text_member(state, "sha") : std::string();
+  if (!is_hexadecimal(commit, 40)) {
+    throw_error(ErrorCode::kBadData,
+                "{} does not state the commit of '{}', so it is not a hub; check HF_ENDPOINT", url,
+                repository.name);
+  }
+  return commit;
+}
+
+std::vector<HubFile> HubRequests::files_of(const HubRepository& repository, const std::string& commit) {
+  constexpr int kMostPages = 1000;
+  std::vector<HubFile> files;
+  std::string url = fmt::format("{}/tree/{}?recursive=true&expand=false", api_address(repository), commit);
+  for (int page = 0; !url.empty() && page < kMostPages; ++page) {
+    const Answer answer = ask(repository, url, false, fmt::format("revision '{}'", commit));
+    const nlohmann::json entries = parse_json(answer.body, url);
+    if (!entries.is_array())
+      throw_error(ErrorCode::kBadData, "{} does not list files, so it is not a hub; check HF_ENDPOINT", url);
+    for (const nlohmann::json& entry : entries) {
+      if (entry.is_object() && text_member(entry, "type") == "file") files.push_back(read_entry(entry, url));
+    }
+    std::string next = next_page(answer.result.head.value("link"));
+    // A mirror may pass on the address of the hub that it copies.
+    if (next.starts_with(kDefaultEndpoint)) next = access_.endpoint + next.substr(kDefaultEndpoint.size());
+    url = next.empty() ? next : resolved_address(url, next);
+  }
+  std::ranges::sort(files, {}, &HubFile::path);
+  return files;
+}
+
+HubFileState HubRequests::state_of(const HubRepository& repository, const std::string& commit,
+                                   const std::string& path) {
+  const std::string url = file_address(repository, commit, path);
+  const Answer answer = ask(repository, url, true, fmt::format("file '{}'", path));
+  const HttpHead& head = answer.result.head;
+  const std::string& stated_commit = head.value("x-repo-commit");
+  HubFileState state{.etag = etag_of(head)};
+  const bool is_name =
+      !state.etag.empty() && state.etag.size() < 200 && state.etag.front() != '.' &&
+      std::ranges::all_of(state.etag, [](char c) { return c > ' ' && c < '\x7f' && c != '/'; });
+  if (!is_name || (!stated_commit.empty() && stated_commit != commit)) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{} states the entity tag '{}' and the commit '{}' for '{}' of commit {}, so it is not a hub; check "
+        "HF_ENDPOINT",
+        host_of(url), state.etag, stated_commit, path, commit);
+  }
+  state.size_bytes = number_or(head.value("x-linked-size"), -1);
+  if (state.size_bytes < 0 && !is_redirect(head.status))
+    state.size_bytes = number_or(head.value("content-length"), -1);
+  return state;
+}
+
+HubRequests::BodyOutcome HubRequests::read(const HubRepository& repository, const std::string& commit,
+                                           const std::string& path, int64_t offset, const BodySink& sink) {
+  HttpRequest request{.url = file_address(repository, commit, path),
+                      .idle_timeout_s = access_.download_timeout_s};
+  if (offset > 0) request.headers.push_back(fmt::format("Range: bytes={}-", offset));
+  const BodySink successes = [&](const HttpHead& head, std::span<const std::byte> bytes) {
+    return head.status == 200 || head.status == 206 ? sink(head, bytes) : true;
+  };
+  HttpHead own_answer;
+  BodyOutcome outcome{.result = follow(request, successes, &own_answer), .etag = etag_of(own_answer)};
+  const int status = outcome.result.head.status;
+  const bool may_change = is_success(status) || passes_later(status) || status == 416 || status == 0;
+  if (outcome.result.failure.empty() && !outcome.result.was_stopped && !may_change)
+    refuse(repository, outcome.result.head, fmt::format("file '{}'", path));
+  return outcome;
+}
+
+}  // namespace plimsoll
