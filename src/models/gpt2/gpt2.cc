@@ -11,6 +11,7 @@
 #include "models/blocks/decoder_layer.h"
 #include "models/blocks/weight_specs.h"
 #include "models/config_reader.h"
+#include "models/gpt2/gpt2_gguf.h"
 
 namespace plimsoll {
 namespace {
@@ -158,7 +159,8 @@ const Architecture& gpt2_architecture() {
                                    .presets = kPresets,
                                    .lora_targets = kLoraTargets,
                                    .ignored_on_disk = kIgnored,
-                                   .stores_transposed = true};
+                                   .stores_transposed = true,
+                                   .gguf = &gpt2_gguf_form()};
   return record;
 }
 
