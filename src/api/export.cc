@@ -18,12 +18,13 @@ void check_output_file(FileSystem& files, const ExportOptions& options) {
     const std::string folder = parent_folder(options.gguf);
     const auto parent = files.status(folder);
     if (parent && parent->kind == FileKind::kFolder) return;
-    throw_error(ErrorCode::kUsage, "--gguf {}: the folder {} does not exist; create it, or choose another one",
-                options.gguf, folder);
+    throw_error(ErrorCode::kUsage,
+                "--gguf {}: the folder {} does not exist; create it, or choose another one", options.gguf,
+                folder);
   }
   if (status->kind == FileKind::kFolder) {
-    throw_error(ErrorCode::kUsage, "--gguf {}: it is a folder; give the name of a file, such as {}", options.gguf,
-                join_path(options.gguf, "model.gguf"));
+    throw_error(ErrorCode::kUsage, "--gguf {}: it is a folder; give the name of a file, such as {}",
+                options.gguf, join_path(options.gguf, "model.gguf"));
   }
   if (!is_gguf_file(files, options.gguf)) {
     throw_error(ErrorCode::kUsage, "--gguf {}: the file exists and is no GGUF file; choose another name",
@@ -31,7 +32,8 @@ void check_output_file(FileSystem& files, const ExportOptions& options) {
   }
   if (options.overwrite) return;
   throw_error(ErrorCode::kUsage,
-              "--gguf {}: the file exists; choose another name, or replace it with --overwrite", options.gguf);
+              "--gguf {}: the file exists; choose another name, or replace it with --overwrite",
+              options.gguf);
 }
 
 }  // namespace
@@ -43,10 +45,11 @@ ExportResult export_model(const ExportOptions& options, const Environment& envir
   ModelFolder folder =
       ModelFolder::open(files, resolve_model_folder(files, hub_environment(environment), options.model));
   if (folder.is_adapter()) {
-    throw_error(ErrorCode::kUsage,
-                "{}: it is an adapter, and a GGUF file contains a complete model; merge it first: plimsoll merge "
-                "--adapter {} --output_dir MERGED",
-                options.model, options.model);
+    throw_error(
+        ErrorCode::kUsage,
+        "{}: it is an adapter, and a GGUF file contains a complete model; merge it first: plimsoll merge "
+        "--adapter {} --output_dir MERGED",
+        options.model, options.model);
   }
   check_output_file(files, options);
   std::string path = options.model;

@@ -5,11 +5,12 @@
 namespace plimsoll {
 namespace {
 
-// Returns the text that '*' stands for if the pattern matches the name, "" if the pattern has no '*', or nothing. Only digits
+// Returns the text that matches '*' if the pattern matches the name, "" if the pattern has no '*', or nothing. Only digits
 // match '*'.
 std::optional<std::string_view> match_module(std::string_view pattern, std::string_view name) {
   const size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == name ? std::optional(std::string_view()) : std::nullopt;
+  if (star == std::string_view::npos)
+    return pattern == name ? std::optional(std::string_view()) : std::nullopt;
   const std::string_view before = pattern.substr(0, star), after = pattern.substr(star + 1);
   if (name.size() <= before.size() + after.size() || !name.starts_with(before) || !name.ends_with(after))
     return std::nullopt;

@@ -18,7 +18,7 @@ namespace plimsoll {
 // rotated pairs, then the second ones. kPairs stores the two elements of a pair next to each other.
 enum class GgufRows : uint8_t { kAsStored, kPairs };
 
-// A module of a model and its name in a GGUF file. '*' stands for the number of a layer in both.
+// A module of a model and its name in a GGUF file. '*' is the number of a layer in both.
 struct GgufModule {
   std::string_view module;
   std::string_view gguf;
@@ -33,7 +33,8 @@ struct GgufForm {
   // Refuses a configuration that llama.cpp computes in another way. `where` names the configuration. Errors: kUsage.
   void (*refuse_variants)(const ModelConfig& config, std::string_view where) = nullptr;
   // Adds the sizes and settings of the model. `prefix` is the architecture and a dot.
-  void (*add_metadata)(GgufMetadata& metadata, const ModelConfig& config, const std::string& prefix) = nullptr;
+  void (*add_metadata)(GgufMetadata& metadata, const ModelConfig& config,
+                       const std::string& prefix) = nullptr;
   // Returns the divisors of the frequencies of rotary pairs, which are stored as a tensor; none if there is no such tensor.
   std::vector<float> (*rope_divisors)(const ModelConfig& config) = nullptr;
   // Returns a sentence for the user about a property of the model that the file states in another way, or "".

@@ -41,7 +41,8 @@ const OutType& out_type_named(std::string_view name) {
   if (found != std::end(kOutTypes)) return *found;
   std::vector<std::string_view> names{"auto"};
   for (const OutType& type : kOutTypes) names.push_back(type.name);
-  throw_error(ErrorCode::kUsage, "--outtype is '{}', but one of {} is expected", name, fmt::join(names, ", "));
+  throw_error(ErrorCode::kUsage, "--outtype is '{}', but one of {} is expected", name,
+              fmt::join(names, ", "));
 }
 
 bool stores_bf16(const ModelFolder& folder) {
@@ -57,21 +58,24 @@ const GgufForm& form_of(const ModelConfig& config, const ModelFolder& folder) {
   const Architecture& architecture = architecture_of(config.model_type);
   const bool is_decoder = config.problem_type && record_of(*config.problem_type).head == &kCausalLmHead;
   if (architecture.gguf != nullptr && is_decoder) return *architecture.gguf;
+  constexpr const char* kInstead =
+      "transformers, sentence-transformers and ONNX's exporter read the folder as it is "
+      "(docs/AFTER_TRAINING.md)";
   if (architecture.gguf != nullptr) {
-    throw_error(ErrorCode::kUsage,
-                "{}: the model has no head for language modelling ({}), and only language models are exported to "
-                "GGUF; transformers, sentence-transformers and ONNX's exporter read the folder as it is "
-                "(docs/AFTER_TRAINING.md)",
-                folder.path(), config.problem_type ? record_of(*config.problem_type).head->description : "none");
+    ModelConfig decoder = config;
+    decoder.problem_type = ProblemType::kCausalLm;
+    throw_error(
+        ErrorCode::kUsage,
+        "{}: config.json does not state the class {}, and only language models are exported to GGUF; {}",
+        folder.path(), hugging_face_class(decoder), kInstead);
   }
   std::vector<std::string_view> exported;
   for (const Architecture* other : architectures()) {
     if (other->gguf != nullptr) exported.push_back(other->model_type);
   }
   throw_error(ErrorCode::kUsage,
-              "{}: the model has the type '{}', and only decoders are exported to GGUF ({}); transformers, "
-              "sentence-transformers and ONNX's exporter read the folder as it is (docs/AFTER_TRAINING.md)",
-              folder.path(), config.model_type, fmt::join(exported, ", "));
+              "{}: the model has the type '{}', and only decoders are exported to GGUF ({}); {}",
+              folder.path(), config.model_type, fmt::join(exported, ", "), kInstead);
 }
 
 // Returns the numbers of tokens in config.json. A list of tokens that end texts counts as its first one.
@@ -116,7 +120,9 @@ class GgufModel {
         where_(join_path(folder_.path(), kConfigFile)),
         config_(parse_model_config(folder_.config_text(), where_)),
         form_(form_of(config_, folder_)),
-        out_type_(out_type_named(out_type != "auto" ? out_type : stores_bf16(folder_) ? "bf16" : "f16")) {
+        out_type_(out_type_named(out_type != "auto"     ? out_type
+                                 : stores_bf16(folder_) ? "bf16"
+                                                        : "f16")) {
     form_.refuse_variants(config_, where_);
     specs_ = model_weights(config_);
     unwrap_model_names(folder_, specs_);
@@ -136,8 +142,8 @@ class GgufModel {
     metadata.add("general.quantization_version", kQuantizationVersion);
     form_.add_metadata(metadata, config_, architecture + ".");
     if (form_.note != nullptr) notes.push_back(form_.note(config_));
-    const auto more = add_gguf_vocabulary(metadata, folder_.path(), config_.model_type,
-                                          token_defaults(config_, folder_));
+    const auto more =
+        add_gguf_vocabulary(metadata, folder_.path(), config_.model_type, token_defaults(config_, folder_));
     notes.insert(notes.end(), more.begin(), more.end());
     std::erase(notes, "");
     return metadata;
@@ -154,7 +160,9 @@ class GgufModel {
     if (divisors.empty()) return tensors;
     tensors.push_back({.name = "rope_freqs.weight",
                        .shape = {std::ssize(divisors)},
-                       .read = [divisors](int64_t, std::span<float> values) { std::ranges::copy(divisors, values.begin()); }});
+                       .read = [divisors](int64_t, std::span<float> values) {
+                         std::ranges::copy(divisors, values.begin());
+                       }});
     return tensors;
   }
 
@@ -204,7 +212,8 @@ class GgufModel {
 
 }  // namespace
 
-GgufReport export_gguf(FileSystem& files, ModelFolder folder, const GgufExport& options, const std::string& path) {
+GgufReport export_gguf(FileSystem& files, ModelFolder folder, const GgufExport& options,
+                       const std::string& path) {
   GgufReport report;
   const GgufModel model(std::move(folder), options.out_type);
   const GgufMetadata metadata = model.metadata(options.name, report.notes);

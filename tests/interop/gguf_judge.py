@@ -25,8 +25,8 @@ CONTEXT = 64
 PORT = 18431
 NEW_TOKENS = 24
 # The largest difference of the losses that passes, by the type of the matrices; f32 of GPT-2 has the error of the table.
-LARGEST = {"f32": 2e-5, "f16": 3e-3, "bf16": 3e-2, "q8_0": 5e-2}
-LARGEST_GPT2 = {**LARGEST, "f32": 2e-3}
+LARGEST = {"f32": 2e-5, "f16": 2e-3, "bf16": 1e-2, "q8_0": 2e-2}
+LARGEST_GPT2 = {**LARGEST, "f32": 2e-4}
 TEXTS = ["Hello world, this isn't a test.", " leading space", "two  spaces and   three", "numbers 1 22 333 4444 55555", "tabs\tand\ttrailing ",
          "MiXeD CaSe I'LL we'Ve they're", "Zürich ÄÖÜ éàè ñ", "日本語のテキスト", "привет мир", "emoji 🚀 and 👩‍👩‍👧", "<|endoftext|>after", "a<|endoftext|> b",
          "punct!!! ... --- (x) [y] {z} #1 @you $5.00", "x=1;y=2//z", "\u00a0no break\u3000wide", "e\u0301", "the<0x41>x", "</s>", "ab\u200bcd"]
@@ -39,7 +39,7 @@ class Judge:
         self.inside = "/" + os.path.relpath(models, root)
         self.failures = []
         with open(corpus, encoding="utf-8") as file:
-            self.corpus = file.read()[:20000]
+            self.corpus = file.read()[:10000]
         with open(os.path.join(models, "corpus.txt"), "w", encoding="utf-8") as file:
             file.write(self.corpus)
 
@@ -63,7 +63,7 @@ class Judge:
             return json.load(answer)
 
     def serve(self, file):
-        server = subprocess.Popen(self.llama("llama-server", "-m", f"{self.inside}/{file}", "-c", "128", "-np", "1", "-t", "2", "-ctk", "f32", "-ctv", "f32",
+        server = subprocess.Popen(self.llama("llama-server", "-m", f"{self.inside}/{file}", "-c", "128", "-np", "1", "-t", "1", "-ctk", "f32", "-ctv", "f32",
                                              "-fa", "off", "--port", str(PORT), "--host", "127.0.0.1", "--no-webui"),
                                   stdout=subprocess.DEVNULL, stderr=open(os.path.join(self.models, file + ".log"), "wb"), start_new_session=True)
         for _ in range(300):
@@ -84,7 +84,7 @@ class Judge:
     def compare_tokens(self, name, folder):
         lines = TEXTS + [line for line in self.corpus.split("\n") if line.strip()][:60]
         ours = [json.loads(line) for line in self.plimsoll("tokenize", "--tokenizer_name", folder, stdin="\n".join(lines) + "\n").splitlines()]
-        ours = [row if isinstance(row, list) else row["input_ids"] for row in ours]
+        ours = [row["ids"] for row in ours]
         equal = 0
         for line, ids in zip(lines, ours, strict=True):
             theirs = self.ask("/tokenize", {"content": line, "add_special": True, "parse_special": True})["tokens"]
@@ -137,12 +137,14 @@ class Judge:
             return json.load(file)["eval_loss"]
 
     def their_loss(self, file):
-        done = subprocess.run(self.llama("llama-perplexity", "-m", f"{self.inside}/{file}", "-f", f"{self.inside}/corpus.txt", "-c", str(CONTEXT), "-b",
-                                         str(CONTEXT), "-ub", str(CONTEXT), "-t", "2", "-ctk", "f32", "-ctv", "f32", "-fa", "off"), capture_output=True, text=True)
-        found = re.search(r"Final estimate: PPL = ([0-9.]+)", done.stdout + done.stderr)
-        if not found:
-            sys.exit(f"llama-perplexity {file}: {(done.stdout + done.stderr)[-2000:]}")
-        return math.log(float(found[1]))
+        command = self.llama("llama-perplexity", "-m", f"{self.inside}/{file}", "-f", f"{self.inside}/corpus.txt", "-c", str(CONTEXT), "-b", str(CONTEXT), "-ub",
+                             str(CONTEXT), "-t", "1", "-ctk", "f32", "-ctv", "f32", "-fa", "off")
+        for _ in range(5):  # it sometimes ends before its last line is printed
+            done = subprocess.run(command, capture_output=True, text=True)
+            found = re.search(r"Final estimate: PPL = ([0-9.]+)", done.stdout + done.stderr)
+            if found:
+                return math.log(float(found[1]))
+        sys.exit(f"llama-perplexity {file}: {(done.stdout + done.stderr)[-2000:]}")
 
     def compare(self, name):
         folder = os.path.join(self.models, name)

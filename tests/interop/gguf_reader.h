@@ -10,7 +10,8 @@
 
 namespace plimsoll::testing {
 
-using GgufReadValue = std::variant<uint32_t, float, bool, std::string, std::vector<std::string>, std::vector<int32_t>, std::vector<float>>;
+using GgufReadValue = std::variant<uint32_t, float, bool, std::string, std::vector<std::string>,
+                                   std::vector<int32_t>, std::vector<float>>;
 
 struct ReadTensor {
   uint32_t type = 0;            // 0 f32, 1 f16, 8 q8_0, 30 bf16

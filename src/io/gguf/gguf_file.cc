@@ -20,14 +20,7 @@ constexpr uint32_t kFormatVersion = 3;
 constexpr int64_t kPieceBytes = 4 * kFileChunkBytes;
 
 // The numbers of the types of values in the format.
-enum class ValueType : uint32_t {
-  kUint32 = 4,
-  kInt32 = 5,
-  kFloat32 = 6,
-  kBool = 7,
-  kString = 8,
-  kArray = 9
-};
+enum class ValueType : uint32_t { kUint32 = 4, kInt32 = 5, kFloat32 = 6, kBool = 7, kString = 8, kArray = 9 };
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
@@ -48,9 +41,7 @@ class HeaderText {
   void pad() { text_.append(static_cast<size_t>(padding(std::ssize(text_))), '\0'); }
 
   // Returns the number of bytes up to the next multiple of the alignment.
-  static int64_t padding(int64_t bytes) {
-    return (kGgufAlignment - bytes % kGgufAlignment) % kGgufAlignment;
-  }
+  static int64_t padding(int64_t bytes) { return (kGgufAlignment - bytes % kGgufAlignment) % kGgufAlignment; }
 
   void operator()(uint32_t value) { typed(ValueType::kUint32, value); }
   void operator()(float value) { typed(ValueType::kFloat32, value); }
@@ -124,9 +115,10 @@ std::string header_of(const GgufMetadata& metadata, std::span<const GgufTensor> 
                 "the tensor '{}' contains {}, so that the model is damaged; export an earlier checkpoint",
                 tensor.name, value);
   }
-  throw_error(ErrorCode::kBadData,
-              "the tensor '{}' contains {}, which is beyond the numbers of this type; give --outtype bf16 or f32",
-              tensor.name, value);
+  throw_error(
+      ErrorCode::kBadData,
+      "the tensor '{}' contains {}, which is beyond the numbers of this type; give --outtype bf16 or f32",
+      tensor.name, value);
 }
 
 void write_tensor(File& file, const GgufTensor& tensor) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -82,14 +83,17 @@ TEST(GgufFile, TensorsOfManyPiecesAreReadInOrderAndInUnits) {
   MemoryFileSystem files;
   constexpr int64_t kRows = 3000, kColumns = 257, kUnit = 12;
   int64_t next = 0;
-  const std::vector<GgufTensor> tensors{
-      {.name = "t", .shape = {kRows, kColumns}, .rows_per_unit = kUnit, .read = [&](int64_t row, std::span<float> out) {
-         EXPECT_EQ(row, next);
-         EXPECT_EQ(std::ssize(out) / kColumns % kUnit, 0);
-         next += std::ssize(out) / kColumns;
-         for (size_t i = 0; i < out.size(); ++i)
-           out[i] = static_cast<float>(row * kColumns + static_cast<int64_t>(i));
-       }}};
+  const std::vector<GgufTensor> tensors{{.name = "t",
+                                         .shape = {kRows, kColumns},
+                                         .rows_per_unit = kUnit,
+                                         .read = [&](int64_t row, std::span<float> out) {
+                                           EXPECT_EQ(row, next);
+                                           EXPECT_EQ(std::ssize(out) / kColumns % kUnit, 0);
+                                           next += std::ssize(out) / kColumns;
+                                           for (size_t i = 0; i < out.size(); ++i)
+                                             out[i] =
+                                                 static_cast<float>(row * kColumns + static_cast<int64_t>(i));
+                                         }}};
   write_gguf(files, "/t", {}, tensors);
   EXPECT_EQ(next, kRows);
   const std::string bytes = bytes_of(files, "/t");
@@ -147,10 +151,12 @@ TEST(GgufFile, NumbersThatCannotBeStoredAreRefusedByName) {
     return std::string();
   };
   EXPECT_EQ(message(GgufType::kF16, 70000.0f),
-            "the tensor 'blk.0.ffn_up.weight' contains 70000, which is beyond the numbers of this type; give --outtype "
+            "the tensor 'blk.0.ffn_up.weight' contains 70000, which is beyond the numbers of this type; give "
+            "--outtype "
             "bf16 or f32");
   EXPECT_EQ(message(GgufType::kF32, std::nanf("")),
-            "the tensor 'blk.0.ffn_up.weight' contains nan, so that the model is damaged; export an earlier checkpoint");
+            "the tensor 'blk.0.ffn_up.weight' contains nan, so that the model is damaged; export an earlier "
+            "checkpoint");
   EXPECT_TRUE(files.list("/").empty());
 }
 

@@ -34,7 +34,8 @@ enum class TokenType : int32_t {
 };
 
 constexpr const char* kInstead =
-    "export the weights for transformers or vLLM, which read the folder as it is, or train with a tokenizer that "
+    "export the weights for transformers or vLLM, which read the folder as it is, or train with a tokenizer "
+    "that "
     "llama.cpp has";
 
 [[noreturn]] void refuse_tokenizer(const TokenizerSpec& spec, std::string_view reason) {
@@ -44,19 +45,21 @@ constexpr const char* kInstead =
 
 // The steps of a tokenizer under their names in llama.cpp.
 struct Steps {
-  std::string model;               // tokenizer.ggml.model: "gpt2" for byte-level BPE, "llama" for SentencePiece
-  std::string pre;                 // tokenizer.ggml.pre
+  std::string model;  // tokenizer.ggml.model: "gpt2" for byte-level BPE, "llama" for SentencePiece
+  std::string pre;    // tokenizer.ggml.pre
   bool adds_space_prefix = false;  // used by "llama"
 };
 
-constexpr std::string_view kDigitsThenByteLevel = R"("pretokenizers":[{"individual_digits":true,"type":"Digits",},{)";
+constexpr std::string_view kDigitsThenByteLevel =
+    R"("pretokenizers":[{"individual_digits":true,"type":"Digits",},{)";
 
 Steps byte_level_steps(const TokenizerSpec& spec, const BpeSpec& bpe, std::vector<std::string>& notes) {
   const text::ByteLevelSteps& steps = *spec.byte_level;
   if (steps.adds_space) refuse_tokenizer(spec, "add_prefix_space is true");
   if (steps.composes) {
     notes.emplace_back(
-        "The tokenizer composes accents (NFC), which llama.cpp does not do: a text with decomposed accents gets "
+        "The tokenizer composes accents (NFC), which llama.cpp does not do: a text with decomposed accents "
+        "gets "
         "other tokens there.");
   }
   std::string pre;
@@ -68,8 +71,8 @@ Steps byte_level_steps(const TokenizerSpec& spec, const BpeSpec& bpe, std::vecto
                              spec.pipeline->description.find(kDigitsThenByteLevel) != std::string::npos;
   if (steps.pattern == WordPattern::kGpt2 && steps.has_splitters && splits_digits) pre = "smollm";
   if (pre.empty()) {
-    refuse_tokenizer(spec,
-                     "its pre_tokenizer is not that of GPT-2, SmolLM, Llama 3 or Qwen 2, whose patterns it has");
+    refuse_tokenizer(
+        spec, "its pre_tokenizer is not that of GPT-2, SmolLM, Llama 3 or Qwen 2, whose patterns it has");
   }
   if (bpe.ignore_merges && pre != "llama-bpe")
     refuse_tokenizer(spec, "ignore_merges is true, which it has with the pattern of Llama 3 only");
@@ -80,20 +83,22 @@ Steps byte_level_steps(const TokenizerSpec& spec, const BpeSpec& bpe, std::vecto
 // The steps of SentencePiece models in the two forms that conversions write.
 Steps sentence_piece_steps(const TokenizerSpec& spec, const BpeSpec& bpe, std::vector<std::string>& notes) {
   constexpr std::string_view kReplace = R"({"content":"▁","pattern":{"String":" ",},"type":"Replace",})";
-  const std::string prepend_first =
-      fmt::format(R"({{"normalizers":[{{"prepend":"▁","type":"Prepend",}},{},],"type":"Sequence",}}|)", kReplace);
+  const std::string prepend_first = fmt::format(
+      R"({{"normalizers":[{{"prepend":"▁","type":"Prepend",}},{},],"type":"Sequence",}}|)", kReplace);
   const std::string& found = spec.pipeline->description;
   const auto has = [&](std::string_view text) { return found.find(text) != std::string::npos; };
   if (bpe.ignore_merges) refuse_tokenizer(spec, "ignore_merges is true");
   Steps steps{.model = "llama", .pre = "default"};
   if (found == prepend_first) {
     steps.adds_space_prefix = true;
-  } else if (found.starts_with("|{") && spec.pipeline->pre_tokenizers.size() == 1 && has(R"("type":"Metaspace")") &&
-             has(R"("replacement":"▁")") && has(R"("split":false)") && has(R"("prepend_scheme":)")) {
+  } else if (found.starts_with("|{") && spec.pipeline->pre_tokenizers.size() == 1 &&
+             has(R"("type":"Metaspace")") && has(R"("replacement":"▁")") && has(R"("split":false)") &&
+             has(R"("prepend_scheme":)")) {
     steps.adds_space_prefix = !has(R"("prepend_scheme":"never")");
     if (steps.adds_space_prefix) {
       notes.emplace_back(
-          "llama.cpp puts a space before every text; this tokenizer does so only before texts that do not begin "
+          "llama.cpp puts a space before every text; this tokenizer does so only before texts that do not "
+          "begin "
           "with one.");
     }
   } else if (found != std::string(kReplace) + "|") {
@@ -130,10 +135,11 @@ TokenLists list_tokens(const TokenizerSpec& spec, int64_t vocab_size) {
   lists.types.assign(tokens.size(), static_cast<int32_t>(TokenType::kUnused));
   const auto set = [&](int32_t id, const std::string& token, TokenType type) {
     if (id >= vocab_size) {
-      throw_error(ErrorCode::kBadData,
-                  "{}: the token '{}' has the id {}, but the model has {} tokens (vocab_size in config.json); use "
-                  "the tokenizer with which the model was trained",
-                  spec.where, token, id, vocab_size);
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: the token '{}' has the id {}, but the model has {} tokens (vocab_size in config.json); use "
+          "the tokenizer with which the model was trained",
+          spec.where, token, id, vocab_size);
     }
     tokens[static_cast<size_t>(id)] = token;
     lists.types[static_cast<size_t>(id)] = static_cast<int32_t>(type);
@@ -240,10 +246,10 @@ void add_sentence_piece_model(GgufMetadata& metadata, const TokenizerSpec& spec,
 void add_chat_template(GgufMetadata& metadata, const std::string& folder, std::vector<std::string>& notes) {
   StatedChatTemplate stated = stated_chat_template(folder);
   if (!stated.trained_name.empty()) {
-    notes.push_back(
-        fmt::format("The model was trained with --chat_template {}, whose Jinja text no file contains: choose the "
-                    "template when you start llama.cpp (--chat-template).",
-                    stated.trained_name));
+    notes.push_back(fmt::format(
+        "The model was trained with --chat_template {}, whose Jinja text no file contains: choose the "
+        "template when you start llama.cpp (--chat-template).",
+        stated.trained_name));
   } else if (!stated.jinja.empty()) {
     metadata.add("tokenizer.chat_template", std::move(stated.jinja));
   }
@@ -254,10 +260,10 @@ void note_matching(const TokenizerSpec& spec, std::vector<std::string>& notes) {
     return token.lstrip || token.rstrip || token.single_word;
   });
   if (found == spec.added_tokens.end()) return;
-  notes.push_back(
-      fmt::format("The token '{}' is matched with its surroundings (lstrip, rstrip or single_word), which llama.cpp "
-                  "does not do.",
-                  found->content));
+  notes.push_back(fmt::format(
+      "The token '{}' is matched with its surroundings (lstrip, rstrip or single_word), which llama.cpp "
+      "does not do.",
+      found->content));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 
 namespace plimsoll {
 
-// What config.json states about tokens: used where the files of the tokenizer state nothing.
+// Facts of config.json about tokens, which are used if the files of the tokenizer do not state them.
 struct GgufTokenDefaults {
   int64_t vocab_size = 0;  // rows of the embedding table
   int64_t bos_id = -1;     // -1: none

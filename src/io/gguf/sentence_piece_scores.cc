@@ -46,9 +46,10 @@ SentencePieceScores sentence_piece_scores(std::span<const std::string> tokens,
       const auto left = ids.find(token.substr(0, at)), right = ids.find(token.substr(at));
       if (left == ids.end() || right == ids.end()) continue;
       if (pairs.contains(pair_key(left->second, right->second))) continue;
-      result.problem = fmt::format("'{}' and '{}' make the token '{}', but no merge joins them, so that it is no "
-                                   "conversion of a SentencePiece model",
-                                   left->first, right->first, token);
+      result.problem = fmt::format(
+          "'{}' and '{}' make the token '{}', but no merge joins them, so that it is no "
+          "conversion of a SentencePiece model",
+          left->first, right->first, token);
       return result;
     }
   }

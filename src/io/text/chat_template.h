@@ -73,7 +73,7 @@ class ChatTemplate {
   std::string eos_;
 };
 
-// What the files of a folder state about its chat template.
+// The facts about the chat template in the files of a folder.
 struct StatedChatTemplate {
   std::string trained_name;  // the name under kTrainedChatTemplate, or ""
   std::string jinja;         // the text of the template, known or not, or ""

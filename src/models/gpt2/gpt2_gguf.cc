@@ -22,10 +22,11 @@ constexpr std::array kModules{
 
 void refuse_gpt2_variants(const ModelConfig& config, std::string_view where) {
   if (config.hidden_act == "gelu_new" || config.hidden_act == "gelu_pytorch_tanh") return;
-  throw_error(ErrorCode::kUsage,
-              "{}: activation_function is '{}'; llama.cpp computes 'gelu_new' in every GPT-2, so that it cannot "
-              "run this model; use transformers",
-              where, config.hidden_act);
+  throw_error(
+      ErrorCode::kUsage,
+      "{}: activation_function is '{}'; llama.cpp computes 'gelu_new' in every GPT-2, so that it cannot "
+      "run this model; use transformers",
+      where, config.hidden_act);
 }
 
 void add_gpt2_metadata(GgufMetadata& metadata, const ModelConfig& config, const std::string& prefix) {

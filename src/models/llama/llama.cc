@@ -164,7 +164,8 @@ const Architecture& llama_architecture() {
   return record;
 }
 const Architecture& mistral_architecture() {
-  static const Architecture record = record_of_variant("mistral", "Mistral", mistral_variant(), llama_gguf_form());
+  static const Architecture record =
+      record_of_variant("mistral", "Mistral", mistral_variant(), llama_gguf_form());
   return record;
 }
 const Architecture& qwen2_architecture() {

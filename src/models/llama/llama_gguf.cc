@@ -75,10 +75,11 @@ void refuse_llama_variants(const ModelConfig& config, std::string_view where) {
 void refuse_qwen_variants(const ModelConfig& config, std::string_view where) {
   refuse_activation_and_rope(config, where, false);
   if (!config.output_bias) return;
-  throw_error(ErrorCode::kUsage,
-              "{}: attention_bias is true; llama.cpp has no such bias in this architecture, so that it cannot "
-              "run this model; use transformers or vLLM",
-              where);
+  throw_error(
+      ErrorCode::kUsage,
+      "{}: attention_bias is true; llama.cpp has no such bias in this architecture, so that it cannot "
+      "run this model; use transformers or vLLM",
+      where);
 }
 
 bool limits_attention(const ModelConfig& config) {
@@ -95,7 +96,8 @@ int64_t context_length(const ModelConfig& config) {
 std::string note_on_window(const ModelConfig& config) {
   if (!limits_attention(config)) return "";
   return fmt::format(
-      "The file states a context of {} tokens, the sliding window of the model, instead of {}, because llama.cpp "
+      "The file states a context of {} tokens, the sliding window of the model, instead of {}, because "
+      "llama.cpp "
       "attends to all earlier tokens in this architecture.",
       config.sliding_window, config.max_position_embeddings);
 }
