@@ -46,12 +46,12 @@ def train_models(program):
     os.makedirs("decoder", exist_ok=True)
     with open("decoder/config.json", "w", encoding="utf-8") as file:
         json.dump({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "vocab_size": 300}, file)
-    common = ["--use_cpu", "--seed", "1", "--quiet", "--overwrite_output_dir", "--learning_rate", "3e-3", "--num_train_epochs", "6", "--lr_scheduler_type",
-              "constant"]
-    run([program, "train", "--config_name", "encoder", "--tokenizer_name", "words", "--train_file", "train.tsv", "--output_dir", "runs/mine", *common])
-    run([program, "train", "--config_name", "encoder", "--tokenizer_name", "words", "--train_file", "pairs.jsonl", "--output_dir", "runs/pairs", *common])
+    common = ["--use_cpu", "--seed", "1", "--quiet", "--overwrite_output_dir", "--learning_rate", "3e-3", "--lr_scheduler_type", "constant",
+              "--num_train_epochs"]
+    run([program, "train", "--config_name", "encoder", "--tokenizer_name", "words", "--train_file", "train.tsv", "--output_dir", "runs/mine", *common, "6"])
+    run([program, "train", "--config_name", "encoder", "--tokenizer_name", "words", "--train_file", "pairs.jsonl", "--output_dir", "runs/pairs", *common, "6"])
     run([program, "train", "--config_name", "decoder", "--tokenizer_name", "bytes", "--train_file", "lines.txt", "--block_size", "32", "--output_dir",
-         "runs/language", *common])
+         "runs/language", *common, "60"])
 
 
 def numbers_in(text):
@@ -78,6 +78,8 @@ class Page:
         for folder in self.folders:
             path = f"{folder}:{os.environ['PATH']}"
             if shutil.which(words[0], path=path) is None:
+                continue
+            if words[0] == "python3" and words[1].endswith(".py") and not os.path.exists(words[1]):
                 continue
             if words[0] == "python3" and words[1] == "-c":
                 package = re.search(r"from ([\w.]+) import", words[2])[1]
@@ -112,9 +114,7 @@ class Page:
         with open("scores/predict_results.txt", encoding="utf-8") as file:
             expected = numbers_in(file.read())[-1]
         score = numbers_in(output)[-1]
-        # CrossEncoder applies a sigmoid to a single output unless its configuration states another function.
-        logit = min((score, sigmoid_inverse(score)), key=lambda value: abs(value - expected))
-        self.finish(what, abs(logit - expected) < 1e-4, score, expected)
+        self.finish(what, abs(score - expected) < 5.2e-4, score, f"{expected}, rounded to three decimals")
 
     def check_text(self, beginning, what):
         output = self.output_of(beginning)
@@ -123,12 +123,8 @@ class Page:
         run([self.program, "generate", "--model_name_or_path", "runs/language", "--max_new_tokens", "20", "--json", "texts.jsonl", "--use_cpu", PROMPT])
         with open("texts.jsonl", encoding="utf-8") as file:
             expected = json.loads(file.readline())["text"].strip()
-        self.finish(what, expected[:40] in output.replace("\\n", "\n"), output.strip()[:120], expected)
-
-
-def sigmoid_inverse(value):
-    import math
-    return math.log(value / (1.0 - value)) if 0.0 < value < 1.0 else float("nan")
+        good = len(expected) > 20 and " ".join(expected.split())[:40] in " ".join(output.replace("\\n", "\n").split())
+        self.finish(what, good, output.strip()[:120], expected)
 
 
 def main():

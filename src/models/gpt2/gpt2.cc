@@ -99,8 +99,9 @@ void complete(ModelConfig& config, const ConfigReader& reader) {
   if (!config.embedding_dropout_prob) config.embedding_dropout_prob = config.hidden_dropout_prob;
 }
 
-// transformers refuses a configuration in which this dropout is null.
+// transformers refuses a configuration in which this dropout is null, and llama.cpp's converter one without n_ctx.
 void write_config(nlohmann::json& json, const ModelConfig& config) {
+  json["n_ctx"] = config.max_position_embeddings;
   json["embd_pdrop"] = config.embedding_dropout_prob.value_or(config.hidden_dropout_prob);
 }
 
