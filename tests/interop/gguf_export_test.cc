@@ -8,119 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/dtype.h"
-#include "base/file.h"
-#include "io/ckpt/model_folder.h"
-#include "io/ckpt/safetensors.h"
-#include "plimsoll/export.h"
+#include "tests/interop/export_folder.h"
 #include "tests/interop/gguf_reader.h"
-#include "tests/support/scratch_folder.h"
 
 namespace plimsoll::testing {
 namespace {
-
-using Json = nlohmann::json;
-using Shape = std::vector<int64_t>;
-
-// The bytes as characters (GPT-2's map), one merge, and the token that ends texts.
-constexpr int kVocab = 258;
-
-Json byte_level_tokenizer(const Json& pre_tokenizer) {
-  Json vocab;
-  int extra = 0;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool shown = (byte >= 33 && byte < 127) || (byte >= 161 && byte < 173) || byte >= 174;
-    const int c = shown ? byte : 256 + extra++;
-    std::string token;
-    if (c < 128) {
-      token = static_cast<char>(c);
-    } else {
-      token = {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 63))};
-    }
-    vocab[token] = byte;
-  }
-  vocab["th"] = 256;
-  return {{"version", "1.0"},
-          {"added_tokens",
-           {{{"id", 257},
-             {"content", "<end>"},
-             {"special", true},
-             {"normalized", false},
-             {"single_word", false},
-             {"lstrip", false},
-             {"rstrip", false}}}},
-          {"normalizer", nullptr},
-          {"pre_tokenizer", pre_tokenizer},
-          {"post_processor", nullptr},
-          {"decoder", {{"type", "ByteLevel"}}},
-          {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"t h"}}}}};
-}
-const Json kGpt2Steps = {
-    {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-
-class ExportFolder {
- public:
-  explicit ExportFolder(Json config, DType dtype = DType::kF32) : dtype_(dtype) {
-    config["vocab_size"] = kVocab + 2;
-    scratch_.write("model/config.json", config.dump());
-    write_tokenizer(byte_level_tokenizer(kGpt2Steps),
-                    {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", "<end>"}});
-  }
-  void write_tokenizer(const Json& tokenizer, const Json& settings) {
-    scratch_.write("model/tokenizer.json", tokenizer.dump());
-    scratch_.write("model/tokenizer_config.json", settings.dump());
-  }
-  // Adds a tensor of distinct numbers that bf16 and f16 represent exactly.
-  void add(const std::string& name, Shape shape) {
-    int64_t elements = 1;
-    for (const int64_t size : shape) elements *= size;
-    std::vector<float>& values = values_[name];
-    for (int64_t i = 0; i < elements; ++i) values.push_back(static_cast<float>(next_++ % 251 - 125) / 64.0f);
-    shapes_[name] = std::move(shape);
-  }
-  void save() {
-    std::vector<TensorSource> tensors;
-    std::map<std::string, std::vector<std::byte>> bytes;
-    for (const auto& [name, values] : values_) {
-      std::vector<std::byte>& data = bytes[name];
-      data.resize(values.size() * static_cast<size_t>(dtype_bytes(dtype_)));
-      for (size_t i = 0; i < values.size(); ++i)
-        View{data.data(), dtype_}.store(static_cast<int64_t>(i), static_cast<double>(values[i]));
-      tensors.push_back({.name = name, .dtype = dtype_, .shape = shapes_[name], .data = data.data()});
-    }
-    write_safetensors(posix_file_system(), folder() + "/model.safetensors", tensors);
-  }
-  std::string folder() const { return scratch_.path() + "/model"; }
-  std::string file() const { return scratch_.path() + "/model.gguf"; }
-  const std::vector<float>& values(const std::string& name) const { return values_.at(name); }
-
-  ReadGguf exported(const std::string& outtype) const {
-    result_ = export_model({.model = folder(), .gguf = file(), .outtype = outtype, .overwrite = true}, {});
-    return read_gguf(file());
-  }
-  const std::vector<std::string>& notes() const { return result_.notes; }
-  std::string refusal_of(const std::string& outtype, ErrorCode code) const {
-    try {
-      exported(outtype);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), code);
-      return error.what();
-    }
-    ADD_FAILURE() << "the export was not refused";
-    return "";
-  }
-
- private:
-  test::ScratchFolder scratch_;
-  DType dtype_;
-  int64_t next_ = 0;
-  std::map<std::string, std::vector<float>> values_;
-  std::map<std::string, Shape> shapes_;
-  mutable ExportResult result_;
-};
-
-void expect_part(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
-}
 
 std::string f32_bytes(const std::vector<float>& values) {
   std::string bytes(values.size() * 4, '\0');
@@ -158,34 +50,6 @@ std::vector<float> paired(const std::vector<float>& values, size_t heads, size_t
     }
   }
   return result;
-}
-
-ExportFolder gpt2_folder(const std::string& activation = "gelu_new") {
-  return ExportFolder({{"model_type", "gpt2"},
-                       {"architectures", {"GPT2LMHeadModel"}},
-                       {"n_embd", 32},
-                       {"n_layer", 1},
-                       {"n_head", 2},
-                       {"n_positions", 16},
-                       {"n_inner", 40},
-                       {"bos_token_id", 257},
-                       {"eos_token_id", 257},
-                       {"activation_function", activation}});
-}
-void add_gpt2_tensors(ExportFolder& folder) {
-  folder.add("transformer.wte.weight", {kVocab + 2, 32});
-  folder.add("transformer.wpe.weight", {16, 32});
-  for (const char* norm : {"h.0.ln_1", "h.0.ln_2", "ln_f"}) {
-    folder.add(std::string("transformer.") + norm + ".weight", {32});
-    folder.add(std::string("transformer.") + norm + ".bias", {32});
-  }
-  const std::tuple<const char*, int64_t, int64_t> linears[] = {
-      {"attn.c_attn", 32, 96}, {"attn.c_proj", 32, 32}, {"mlp.c_fc", 32, 40}, {"mlp.c_proj", 40, 32}};
-  for (const auto& [name, in, out] : linears) {
-    folder.add(std::string("transformer.h.0.") + name + ".weight", {in, out});
-    folder.add(std::string("transformer.h.0.") + name + ".bias", {out});
-  }
-  folder.save();
 }
 
 TEST(GgufExport, Gpt2HasTransposedMatricesAndItsTokenizer) {
@@ -266,45 +130,6 @@ TEST(GgufExport, TypesOfMatricesFollowOuttypeAndVectorsStayF32) {
     EXPECT_EQ(file.tensors.at("blk.0.attn_norm.weight").type, 0u);
     EXPECT_EQ(file.tensors.at("blk.0.attn_qkv.bias").type, 0u);
   }
-}
-
-ExportFolder llama_folder(const std::string& model_type, const std::string& prefix, const Json& more,
-                          DType dtype = DType::kF32) {
-  Json config{{"model_type", model_type},
-              {"architectures", {prefix + "ForCausalLM"}},
-              {"hidden_size", 32},
-              {"num_hidden_layers", 1},
-              {"num_attention_heads", 4},
-              {"num_key_value_heads", 2},
-              {"head_dim", 8},
-              {"intermediate_size", 64},
-              {"max_position_embeddings", 64},
-              {"rms_norm_eps", 1e-6},
-              {"tie_word_embeddings", false},
-              {"eos_token_id", {257, 256}}};
-  config.update(more);
-  return ExportFolder(config, dtype);
-}
-void add_llama_tensors(ExportFolder& folder, bool qkv_bias, bool head_norms) {
-  folder.add("model.embed_tokens.weight", {kVocab + 2, 32});
-  folder.add("lm_head.weight", {kVocab + 2, 32});
-  for (const char* norm : {"layers.0.input_layernorm", "layers.0.post_attention_layernorm", "norm"})
-    folder.add(std::string("model.") + norm + ".weight", {32});
-  const std::tuple<const char*, int64_t, int64_t> linears[] = {
-      {"self_attn.q_proj", 32, 32}, {"self_attn.k_proj", 16, 32}, {"self_attn.v_proj", 16, 32},
-      {"self_attn.o_proj", 32, 32}, {"mlp.gate_proj", 64, 32},    {"mlp.up_proj", 64, 32},
-      {"mlp.down_proj", 32, 64}};
-  for (const auto& [name, out, in] : linears) {
-    folder.add(std::string("model.layers.0.") + name + ".weight", {out, in});
-    const std::string_view module(name);
-    if (qkv_bias && module.starts_with("self_attn") && module != "self_attn.o_proj")
-      folder.add(std::string("model.layers.0.") + name + ".bias", {out});
-  }
-  if (head_norms) {
-    folder.add("model.layers.0.self_attn.q_norm.weight", {8});
-    folder.add("model.layers.0.self_attn.k_norm.weight", {8});
-  }
-  folder.save();
 }
 
 // The tensors whose rows have one order in all architectures of the family.
@@ -399,95 +224,6 @@ TEST(GgufExport, QwenHasRowsAsStored) {
     EXPECT_EQ(std::get<uint32_t>(file.metadata.at(prefix + "rope.scaling.original_context_length")), 16u);
     EXPECT_EQ(std::get<uint32_t>(file.metadata.at("tokenizer.ggml.eos_token_id")), 257u);
   }
-}
-
-TEST(GgufExport, TokenizersThatLlamaCppDoesNotHaveAreRefused) {
-  ExportFolder folder = gpt2_folder();
-  add_gpt2_tensors(folder);
-  const Json generic{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", "<end>"}};
-  const auto refusal = [&](const Json& tokenizer, const Json& settings) {
-    folder.write_tokenizer(tokenizer, settings);
-    const std::string text = folder.refusal_of("f32", ErrorCode::kUsage);
-    return text.substr(text.find("tokenizer.json"));
-  };
-  const std::string ending =
-      "; export the weights for transformers or vLLM, which read the folder as it is, or train with a "
-      "tokenizer that llama.cpp has";
-  Json steps = kGpt2Steps;
-  steps["add_prefix_space"] = true;
-  EXPECT_EQ(refusal(byte_level_tokenizer(steps), generic),
-            "tokenizer.json: llama.cpp does not have this tokenizer: add_prefix_space is true" + ending);
-  const Json split{
-      {"type", "Split"}, {"pattern", {{"Regex", "x"}}}, {"behavior", "Isolated"}, {"invert", false}};
-  EXPECT_EQ(
-      refusal(byte_level_tokenizer({{"type", "Sequence"}, {"pretokenizers", {split, kGpt2Steps}}}), generic),
-      "tokenizer.json: llama.cpp does not have this tokenizer: its pre_tokenizer is not that of GPT-2, "
-      "SmolLM, Llama 3 or Qwen 2, whose patterns "
-      "it has" +
-          ending);
-  Json words = byte_level_tokenizer(kGpt2Steps);
-  words["model"]["type"] = "WordLevel";
-  words["model"]["unk_token"] = "th";
-  words["model"].erase("merges");
-  EXPECT_EQ(refusal(words, generic),
-            "tokenizer.json: llama.cpp does not have this tokenizer: its model is not BPE" + ending);
-  Json larger = byte_level_tokenizer(kGpt2Steps);
-  larger["added_tokens"][0]["id"] = 258;
-  larger["model"]["vocab"]["more"] = kVocab + 2;
-  folder.write_tokenizer(larger, generic);
-  expect_part(folder.refusal_of("f32", ErrorCode::kBadData),
-              "the token 'more' has the id 260, but the model has 260 tokens");
-}
-
-TEST(GgufExport, ModelsThatLlamaCppDoesNotComputeAreRefused) {
-  ExportFolder relu = gpt2_folder("relu");
-  add_gpt2_tensors(relu);
-  expect_part(relu.refusal_of("f32", ErrorCode::kUsage),
-              "activation_function is 'relu'; llama.cpp computes 'gelu_new' in every GPT-2");
-
-  const Json rope{{"rope_type", "dynamic"}, {"rope_theta", 100.0}, {"factor", 2.0}};
-  ExportFolder dynamic = llama_folder("llama", "Llama", {{"rope_parameters", rope}});
-  add_llama_tensors(dynamic, false, false);
-  expect_part(dynamic.refusal_of("f32", ErrorCode::kUsage), "the rotary embedding has the type 'dynamic'");
-
-  ExportFolder classifier =
-      llama_folder("llama", "Llama", {{"architectures", {"LlamaForSequenceClassification"}}});
-  add_llama_tensors(classifier, false, false);
-  expect_part(
-      classifier.refusal_of("f32", ErrorCode::kUsage),
-      "config.json does not state the class LlamaForCausalLM, and only language models are exported to GGUF");
-
-  ExportFolder encoder({{"model_type", "bert"}, {"architectures", {"BertForMaskedLM"}}});
-  encoder.add("x", {1});
-  encoder.save();
-  expect_part(encoder.refusal_of("f32", ErrorCode::kUsage),
-              "only decoders are exported to GGUF (gpt2, llama, mistral, qwen2, qwen3)");
-}
-
-TEST(GgufExport, FilesAreReplacedOnlyIfThatIsAskedFor) {
-  ExportFolder folder = gpt2_folder();
-  add_gpt2_tensors(folder);
-  folder.exported("f32");
-  const auto message = [&](const ExportOptions& options) {
-    try {
-      export_model(options, {});
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kUsage);
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  const std::string name = "--gguf " + folder.file();
-  EXPECT_EQ(message({.model = folder.folder(), .gguf = folder.file()}),
-            name + ": the file exists; choose another name, or replace it with --overwrite");
-  const std::string weights = folder.folder() + "/model.safetensors";
-  EXPECT_EQ(message({.model = folder.folder(), .gguf = weights, .overwrite = true}),
-            "--gguf " + weights + ": the file exists and is no GGUF file; choose another name");
-  EXPECT_EQ(message({.model = folder.folder(), .gguf = folder.folder() + "/none/x.gguf"}),
-            "--gguf " + folder.folder() + "/none/x.gguf: the folder " + folder.folder() +
-                "/none does not exist; create it, or choose another one");
-  EXPECT_EQ(message({.model = folder.folder(), .gguf = folder.file(), .outtype = "q4_0", .overwrite = true}),
-            "--outtype is 'q4_0', but one of auto, f32, f16, q8_0, bf16 is expected");
 }
 
 }  // namespace
