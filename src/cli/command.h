@@ -25,6 +25,7 @@ int run_tokenize(const std::vector<std::string>& words);
 int run_fit(const std::vector<std::string>& words);
 int run_bench(const std::vector<std::string>& words);
 int run_merge(const std::vector<std::string>& words);
+int run_export(const std::vector<std::string>& words);
 int run_report(const std::vector<std::string>& words);
 int run_download(const std::vector<std::string>& words);
 int run_monitor(const std::vector<std::string>& words);

@@ -21,6 +21,7 @@ namespace plimsoll {
 
 class ConfigReader;
 class ModelBuilder;
+struct GgufForm;
 
 // A key of config.json and the field that it sets.
 using ConfigField = std::variant<int64_t ModelConfig::*, double ModelConfig::*, std::string ModelConfig::*,
@@ -83,6 +84,8 @@ struct Architecture {
   // True if checkpoints store the matrices of linear layers transposed. Adapters are then saved with fan_in_fan_out,
   // as PEFT does.
   bool stores_transposed = false;
+  // Its form in a GGUF file (gguf_form.h); null if it cannot be exported to one.
+  const GgufForm* gguf = nullptr;
 };
 
 // Every architecture, in the order in which messages list them.

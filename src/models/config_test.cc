@@ -199,6 +199,15 @@ TEST(Gpt2Config, ReadsWhatItWrites) {
   EXPECT_EQ(again.hidden_dropout_prob, 0.125);
 }
 
+// transformers refuses "embd_pdrop": null.
+TEST(Gpt2Config, StatesTheDropoutOfTheEmbeddings) {
+  EXPECT_NE(model_config_json(*find_preset("gpt2")).find("\"embd_pdrop\": 0.1,"), std::string::npos);
+  const ModelConfig config =
+      parse_model_config(R"({"model_type": "gpt2", "resid_pdrop": 0.25})", "config.json");
+  EXPECT_NE(model_config_json(config).find("\"embd_pdrop\": 0.25,"), std::string::npos);
+  EXPECT_EQ(parse_model_config(model_config_json(config), "config.json").embedding_dropout_prob, 0.25);
+}
+
 // Every RoBERTa of the hub states 514 positions and the padding token 1, which leaves 512 tokens.
 TEST(ModelConfig, RobertasPositionsStartAfterThePaddingToken) {
   for (const char* type : {"roberta", "xlm-roberta", "camembert"}) {

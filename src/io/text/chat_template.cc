@@ -497,6 +497,13 @@ std::string first_line(const std::string& text) {
 }  // namespace
 }  // namespace text
 
+StatedChatTemplate stated_chat_template(const std::string& folder) {
+  StatedChatTemplate stated;
+  if (const text::ChatRecord* record = text::trained_template(folder)) stated.trained_name = record->name;
+  if (auto found = text::template_of_folder(folder)) stated.jinja = std::move(found->text);
+  return stated;
+}
+
 std::string chat_template_names() {
   std::string names;
   for (const text::ChatRecord& record : text::kRecords)

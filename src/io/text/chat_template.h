@@ -73,6 +73,15 @@ class ChatTemplate {
   std::string eos_;
 };
 
+// The facts about the chat template in the files of a folder.
+struct StatedChatTemplate {
+  std::string trained_name;  // the name under kTrainedChatTemplate, or ""
+  std::string jinja;         // the text of the template, known or not, or ""
+};
+// Errors: kUsage for several templates of which none is called "default", and for a trained name that is not known; kBadData for
+// files that cannot be read.
+StatedChatTemplate stated_chat_template(const std::string& folder);
+
 // Returns the names of the known templates, separated by commas.
 std::string chat_template_names();
 

@@ -4,6 +4,7 @@
 // Head for sequences: a linear layer without bias over the last token of each sequence. Head for tokens: dropout, linear.
 // Head for language modelling: a product with the table of words, or with a matrix of its own if the table is not tied.
 #include <array>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/check.h"
@@ -11,6 +12,7 @@
 #include "models/blocks/decoder_layer.h"
 #include "models/blocks/weight_specs.h"
 #include "models/config_reader.h"
+#include "models/gpt2/gpt2_gguf.h"
 
 namespace plimsoll {
 namespace {
@@ -89,10 +91,18 @@ void refuse_variants(const ConfigReader& reader) {
   }
 }
 
-// The feed-forward layer is four times as wide as the model unless n_inner states its width.
+// The feed-forward layer is four times as wide as the model unless n_inner states its width, and the dropout of the embeddings is that of
+// the layers unless embd_pdrop states it.
 void complete(ModelConfig& config, const ConfigReader& reader) {
   config.intermediate_size = 4 * config.hidden_size;
   reader.read(config.intermediate_size, "n_inner");
+  if (!config.embedding_dropout_prob) config.embedding_dropout_prob = config.hidden_dropout_prob;
+}
+
+// transformers refuses a configuration in which this dropout is null, and llama.cpp's converter one without n_ctx.
+void write_config(nlohmann::json& json, const ModelConfig& config) {
+  json["n_ctx"] = config.max_position_embeddings;
+  json["embd_pdrop"] = config.embedding_dropout_prob.value_or(config.hidden_dropout_prob);
 }
 
 // transformers' defaults.
@@ -152,13 +162,15 @@ const Architecture& gpt2_architecture() {
                                    .set_defaults = set_defaults,
                                    .refuse_variants = refuse_variants,
                                    .complete = complete,
+                                   .write_config = write_config,
                                    .add_encoder_weights = add_encoder_weights,
                                    .build_encoder = build_encoder,
                                    .heads = kHeads,
                                    .presets = kPresets,
                                    .lora_targets = kLoraTargets,
                                    .ignored_on_disk = kIgnored,
-                                   .stores_transposed = true};
+                                   .stores_transposed = true,
+                                   .gguf = &gpt2_gguf_form()};
   return record;
 }
 

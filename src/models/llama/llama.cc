@@ -11,6 +11,7 @@
 #include "models/blocks/model_builder.h"
 #include "models/blocks/weight_specs.h"
 #include "models/llama/llama_config.h"
+#include "models/llama/llama_gguf.h"
 
 namespace plimsoll {
 namespace {
@@ -138,7 +139,7 @@ constexpr std::array kHeads{
 };
 
 Architecture record_of_variant(std::string_view model_type, std::string_view class_prefix,
-                               const LlamaVariant& variant) {
+                               const LlamaVariant& variant, const GgufForm& gguf) {
   return {
       .model_type = model_type,
       .class_prefix = class_prefix,
@@ -152,25 +153,27 @@ Architecture record_of_variant(std::string_view model_type, std::string_view cla
       .heads = kHeads,
       .presets = variant.presets,
       .lora_targets = kLoraTargets,
-      .ignored_on_disk = kIgnored};
+      .ignored_on_disk = kIgnored,
+      .gguf = &gguf};
 }
 
 }  // namespace
 
 const Architecture& llama_architecture() {
-  static const Architecture record = record_of_variant("llama", "Llama", llama_variant());
+  static const Architecture record = record_of_variant("llama", "Llama", llama_variant(), llama_gguf_form());
   return record;
 }
 const Architecture& mistral_architecture() {
-  static const Architecture record = record_of_variant("mistral", "Mistral", mistral_variant());
+  static const Architecture record =
+      record_of_variant("mistral", "Mistral", mistral_variant(), llama_gguf_form());
   return record;
 }
 const Architecture& qwen2_architecture() {
-  static const Architecture record = record_of_variant("qwen2", "Qwen2", qwen2_variant());
+  static const Architecture record = record_of_variant("qwen2", "Qwen2", qwen2_variant(), qwen2_gguf_form());
   return record;
 }
 const Architecture& qwen3_architecture() {
-  static const Architecture record = record_of_variant("qwen3", "Qwen3", qwen3_variant());
+  static const Architecture record = record_of_variant("qwen3", "Qwen3", qwen3_variant(), qwen3_gguf_form());
   return record;
 }
 

@@ -1,0 +1,54 @@
+// The form of an architecture in a GGUF file, the format of llama.cpp: the names of its tensors, the order of their rows, and
+// its metadata. The record of an architecture points to its form (Architecture::gguf); an architecture without one cannot be
+// exported. The names and keys are those that llama.cpp reads. Thread-safe: constant data and pure functions.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/gguf_metadata.h"
+#include "models/config.h"
+
+namespace plimsoll {
+
+// The order of the rows of a matrix in a file. Hugging Face stores a head of queries or keys as the first elements of all
+// rotated pairs, then the second ones. kPairs stores the two elements of a pair next to each other.
+enum class GgufRows : uint8_t { kAsStored, kPairs };
+
+// A module of a model and its name in a GGUF file. '*' is the number of a layer in both.
+struct GgufModule {
+  std::string_view module;
+  std::string_view gguf;
+  GgufRows rows = GgufRows::kAsStored;
+};
+
+struct GgufForm {
+  std::string_view architecture;  // general.architecture, which is the prefix of the keys as well
+  std::span<const GgufModule> modules;
+  // The matrix that llama.cpp reads in f32, whatever type the others have; "" if there is none.
+  std::string_view table_in_f32 = "";
+  // Refuses a configuration that llama.cpp computes in another way. `where` names the configuration. Errors: kUsage.
+  void (*refuse_variants)(const ModelConfig& config, std::string_view where) = nullptr;
+  // Adds the sizes and settings of the model. `prefix` is the architecture and a dot.
+  void (*add_metadata)(GgufMetadata& metadata, const ModelConfig& config,
+                       const std::string& prefix) = nullptr;
+  // Returns the divisors of the frequencies of rotary pairs, which are stored as a tensor; none if there is no such tensor.
+  std::vector<float> (*rope_divisors)(const ModelConfig& config) = nullptr;
+  // Returns a sentence for the user about a property of the model that the file states in another way, or "".
+  std::string (*note)(const ModelConfig& config) = nullptr;
+};
+
+// A tensor of a GGUF file.
+struct GgufName {
+  std::string name;
+  GgufRows rows = GgufRows::kAsStored;
+};
+
+// Returns the name of the tensor that a Hugging Face checkpoint calls `disk_name` ("model.layers.0.mlp.up_proj.weight"), or
+// nothing if the form does not contain it.
+std::optional<GgufName> gguf_name_of(const GgufForm& form, std::string_view disk_name);
+
+}  // namespace plimsoll

@@ -1,0 +1,10 @@
+// The form of GPT-2 in a GGUF file. Thread-safe: constant data.
+#pragma once
+
+#include "models/gguf_form.h"
+
+namespace plimsoll {
+
+const GgufForm& gpt2_gguf_form();
+
+}  // namespace plimsoll

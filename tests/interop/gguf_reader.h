@@ -1,0 +1,29 @@
+// Reads a GGUF file for tests, written from the specification of the format and independent of the writer in src/io/gguf. Requires: a
+// file of version 3 on a little-endian machine; std::out_of_range or std::runtime_error for anything else. Values only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace plimsoll::testing {
+
+using GgufReadValue = std::variant<uint32_t, float, bool, std::string, std::vector<std::string>,
+                                   std::vector<int32_t>, std::vector<float>>;
+
+struct ReadTensor {
+  uint32_t type = 0;            // 0 f32, 1 f16, 8 q8_0, 30 bf16
+  std::vector<uint64_t> sizes;  // from the innermost dimension
+  std::string data;
+};
+
+struct ReadGguf {
+  std::map<std::string, GgufReadValue> metadata;
+  std::map<std::string, ReadTensor> tensors;
+};
+
+ReadGguf read_gguf(const std::string& path);
+
+}  // namespace plimsoll::testing
