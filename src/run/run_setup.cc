@@ -132,6 +132,9 @@ void check_own_metrics(const std::vector<std::shared_ptr<Metric>>& metrics, std:
 void check_best_metric(const Arguments& arguments, const DataSets& data, std::vector<std::string> names,
                        const std::vector<std::shared_ptr<Metric>>& own) {
   if (!data.train || !data.evaluate || arguments.metric_for_best_model.empty()) return;
+  const bool has_other_names =
+      std::ranges::any_of(own, [](const auto& metric) { return !metric->has_fixed_names(); });
+  if (has_other_names && !arguments.prediction_loss_only) return;
   for (size_t i = 0; i < own.size() && !arguments.prediction_loss_only; ++i) names.push_back(own[i]->name());
   const size_t num_names = names.size();
   for (size_t i = 0; data.evaluate_mismatched && i < num_names; ++i)
