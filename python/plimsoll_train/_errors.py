@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, List, Optional
 
 if TYPE_CHECKING:
     from ._plan import Plan
@@ -36,6 +37,23 @@ class WillNotFit(PlimsollError, MemoryError):
     """The plan needs more memory than the run may use. Nothing was allocated. The message has changes that need less."""
 
     exit_code = 3
+
+    @property
+    def fitting(self) -> List[List[str]]:
+        """The arguments of each change with which the run would fit, in the order of the message."""
+        found: List[List[str]] = []
+        _, _, rest = self.message.partition("\n  fits with")
+        for line in rest.splitlines()[1:]:
+            match = re.match(r"    (--.+?)\s{2,}[\d.]+ [KMG]iB", line)
+            if match is None:
+                break
+            found.append(match.group(1).split())
+        return found
+
+    @property
+    def cheapest(self) -> Optional[List[str]]:
+        """The first of them, or None: runs that train the same are listed first, the fastest first."""
+        return self.fitting[0] if self.fitting else None
 
 
 class BadData(PlimsollError, ValueError):

@@ -263,7 +263,17 @@ void require_no_replies(const Arguments& arguments) {
 
 void send_plan(const PlanReport& plan) {
   if (!events) return;
-  send("plan", {{"plan", json::parse(plan.json)}, {"fits", plan.fits}, {"refusal", plan.refusal}});
+  // Texts in JSON contain no line breaks, so that those between the fields can be removed without reading it.
+  std::string line = line_of("plan", {{"fits", plan.fits}, {"refusal", plan.refusal}});
+  line.back() = ',';
+  line += "\"plan\":";
+  bool is_indentation = false;
+  for (const char c : plan.json) {
+    is_indentation = c == '\n' || (is_indentation && c == ' ');
+    if (!is_indentation) line += c;
+  }
+  events->stream.write(line + "}");
+  say_if_closed();
 }
 
 void send_remarks(std::string_view kind, const std::vector<std::string>& texts) {

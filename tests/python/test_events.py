@@ -120,3 +120,13 @@ def test_an_evaluation_sends_its_results(tmp_path, model):
     kinds = [event["event"] for event in events if event["event"] not in ("progress", "note", "warning")]
     assert exit_code == 0 and kinds == ["start", "plan", "labels", "results", "end"]
     assert next(event for event in events if event["event"] == "labels")["names"] == ["bad", "good", "odd"]
+
+
+def test_the_first_of_several_processes_sends_the_events(tmp_path, model):
+    events, exit_code, output = events_of(model, tmp_path / "out", "--validation_file", VALIDATION, "--eval_strategy", "steps",
+                                          "--eval_steps", "3", "--save_logits", "--nproc_per_node", "2")
+    assert exit_code == 0, output
+    assert [event["step"] for event in events if event["event"] == "step"] == [1, 2, 3, 4, 5, 6]
+    assert [event["event"] for event in events].count("end") == 1
+    _, exit_code, output = events_of(model, tmp_path / "two", "--nproc_per_node", "2", "--event_replies", "steps")
+    assert exit_code == 2 and "a run of several processes takes no replies" in output

@@ -4,6 +4,7 @@ import importlib.util
 import pytest
 
 import plimsoll_train as pl
+from conftest import settings
 
 
 def test_a_plan_has_fields():
@@ -24,6 +25,20 @@ def test_a_plan_that_does_not_fit_is_returned(model):
     plan = pl.plan(model, device="cpu", num_threads=1, max_seq_length=32, memory_limit="1MiB")
     assert not plan.fits()
     assert plan.refusal.startswith("will not fit")
+
+
+def test_changes_that_would_fit_are_named(tmp_path, model, rows):
+    given = settings(tmp_path / "out", max_seq_length=64, per_device_train_batch_size=64)
+    needed = pl.Trainer(model, given, train_dataset=rows * 20).plan.total_bytes
+    trainer = pl.Trainer(model, {**given, "memory_limit": needed - 4096}, train_dataset=rows * 20)
+    with pytest.raises(pl.WillNotFit) as caught:
+        trainer.train()
+    assert caught.value.cheapest == caught.value.fitting[0]
+    change = dict(zip(caught.value.cheapest[::2], caught.value.cheapest[1::2])) if len(caught.value.cheapest) % 2 == 0 else {
+        caught.value.cheapest[0]: "True"}
+    changed = {**given, "memory_limit": needed - 4096, **{name.lstrip("-"): value for name, value in change.items()}}
+    assert pl.Trainer(model, changed, train_dataset=rows * 20).plan.fits()
+    assert not trainer.plan.fits() and trainer.plan.refusal == caught.value.message
 
 
 def test_sizes_that_are_no_sizes_are_refused():
