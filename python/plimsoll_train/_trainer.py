@@ -20,6 +20,9 @@ from ._settings import TrainingArguments, as_words, given_setting, settings_of
 _MODEL_FILES = ("config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json", "adapter_*",
                 "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*",
                 "*.model", "README.md")
+_TRAINING_SETTINGS = ("output_dir", "train_file", "validation_file", "test_file", "adapter_name_or_path", "use_rslora", "exclude_modules",
+                      "layers_to_transform", "modules_to_save", "resume_from_checkpoint", "optimizer_in_backward", "html", "trace",
+                      "profile", "nproc_per_node")
 # Sequences are stored without padding, so that these collators have nothing to do.
 _PADDING_COLLATORS = ("DataCollatorWithPadding", "DataCollatorForTokenClassification", "DefaultDataCollator",
                       "default_data_collator")
@@ -126,7 +129,8 @@ class Trainer:
     def _current_words(self) -> List[str]:
         """Returns the words that name the model as it is now."""
         if not self._is_trained:
-            return self._base_words()
+            adapter = self._settings.get("adapter_name_or_path")
+            return [*self._base_words(), *(["--adapter_name_or_path", str(adapter)] if adapter else [])]
         if self._is_adapter:
             return [*self._base_words(), "--adapter_name_or_path", self._output_dir]
         return ["--model_name_or_path", self._output_dir]
@@ -230,7 +234,7 @@ class Trainer:
             return self._evaluate(test_dataset, metric_key_prefix, logits=True)
         folder = self._new_path("predictions")
         words = ["--test_file", self._write(test_dataset, "test.jsonl").path, "--output_dir", folder, "--save_logits"]
-        run = Run(["predict", *self._current_words(), *as_words(self._settings_without("output_dir")), *words])
+        run = Run(["predict", *self._current_words(), *as_words(self._settings_without_training()), *words])
         run.run()
         logits = self._read_logits(folder, "predict")
         metrics = self._renamed(run.results.get("predict", {}), "predict", metric_key_prefix)
@@ -355,8 +359,10 @@ class Trainer:
 
     # --- evaluations and predictions
 
-    def _settings_without(self, *names: str) -> Dict[str, Any]:
-        return {name: value for name, value in self._settings.items() if name not in names}
+    def _settings_without_training(self) -> Dict[str, Any]:
+        """Returns the settings of an evaluation or a prediction, which need an existing adapter and read other files."""
+        left_out = _TRAINING_SETTINGS if self._is_trained else (*_TRAINING_SETTINGS, "load_in_4bit", "load_in_8bit")
+        return {name: value for name, value in self._settings.items() if name not in left_out and not name.startswith("lora_")}
 
     @staticmethod
     def _prediction_of(event: Mapping[str, Any]) -> EvalPrediction:
@@ -408,11 +414,12 @@ class Trainer:
             found.append(self._prediction_of(event))
             return {"metrics": self._own_metrics(found[-1])} if asks else None
 
-        run = Run(["eval", *self._current_words(), *as_words(self._settings_without("output_dir", "event_replies")), *words], handle,
+        run = Run(["eval", *self._current_words(), *as_words(self._settings_without_training()), *words], handle,
                   "evaluations" if asks else "none")
         run.run()
         if asks and not found:
-            raise UsageError("compute_metrics: the evaluation of this task computes no logits; a language model has built-in metrics")
+            raise UsageError("compute_metrics: the data has no labels, so that there is nothing to compare with; add the column "
+                             f"'{self._label_column}', or omit compute_metrics")
         metrics = self._renamed(run.results.get("eval", {}), "eval", prefix)
         if self._is_trained:
             metrics["epoch"] = self.state.epoch

@@ -212,6 +212,11 @@ RunSetup prepare_run(const Arguments& given, RunPurpose purpose, const Environme
   if (setup.data.train) setup.steps = count_steps(arguments, purpose, *setup.data.train, files, diagnostics);
   const std::vector<std::string> metric_names = evaluation_metrics(arguments, setup.data);
   check_own_metrics(setup.metrics, metric_names);
+  if (!setup.metrics.empty() && setup.data.evaluate && !task_of(setup.data.labels.kind).has_logits) {
+    throw_error(ErrorCode::kUsage,
+                "the evaluation of a language model computes no logits, which metrics of the program and "
+                "--save_logits need; omit them: loss, perplexity and accuracy are reported without them");
+  }
   check_best_metric(arguments, setup.data, metric_names, setup.metrics);
   if (is_training(purpose)) {
     if (std::string text = describe_accumulated_batch(arguments, setup.steps.length.max_steps); !text.empty())

@@ -135,6 +135,21 @@ def test_regression_and_tags(tmp_path, rows):
         assert read == given[:len(read)]
 
 
+def test_sets_of_labels_and_adapters(tmp_path, model, rows):
+    sets = [{"sentence": row["sentence"], "label": [row["label"]]} for row in rows]
+    trainer = pl.Trainer(model, settings(tmp_path / "sets", max_steps=2), train_dataset=sets)
+    trainer.train()
+    labels = trainer.predict(sets).label_ids
+    names = json.load(open(tmp_path / "sets" / "config.json"))["id2label"]
+    assert [[names[str(i)] for i, value in enumerate(row) if value] for row in labels] == [row["label"] for row in sets]
+    adapted = pl.Trainer(model, settings(tmp_path / "lora", lora_r=4), train_dataset=rows)
+    before = adapted.evaluate(rows)
+    adapted.train()
+    assert adapted.evaluate(rows)["eval_loss"] != before["eval_loss"]
+    adapted.save_model(tmp_path / "copy")
+    assert {"adapter_config.json", "adapter_model.safetensors"} <= set(os.listdir(tmp_path / "copy"))
+
+
 def test_arrays_without_numpy(tmp_path, model, rows):
     numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
     for array in (numpy.arange(6, dtype="<f4").reshape(3, 2), numpy.arange(3, dtype="<i4"), numpy.arange(3, dtype="<i8")):

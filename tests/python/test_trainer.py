@@ -3,6 +3,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,6 +107,20 @@ def test_an_exception_of_compute_metrics_is_raised(tmp_path, model, rows, valida
                                          ), train_dataset=rows, eval_dataset=validation_rows, compute_metrics=accuracy)
     with pytest.raises(pl.UsageError, match="f2"):
         unnamed.train()
+
+
+def test_a_language_model_takes_no_own_metrics(tmp_path, rows):
+    model = shutil.copytree(os.path.join(ROOT, "tests", "parity", "models", "gpt2_lm"), tmp_path / "model")
+    texts = [{"text": row["sentence"] * 3} for row in rows]
+    given = settings(tmp_path / "out", problem_type="causal_lm", block_size=32, eval_strategy="steps", eval_steps=3, max_seq_length=None)
+    trainer = pl.Trainer(model, given, train_dataset=texts, eval_dataset=texts[:5])
+    trainer.train()
+    assert trainer.evaluate()["eval_perplexity"] == pytest.approx(math.exp(trainer.evaluate()["eval_loss"]))
+    own = pl.Trainer(model, {**given, "output_dir": str(tmp_path / "own")}, train_dataset=texts, eval_dataset=texts[:5],
+                     compute_metrics=accuracy)
+    for run in (own.train, own.evaluate):
+        with pytest.raises(pl.UsageError, match="computes no logits"):
+            run()
 
 
 class Recorder(pl.TrainerCallback):
