@@ -29,6 +29,7 @@ product: setup
 	@scripts/build.sh release plimsoll_product
 
 test: setup
+	@scripts/setup.sh python
 	@scripts/build.sh release
 	@ctest --test-dir build -LE '^(long|gpus?)$$' --no-tests=error --output-on-failure -j $(JOBS)
 

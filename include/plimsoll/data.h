@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -97,6 +98,12 @@ class Metric {
   // The spans are valid during the call.
   virtual void add(const MetricBatch& batch) = 0;
   virtual double value() const = 0;
+  // Returns all values that are reported, by name. A class may override it to report several values, or values whose names
+  // it does not know in advance; has_fixed_names() is then false, and --metric_for_best_model is checked at the first
+  // evaluation. A value replaces that of a metric of the task with the same name.
+  virtual std::map<std::string, double> values() { return {{name(), value()}}; }
+  // Returns true if values() always has the one name of name().
+  virtual bool has_fixed_names() const { return true; }
 };
 
 // Test data as a user types it. The columns are those that --test_file would have.

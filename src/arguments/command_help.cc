@@ -144,7 +144,7 @@ std::string program_help() {
   int code = 0;
   for (const std::string_view text : kExitCodes)
     codes += fmt::format("{}{} {}", code == 0 ? "" : ", ", code, text), ++code;
-  append_folded(out, "Exit codes: ", codes + "; 128 + the second signal.", 2);
+  append_folded(out, "Exit codes: ", codes + ".", 2);
   return out;
 }
 

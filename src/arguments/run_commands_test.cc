@@ -59,6 +59,7 @@ TEST(RunCommands, HelpListsWhatTheCommandUses) {
       {"eval_strategy", true, false, false},
       {"memory_limit", true, true, true},
       {"json", true, true, true},
+      {"event_fd", false, true, true},
       {"adapter_name_or_path", true, true, true},
       {"text_column_names", true, true, true},
       {"nproc_per_node", true, false, false},

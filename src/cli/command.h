@@ -88,6 +88,9 @@ TestInput read_test_input(const ParseResult& parsed);
 // Evaluates or predicts, depending on the task; an evaluation with test data also predicts. Returns the exit code.
 int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput& input, Remarks& remarks);
 
+// Returns the parts of a Trainer that the command line provides: texts to predict, and what --save_logits writes.
+TrainerParts parts_of(const Arguments& arguments, const TestInput& input);
+
 // Saves metrics as <split>_results.json and all_results.json, and names the files.
 void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std::string& split,
                         const MetricMap& metrics);

@@ -14,6 +14,7 @@
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/run_events.h"
 #include "plimsoll/arguments.h"
 
 namespace plimsoll::cli {
@@ -112,22 +113,27 @@ int end_of_output(int exit_code) {
   return exit_code == 0 ? static_cast<int>(ErrorCode::kDevice) : exit_code;
 }
 
+// Prints the error that has ended the program, and sends it to the reader of --event_fd. Returns the exit code.
+int fail(ErrorCode code, const std::string& message) {
+  say_error(message);
+  end_events(static_cast<int>(code), message);
+  return static_cast<int>(code);
+}
+
 int run_and_report(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    const int exit_code = run(argc, argv);
+    end_events(exit_code, "");
+    return exit_code;
   } catch (const Error& error) {
-    say_error(error.what());
-    return static_cast<int>(error.code());
+    return fail(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    say_error("the system has no more memory for data outside the planned arena");
-    return static_cast<int>(ErrorCode::kDevice);
+    return fail(ErrorCode::kDevice, "the system has no more memory for data outside the planned arena");
   } catch (const std::filesystem::filesystem_error& error) {
-    say_error(error.path1().string() + ": " + error.code().message() +
-              "; check the path, its permissions and the free space on its disk");
-    return static_cast<int>(ErrorCode::kDevice);
+    return fail(ErrorCode::kDevice, error.path1().string() + ": " + error.code().message() +
+                                        "; check the path, its permissions and the free space on its disk");
   } catch (const std::exception& error) {
-    say_error(std::string("internal error: ") + error.what());
-    return static_cast<int>(ErrorCode::kInternal);
+    return fail(ErrorCode::kInternal, std::string("internal error: ") + error.what());
   }
 }
 

@@ -12,6 +12,8 @@
 
 #include "cli/command.h"
 #include "cli/download_progress.h"
+#include "cli/npy_file.h"
+#include "cli/run_events.h"
 #include "plimsoll/report.h"
 #include "plimsoll/trainer.h"
 
@@ -77,10 +79,49 @@ class PredictionLines {
   bool with_texts_;
 };
 
+// Writes the logits of predictions as predict_logits.npy, and for tokens the first row of each sequence as
+// predict_starts.npy.
+class PredictedLogits {
+ public:
+  // `suffix`: of the test set, "" or "_mm".
+  PredictedLogits(std::string folder, const std::string& suffix, size_t num_labels)
+      : path_(std::move(folder) + "/predict" + suffix + "_"), num_labels_(num_labels) {}
+
+  void add(const Prediction& prediction) {
+    if (num_labels_ == 0) num_labels_ = prediction.logits.size();
+    if (!logits_) {
+      logits_.emplace(path_ + "logits.npy", "<f4", static_cast<int64_t>(num_labels_));
+      starts_.emplace(path_ + "starts.npy", "<i8", 0);
+    }
+    starts_->append(std::span(&num_rows_, 1));
+    logits_->append(prediction.logits);
+    num_rows_ += static_cast<int64_t>(prediction.logits.size() / num_labels_);
+    ++num_predictions_;
+  }
+
+  void finish() {
+    if (!logits_) return;
+    logits_->finish();
+    starts_->append(std::span(&num_rows_, 1));
+    const std::string& starts = starts_->finish();
+    // Without tokens, row i belongs to sequence i.
+    if (num_rows_ == num_predictions_) std::filesystem::remove(starts);
+  }
+
+ private:
+  std::string path_;
+  size_t num_labels_;
+  std::optional<NpyFile> logits_;
+  std::optional<NpyFile> starts_;
+  int64_t num_rows_ = 0;
+  int64_t num_predictions_ = 0;
+};
+
 // Predicts a set and passes each line of the table to `take` immediately, so that memory does not grow with the number of
 // rows.
 MetricMap predict_lines(Trainer& trainer, TestSet set, const Arguments& arguments, const TestInput& input,
-                        const std::function<void(const std::string& line)>& take) {
+                        const std::function<void(const std::string& line)>& take,
+                        PredictedLogits* logits = nullptr) {
   PredictionLines lines(arguments, trainer.label_names(), input.shows || !arguments.scores.empty());
   int64_t rows = 0;
   return trainer.predict(
@@ -92,6 +133,7 @@ MetricMap predict_lines(Trainer& trainer, TestSet set, const Arguments& argument
           take(lines.header(prediction));
         }
         take(lines.line(rows++, prediction));
+        if (logits != nullptr) logits->add(prediction);
       },
       set);
 }
@@ -106,11 +148,17 @@ MetricMap write_predictions(Trainer& trainer, TestSet set, const Arguments& argu
   errno = 0;
   std::ofstream file(unfinished, std::ios::binary);
   int64_t lines = 0;
-  MetricMap metrics = predict_lines(trainer, set, arguments, input, [&](const std::string& line) {
+  std::optional<PredictedLogits> logits;
+  if (arguments.save_logits) {
+    logits.emplace(arguments.output_dir, set == TestSet::kTest ? "" : "_mm", trainer.label_names().size());
+  }
+  const auto take = [&](const std::string& line) {
     file << line;
     ++lines;
     if (input.shows) print(line);
-  });
+  };
+  MetricMap metrics = predict_lines(trainer, set, arguments, input, take, logits ? &*logits : nullptr);
+  if (logits) logits->finish();
   if (!file.flush()) {
     throw Error(ErrorCode::kDevice,
                 unfinished + ": cannot write the file: " + std::strerror(errno) +
@@ -182,6 +230,8 @@ void write_predictions(Trainer& trainer, const Arguments& arguments, const TestI
     }
   }
   if (!input.shows) print(format_metrics("predict", metrics));
+  send_labels(trainer.label_names());
+  send_results("predict", metrics);
   if (!input.saves) return;
   if (input.shows) {
     trainer.save_metrics("predict", metrics);
@@ -196,15 +246,23 @@ void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std:
   print("wrote " + arguments.output_dir + ": " + split + "_results.json, all_results.json");
 }
 
+TrainerParts parts_of(const Arguments& arguments, const TestInput& input) {
+  TrainerParts parts{.texts = input.texts};
+  if (std::shared_ptr<Metric> metric = logits_metric(arguments)) parts.metrics.push_back(std::move(metric));
+  return parts;
+}
+
 int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput& input, Remarks& remarks) {
   download_models(arguments, task == Task::kEvaluate ? RunCommand::kEvaluate : RunCommand::kPredict);
-  Trainer trainer(arguments, TrainerParts{.texts = input.texts}, task, program_environment());
+  Trainer trainer(arguments, parts_of(arguments, input), task, program_environment());
   if (!show_and_start(trainer, arguments, task, remarks)) return 0;
   // A folder that cannot be created must be reported before the work.
   if (input.saves) std::filesystem::create_directories(arguments.output_dir);
   if (task == Task::kEvaluate) {
     const MetricMap metrics = trainer.evaluate();
     print(format_metrics("eval", metrics));
+    send_labels(trainer.label_names());
+    send_results("eval", metrics);
     save_named_metrics(trainer, arguments, "eval", metrics);
   }
   if (arguments.do_predict || task == Task::kPredict) write_predictions(trainer, arguments, input);
@@ -221,6 +279,7 @@ int run_task(const std::vector<std::string>& words, Task task) {
     return 0;
   }
   set_verbosity(parsed.arguments);
+  open_events(parsed.arguments, to_string(command));
   refuse_unused_files(command, parsed);
   std::vector<std::string> notes = parsed.notes;
   if (std::string note = unused_note(command, parsed.explicitly_set); !note.empty())

@@ -12,6 +12,7 @@
 #include "cli/interrupt.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
+#include "cli/run_events.h"
 #include "plimsoll/report.h"
 #include "plimsoll/trainer.h"
 
@@ -116,7 +117,9 @@ int run_train(const std::vector<std::string>& words) {
   const std::optional<int> num_local = num_local_ranks(process_environment());
   const std::string gpus_note = use_all_gpus(parsed, num_local);
   // The first rank prints the remarks about the arguments.
-  if (const int num_ranks = num_ranks_to_start(parsed, num_local); num_ranks > 0) {
+  const int num_ranks = num_ranks_to_start(parsed, num_local);
+  if (num_ranks > 0 || num_local) require_no_replies(parsed.arguments);
+  if (num_ranks > 0) {
     if (!gpus_note.empty()) say_all({}, {gpus_note});
     download_models(parsed.arguments, RunCommand::kTrain);
     return run_ranks(num_ranks, words, parsed.arguments);
@@ -131,7 +134,10 @@ int run_train(const std::vector<std::string>& words) {
     parsed.arguments.json.clear();
     parsed.arguments.html.clear();
     parsed.arguments.trace.clear();
+    parsed.arguments.event_fd.reset();
+    parsed.arguments.save_logits = false;
   }
+  open_events(parsed.arguments, "train");
   Remarks remarks(parsed.warnings, parsed.notes);
   if (!gpus_note.empty()) remarks.add({}, {gpus_note});
   const Arguments& arguments = parsed.arguments;
@@ -153,7 +159,7 @@ int run_train(const std::vector<std::string>& words) {
   }
   check_report_files(arguments);
   download_models(arguments, RunCommand::kTrain);
-  Trainer trainer(arguments, TrainerParts{.texts = input.texts}, Task::kTrain, program_environment());
+  Trainer trainer(arguments, parts_of(arguments, input), Task::kTrain, program_environment());
   std::optional<StoppedBySignals> stopped_by_signals;
   const auto stop_by_signals = [&] {
     stopped_by_signals.emplace([](void* target) { static_cast<Trainer*>(target)->request_stop(); }, &trainer,
@@ -172,6 +178,7 @@ int run_train(const std::vector<std::string>& words) {
   const std::vector<std::string> written = trainer.save_reports(output);
   if (output.interrupted) {
     stopped_by_signals.reset();
+    send_results("train", output.metrics);
     say("interrupted at step " + std::to_string(output.step) + "; saved " + output.last_checkpoint +
         (arguments.save_only_model.value_or(false)
              ? ", only the model (--save_only_model), which cannot be resumed"
@@ -184,13 +191,16 @@ int run_train(const std::vector<std::string>& words) {
     print(format_metrics("train", metrics));
     trainer.save_metrics("train", metrics);
   }
+  send_results("train", metrics);
   trainer.save_model(arguments.output_dir);
+  send_file("model", arguments.output_dir);
   stopped_by_signals.reset();
   release_signals();
   if (arguments.do_eval) {
     MetricMap evaluation = trainer.evaluate();
     evaluation["epoch"] = metrics["epoch"];
     print(format_metrics("eval", evaluation));
+    send_results("eval", evaluation);
     save_named_metrics(trainer, arguments, "eval", evaluation);
   }
   if (arguments.do_predict) write_predictions(trainer, arguments, input);

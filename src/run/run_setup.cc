@@ -132,6 +132,9 @@ void check_own_metrics(const std::vector<std::shared_ptr<Metric>>& metrics, std:
 void check_best_metric(const Arguments& arguments, const DataSets& data, std::vector<std::string> names,
                        const std::vector<std::shared_ptr<Metric>>& own) {
   if (!data.train || !data.evaluate || arguments.metric_for_best_model.empty()) return;
+  const bool has_other_names =
+      std::ranges::any_of(own, [](const auto& metric) { return !metric->has_fixed_names(); });
+  if (has_other_names && !arguments.prediction_loss_only) return;
   for (size_t i = 0; i < own.size() && !arguments.prediction_loss_only; ++i) names.push_back(own[i]->name());
   const size_t num_names = names.size();
   for (size_t i = 0; data.evaluate_mismatched && i < num_names; ++i)
@@ -209,6 +212,11 @@ RunSetup prepare_run(const Arguments& given, RunPurpose purpose, const Environme
   if (setup.data.train) setup.steps = count_steps(arguments, purpose, *setup.data.train, files, diagnostics);
   const std::vector<std::string> metric_names = evaluation_metrics(arguments, setup.data);
   check_own_metrics(setup.metrics, metric_names);
+  if (!setup.metrics.empty() && setup.data.evaluate && !task_of(setup.data.labels.kind).has_logits) {
+    throw_error(ErrorCode::kUsage,
+                "the evaluation of a language model computes no logits, which metrics of the program and "
+                "--save_logits need; omit them: loss, perplexity and accuracy are reported without them");
+  }
   check_best_metric(arguments, setup.data, metric_names, setup.metrics);
   if (is_training(purpose)) {
     if (std::string text = describe_accumulated_batch(arguments, setup.steps.length.max_steps); !text.empty())

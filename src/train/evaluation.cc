@@ -299,7 +299,9 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
     MetricList list = done.metrics->metrics(names);
     if (setup_.data.metric_names.size() > 1) add_combined_score(list);
     for (const auto& [name, value] : list) metrics[name] = value;
-    for (const std::shared_ptr<Metric>& metric : own_metrics) metrics[metric->name()] = metric->value();
+    for (const std::shared_ptr<Metric>& metric : own_metrics) {
+      for (const auto& [name, value] : metric->values()) metrics[name] = value;
+    }
     return metrics;
   };
   Evaluation evaluation(plan_, *executor_, loader, sums, start, progress, all_logits);

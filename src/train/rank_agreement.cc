@@ -21,6 +21,8 @@ Arguments common_arguments(Arguments arguments) {
   arguments.json = defaults.json;
   arguments.html = defaults.html;
   arguments.trace = defaults.trace;
+  arguments.event_fd = defaults.event_fd;
+  arguments.save_logits = defaults.save_logits;
   arguments.cache_dir = defaults.cache_dir;
   arguments.log_level = defaults.log_level;
   arguments.quiet = defaults.quiet;

@@ -100,7 +100,9 @@ void read_optimizer(Session& session, const OpenCheckpoint& checkpoint) {
 void describe_changes(const RunState& saved, const RunState& now, std::vector<std::string>& lines) {
   for (const ArgumentDifference& difference : diff_arguments(saved.arguments, now.arguments)) {
     const std::string& name = difference.name;
-    if (name == "resume_from_checkpoint" || name == "output_dir" || name == "replace_checkpoints") continue;
+    if (name == "resume_from_checkpoint" || name == "output_dir" || name == "replace_checkpoints" ||
+        name == "event_fd" || name == "event_replies")
+      continue;
     const bool is_model = name == "model_name_or_path" || name == "config_name";
     lines.push_back(fmt::format(
         "{}--{}: was {}, is now {}: {}", is_model ? "warning: " : "", name,

@@ -100,6 +100,37 @@ TEST_F(OwnMetric, ChoosesTheBestModel) {
   EXPECT_TRUE(other.train().best_checkpoint.ends_with("checkpoint-6"));
 }
 
+// A metric whose values are known only after an evaluation. One of them replaces the accuracy of the task.
+class Several : public MyAccuracy {
+ public:
+  std::map<std::string, double> values() override {
+    return {{"accuracy", 2.0}, {"number_" + std::to_string(num_resets), 0.5}, {"resets", num_resets}};
+  }
+  bool has_fixed_names() const override { return false; }
+};
+
+TEST_F(OwnMetric, MayHaveSeveralValues) {
+  Arguments given = arguments();
+  given.save_strategy = "steps";
+  given.save_steps = 2;
+  given.metric_for_best_model = "resets";
+  given.load_best_model_at_end = true;
+  Trainer trainer(given, TrainerParts{.metrics = {std::make_shared<Several>()}});
+  EXPECT_TRUE(trainer.train().best_checkpoint.ends_with("checkpoint-6"));
+  const MetricMap metrics = trainer.evaluate();
+  EXPECT_EQ(metrics.at("eval_accuracy"), 2.0);
+  EXPECT_EQ(metrics.at("eval_number_4"), 0.5);
+  EXPECT_FALSE(metrics.contains("eval_my_accuracy"));
+  given.metric_for_best_model = "number_2";
+  given.output_dir = folder_.path("unknown");
+  const std::string message = testing::refusal(
+      [&] { Trainer(given, TrainerParts{.metrics = {std::make_shared<Several>()}}).train(); },
+      ErrorCode::kUsage);
+  EXPECT_NE(message.find("number_2: the evaluation has no such metric; it has eval_accuracy"),
+            std::string::npos)
+      << message;
+}
+
 TEST_F(OwnMetric, IsNotCalledWithoutLabelsOrForTheLossAlone) {
   const auto metric = std::make_shared<MyAccuracy>();
   Arguments given = arguments();

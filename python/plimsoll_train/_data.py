@@ -1,0 +1,217 @@
+"""Writes data sets of other libraries as JSON lines, which the program reads."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from ._errors import BadData, UsageError
+
+Row = Dict[str, Any]
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value of NumPy, PyTorch, pandas or Arrow as a value of Python."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if hasattr(value, "item"):
+        return _plain(value.item())
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    try:
+        if value != value:  # A missing value of pandas.
+            return None
+    except (TypeError, ValueError):
+        return None
+    return str(value)
+
+
+def _rows_of_columns(columns: Mapping[str, Sequence[Any]]) -> Iterator[Row]:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise BadData(f"the columns of a data set have different lengths: {lengths}; every column needs a value per row")
+    names = list(columns)
+    for values in zip(*columns.values()):
+        yield dict(zip(names, values))
+
+
+def rows_of(data: Any) -> Iterator[Row]:
+    """Returns the rows of a data set as dicts.
+
+    Takes datasets.Dataset, DataFrames of pandas and polars, tables of pyarrow, everything with __arrow_c_stream__ if pyarrow is
+    installed, a dict of columns, a list of dicts, and data sets of PyTorch whose items are dicts.
+    """
+    if isinstance(data, Mapping):
+        if any(isinstance(column, str) or not hasattr(column, "__len__") for column in data.values()):
+            raise UsageError("a dict is read as columns, but a value is no list; if it has several data sets, pass one of them, "
+                             "such as data['train']")
+        if data and all(hasattr(part, "column_names") for part in data.values()):
+            raise UsageError(f"this object has several data sets ({', '.join(data)}); pass one of them, such as data['train']")
+        yield from _rows_of_columns(data)
+    elif hasattr(data, "features") and hasattr(data, "with_format"):  # datasets.Dataset
+        plain = data.with_format(None)
+        if not hasattr(plain, "__len__"):
+            raise UsageError("an IterableDataset has no number of rows; pass a Dataset")
+        for begin in range(0, len(plain), 1000):
+            yield from _rows_of_columns(plain[begin:begin + 1000])
+    elif hasattr(data, "iter_rows"):  # polars
+        yield from data.iter_rows(named=True)
+    elif hasattr(data, "to_batches"):  # pyarrow
+        for batch in data.to_batches():
+            yield from batch.to_pylist()
+    elif hasattr(data, "itertuples") and hasattr(data, "columns"):  # pandas
+        names = [str(name) for name in data.columns]
+        for values in data.itertuples(index=False, name=None):
+            yield dict(zip(names, values))
+    elif hasattr(data, "__arrow_c_stream__"):
+        import pyarrow  # type: ignore[import-untyped,unused-ignore]
+        yield from rows_of(pyarrow.table(data))
+    elif hasattr(data, "__len__") and hasattr(data, "__getitem__"):
+        for i in range(len(data)):
+            row = data[i]
+            if not isinstance(row, Mapping):
+                raise UsageError(f"row {i} of a data set has the type {type(row).__name__}; every row has to be a dict of columns")
+            yield dict(row)
+    else:
+        raise UsageError(f"a data set of type {type(data).__name__} cannot be read; pass a path, a datasets.Dataset, a DataFrame, a "
+                         "table of Arrow, a dict of columns or a list of dicts")
+
+
+def class_names(data: Any, column: str) -> Optional[List[str]]:
+    """Returns the names of the classes of a column of datasets.Dataset (ClassLabel, or a list of it), or None."""
+    features = getattr(data, "features", None)
+    if not isinstance(features, Mapping) or column not in features:
+        return None
+    feature = features[column]
+    for _ in range(2):
+        names = getattr(feature, "names", None)
+        if names is not None:
+            return [str(name) for name in names]
+        feature = feature[0] if isinstance(feature, list) and feature else getattr(feature, "feature", None)
+    return None
+
+
+class WrittenData:
+    """A data set as a file. `labels`: the labels of its rows as they were given, or None for a row without one."""
+
+    def __init__(self, path: str, label_column: Optional[str], labels: Optional[List[Any]], num_rows: int) -> None:
+        self.path = path
+        self.label_column = label_column
+        self.labels = labels
+        self.num_rows = num_rows
+
+    @property
+    def has_labels(self) -> bool:
+        return self.labels is not None and any(label is not None for label in self.labels)
+
+
+def _label_column(row: Row, wanted: str) -> Optional[str]:
+    if wanted in row:
+        return wanted
+    return next((name for name in ("labels", "ner_tags", "pos_tags", "chunk_tags", "tags") if name in row), None)
+
+
+def _named(label: Any, names: Sequence[str], place: str) -> Any:
+    """Returns the name of a class by its id. -1 is no class."""
+    if isinstance(label, list):
+        return [_named(item, names, place) for item in label]
+    if isinstance(label, bool) or not isinstance(label, int):
+        return label
+    if label == -1:
+        return None
+    if not 0 <= label < len(names):
+        raise BadData(f"{place}: the label is {label}, but the classes are numbered from 0 to {len(names) - 1}")
+    return names[label]
+
+
+def write_rows(data: Any, path: str, label_column: str = "label", names: Optional[Sequence[str]] = None) -> WrittenData:
+    """Writes a data set as JSON lines. `names`: the names of classes by id; integer labels are written as their names."""
+    column: Optional[str] = None
+    labels: List[Any] = []
+    count = 0
+    with open(path, "w", encoding="utf-8") as file:
+        for given in rows_of(data):
+            row = {str(name): _plain(value) for name, value in given.items()}
+            if count == 0:
+                column = _label_column(row, label_column)
+            if column is not None and column in row:
+                has_ids_per_token = isinstance(row[column], list) and "input_ids" in row
+                if names is not None and not has_ids_per_token:
+                    row[column] = _named(row[column], names, f"row {count} of the data set")
+                labels.append(row[column])
+            file.write(json.dumps(row, ensure_ascii=False))
+            file.write("\n")
+            count += 1
+    if count == 0:
+        raise BadData("a data set has no rows")
+    return WrittenData(path, column, labels if column is not None else None, count)
+
+
+def read_config(model: Any) -> Optional[Dict[str, Any]]:
+    """Returns config.json of a folder, of a model in Hugging Face's cache, or of a model of transformers; None if there is none."""
+    if not isinstance(model, (str, os.PathLike)):
+        config = getattr(model, "config", None)
+        return None if config is None else dict(config.to_dict())
+    name = os.fspath(model)
+    path = os.path.join(name, "config.json")
+    if not os.path.exists(path):
+        cached = _cached_config(name)
+        if cached is None:
+            return None
+        path = cached
+    with open(path, encoding="utf-8") as file:
+        config_of_file: Dict[str, Any] = json.load(file)
+    return config_of_file
+
+
+def _cached_config(name: str) -> Optional[str]:
+    home = os.environ.get("HF_HOME", os.path.join(os.path.expanduser("~"), ".cache", "huggingface"))
+    hub = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
+    repository = os.path.join(hub, "models--" + name.replace("/", "--"))
+    try:
+        with open(os.path.join(repository, "refs", "main"), encoding="utf-8") as file:
+            commit = file.read().strip()
+    except OSError:
+        return None
+    path = os.path.join(repository, "snapshots", commit, "config.json")
+    return path if os.path.exists(path) else None
+
+
+def names_in_config(config: Optional[Mapping[str, Any]]) -> Optional[List[str]]:
+    """Returns the names of the labels of a model by id, or None if its configuration has none."""
+    id2label = (config or {}).get("id2label")
+    if not id2label:
+        return None
+    by_id = {int(key): str(value) for key, value in id2label.items()}
+    return [by_id[i] for i in range(len(by_id))] if set(by_id) == set(range(len(by_id))) else None
+
+
+def label_ids(labels: Iterable[Any], names: Sequence[str]) -> Tuple[List[Any], bool]:
+    """Returns labels as Trainer has them: ids of classes, numbers of a regression, or 0 and 1 per class of a multi-label task.
+
+    The second value is true for tags of words.
+    """
+    ids = {name: i for i, name in enumerate(names)}
+
+    def id_of(label: Any) -> Any:
+        if label is None:
+            return -100
+        text = str(label)
+        if text in ids:
+            return ids[text]
+        return label if isinstance(label, (int, float)) and not isinstance(label, bool) else -100
+
+    result: List[Any] = []
+    for label in labels:
+        result.append([id_of(item) for item in label] if isinstance(label, list) else id_of(label))
+    return result, any(isinstance(label, list) for label in result)

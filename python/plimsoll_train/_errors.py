@@ -1,0 +1,103 @@
+"""One exception class per exit code of the program."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import TYPE_CHECKING, List, Optional
+
+if TYPE_CHECKING:
+    from ._plan import Plan
+
+
+class PlimsollError(RuntimeError):
+    """A run failed. `plan` is the plan of the run if it was made before the failure."""
+
+    exit_code: int = 1
+
+    def __init__(self, message: str, plan: Optional[Plan] = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.plan = plan
+
+
+class InternalError(PlimsollError):
+    """A bug in Plimsoll."""
+
+    exit_code = 1
+
+
+class UsageError(PlimsollError, ValueError):
+    """An argument is wrong, or two arguments contradict each other."""
+
+    exit_code = 2
+
+
+class WillNotFit(PlimsollError, MemoryError):
+    """The plan needs more memory than the run may use. Nothing was allocated. The message has changes that need less."""
+
+    exit_code = 3
+
+    @property
+    def fitting(self) -> List[List[str]]:
+        """The arguments of each change with which the run would fit, in the order of the message."""
+        found: List[List[str]] = []
+        _, _, rest = self.message.partition("\n  fits with")
+        for line in rest.splitlines()[1:]:
+            match = re.match(r"    (--.+?)\s{2,}[\d.]+ [KMG]iB", line)
+            if match is None:
+                break
+            found.append(match.group(1).split())
+        return found
+
+    @property
+    def cheapest(self) -> Optional[List[str]]:
+        """The first of them, or None: runs that train the same are listed first, the fastest first."""
+        return self.fitting[0] if self.fitting else None
+
+
+class BadData(PlimsollError, ValueError):
+    """A data file, a tokenizer, a model or a checkpoint is invalid. The message names the place."""
+
+    exit_code = 4
+
+
+class NotFinite(PlimsollError, ArithmeticError):
+    """A loss or a gradient is not finite."""
+
+    exit_code = 5
+
+
+class Interrupted(PlimsollError, KeyboardInterrupt):
+    """The run was interrupted. `checkpoint` is the folder from which it can be resumed."""
+
+    exit_code = 6
+
+    def __init__(self, message: str, plan: Optional[Plan] = None, checkpoint: str = "") -> None:
+        super().__init__(message, plan)
+        self.checkpoint = checkpoint
+
+
+class DeviceError(PlimsollError):
+    """A device, the operating system or another process of the run failed, or the program was killed."""
+
+    exit_code = 7
+
+
+_CLASSES = {kind.exit_code: kind
+            for kind in (InternalError, UsageError, WillNotFit, BadData, NotFinite, Interrupted, DeviceError)}
+
+
+def error_of(exit_code: int, message: str, plan: Optional[Plan] = None) -> PlimsollError:
+    """Returns the exception for an exit code of the program. Negative codes are signals, as in subprocess."""
+    if exit_code < 0 or exit_code > 128:
+        number = -exit_code if exit_code < 0 else exit_code - 128
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            name = f"signal {number}"
+        text = f"the program was ended by {name} before the run was complete"
+        if name == "SIGKILL":
+            text += "; the system kills programs that exceed the memory of the machine or of the container"
+        return DeviceError(text + (f"; its last message was: {message}" if message else ""), plan)
+    return _CLASSES.get(exit_code, InternalError)(message or f"the program ended with exit code {exit_code}", plan)

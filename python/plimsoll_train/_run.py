@@ -1,0 +1,153 @@
+"""Runs the program as a child and receives its events. docs/PYTHON.md describes the events."""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
+from ._errors import Interrupted, error_of
+from ._plan import Plan, error_in, remarks_of
+from ._program import program_path
+
+Event = Dict[str, Any]
+# Takes an event and returns the reply, or None for an event that has none.
+Handler = Callable[[Event], Optional[Event]]
+
+_running: List["Tuple[subprocess.Popen[bytes], socket.socket]"] = []
+
+
+def _stop(child: "subprocess.Popen[bytes]", ours: socket.socket) -> None:
+    """Lets a run save a checkpoint and end. It may wait for a reply, which will not come."""
+    ours.close()
+    if child.poll() is None:
+        child.terminate()
+        child.wait()
+
+
+def _stop_children() -> None:
+    """Ends the runs of this process when it ends, for example in a thread that has not waited for them."""
+    for child, ours in list(_running):
+        _stop(child, ours)
+
+
+atexit.register(_stop_children)
+
+
+class Run:
+    """A run of the program. After run(): `plan`, `results` by split, `saved` checkpoints, `label_names`, `messages`."""
+
+    def __init__(self, words: List[str], handle: Optional[Handler] = None, replies: str = "none") -> None:
+        self._words = words
+        self._handle = handle
+        self._replies = replies
+        self.plan: Optional[Plan] = None
+        self.results: Dict[str, Dict[str, float]] = {}
+        self.saved: List[str] = []
+        self.label_names: List[str] = []
+        self.messages = ""
+        self._end: Event = {}
+
+    def run(self, allowed: tuple[int, ...] = (0,)) -> int:
+        """Runs the program to its end and returns its exit code. Raises the exception of other codes than those allowed.
+
+        KeyboardInterrupt lets the run finish its step and save a checkpoint, and then raises Interrupted. If the handler raises, the
+        run is stopped in the same way, and the exception of the handler is raised.
+        """
+        ours, theirs = socket.socketpair()
+        failure: Optional[BaseException] = None
+        with tempfile.TemporaryFile() as log, ours:
+            with theirs:
+                child = self._start(theirs, log)
+            _running.append((child, ours))
+            try:
+                failure = self._follow(child, ours)
+                exit_code = child.wait()
+            finally:
+                _stop(child, ours)
+                _running.remove((child, ours))
+            log.seek(0)
+            self.messages = log.read().decode("utf-8", "replace")
+        if self.plan is not None:
+            self.plan.warnings = list(remarks_of(self.messages, "warning"))
+            self.plan.notes = list(remarks_of(self.messages, "note"))
+        if failure is not None and not isinstance(failure, KeyboardInterrupt):
+            raise failure
+        if exit_code == 6 or failure is not None:
+            checkpoint = self.saved[-1] if self.saved else ""
+            saved = f"it saved {checkpoint}; resume_from_checkpoint=True continues it" if checkpoint else "nothing was saved"
+            raise Interrupted(f"the run was interrupted: {saved}", self.plan, checkpoint)
+        if exit_code not in allowed:
+            raise error_of(exit_code, self._end.get("message") or error_in(self.messages), self.plan)
+        return exit_code
+
+    def _start(self, theirs: socket.socket, log: Any) -> "subprocess.Popen[bytes]":
+        words = [program_path(), *self._words, "--event_fd", str(theirs.fileno())]
+        if self._replies != "none":
+            words += ["--event_replies", self._replies]
+        # In a session of its own, the program does not receive the Ctrl-C of the terminal as a second signal.
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                                pass_fds=(theirs.fileno(),))
+
+    def _follow(self, child: "subprocess.Popen[bytes]", ours: socket.socket) -> Optional[BaseException]:
+        """Takes events until the program closes its end. Returns the first exception of the handler, or the interrupt."""
+        failure: Optional[BaseException] = None
+        received = b""
+        lines: Deque[bytes] = collections.deque()
+        while True:
+            try:
+                while not lines:
+                    part = ours.recv(1 << 16)
+                    if not part:
+                        return failure
+                    *complete, received = (received + part).split(b"\n")
+                    lines.extend(complete)
+            except ConnectionError:
+                return failure
+            except KeyboardInterrupt as error:
+                # A second signal stops the program at once.
+                child.send_signal(signal.SIGINT)
+                failure = failure or error
+                continue
+            event = json.loads(lines.popleft())
+            reply: Optional[Event] = None
+            try:
+                reply = self._take(event, failure is None)
+            except (KeyboardInterrupt, Exception) as error:  # The run ends as after an interrupt.
+                child.send_signal(signal.SIGINT)
+                failure = failure or error
+            if self._needs_reply(event["event"]):
+                try:
+                    ours.sendall(json.dumps(reply or {}).encode() + b"\n")
+                except ConnectionError:
+                    pass
+
+    def _needs_reply(self, kind: str) -> bool:
+        return (self._replies != "none" and kind in ("metrics", "evaluate")) or (self._replies == "steps" and kind == "step")
+
+    def _take(self, event: Event, calls_handler: bool) -> Optional[Event]:
+        kind = event["event"]
+        if kind == "plan":
+            self.plan = Plan(event["plan"], event["refusal"])
+        elif kind == "results":
+            self.results[event["split"]] = {name: float("nan") if value is None else value
+                                            for name, value in event["metrics"].items()}
+        elif kind == "save":
+            self.saved.append(event["path"])
+        elif kind == "labels":
+            self.label_names = event["names"]
+        elif kind == "end":
+            self._end = event
+        return self._handle(event) if self._handle is not None and calls_handler else None
+
+
+def program_output(folder: str, name: str) -> Optional[str]:
+    """Returns the path of a file that a run has written, or None."""
+    path = os.path.join(folder, name)
+    return path if os.path.exists(path) else None

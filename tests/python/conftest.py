@@ -1,0 +1,40 @@
+"""The tiny model and the rows that the tests of the Python package train on."""
+import csv
+import os
+import shutil
+import sys
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+os.environ.setdefault("PLIMSOLL_PROGRAM", os.path.join(ROOT, "build", "plimsoll"))
+# Models are read from folders only.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A BERT of two layers with the labels bad, good and odd, without dropout."""
+    return str(shutil.copytree(os.path.join(ROOT, "tests", "parity", "models", "bert"), tmp_path / "model"))
+
+
+def read_rows(name):
+    with open(os.path.join(ROOT, "tests", "parity", "data", name), encoding="utf-8", newline="") as file:
+        return [dict(row) for row in csv.DictReader(file, delimiter="\t")]
+
+
+@pytest.fixture
+def rows():
+    return read_rows("single.tsv")
+
+
+@pytest.fixture
+def validation_rows():
+    return read_rows("single_validation.tsv")
+
+
+def settings(output_dir, **more):
+    """Settings of a run of a few milliseconds on a CPU."""
+    return {"output_dir": str(output_dir), "use_cpu": True, "num_threads": 1, "max_seq_length": 32,
+            "per_device_train_batch_size": 4, "max_steps": 6, "logging_steps": 2, "save_strategy": "no", "learning_rate": 1e-3, **more}

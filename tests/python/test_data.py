@@ -1,0 +1,159 @@
+"""Tests data sets of other libraries, and the tasks whose labels are not one class per row."""
+import hashlib
+import json
+import os
+import shutil
+
+import pytest
+
+import plimsoll_train as pl
+from conftest import ROOT, settings
+from plimsoll_train._data import rows_of, write_rows
+from plimsoll_train._npy import padded, read_npy_as_lists
+
+
+def weights(folder):
+    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def columns_of(rows):
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def kinds(rows):
+    """Returns the rows as every kind of data set that can be made here."""
+    columns = columns_of(rows)
+    made = {"columns": columns}
+    try:
+        import pandas
+        made["pandas"] = pandas.DataFrame(columns)
+    except ImportError:
+        pass
+    try:
+        import polars
+        made["polars"] = polars.DataFrame(columns)
+    except ImportError:
+        pass
+    try:
+        import pyarrow
+        made["pyarrow"] = pyarrow.table(columns)
+    except ImportError:
+        pass
+    try:
+        import datasets
+        made["datasets"] = datasets.Dataset.from_dict(columns)
+    except ImportError:
+        pass
+    return made
+
+
+def test_every_kind_of_data_set_has_the_same_rows(rows):
+    for name, data in kinds(rows).items():
+        assert list(rows_of(data)) == rows, name
+
+
+def test_values_of_every_type_are_written(tmp_path):
+    rows = [{"text": "naïve \u2028 東京", "label": 1, "score": 0.1, "ids": (1, 2), "none": None, "nan": float("nan"), "ok": True}]
+    written = write_rows(rows, str(tmp_path / "rows.jsonl"))
+    assert written.labels == [1] and written.num_rows == 1
+    lines = (tmp_path / "rows.jsonl").read_text(encoding="utf-8").split("\n")
+    assert json.loads(lines[0]) == {**rows[0], "ids": [1, 2], "nan": None} and lines[1:] == [""]
+    numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
+    write_rows([{"ids": numpy.arange(2), "label": numpy.int64(3), "x": numpy.float32(0.5)}], str(tmp_path / "other.jsonl"))
+    assert json.loads((tmp_path / "other.jsonl").read_text()) == {"ids": [0, 1], "label": 3, "x": 0.5}
+
+
+def test_data_sets_that_cannot_be_read_are_refused():
+    for data in (5, [1, 2], {"text": "a"}, iter([])):
+        with pytest.raises(pl.UsageError):
+            list(rows_of(data))
+    with pytest.raises(pl.BadData, match="different lengths"):
+        list(rows_of({"a": [1], "b": [1, 2]}))
+
+
+def test_training_does_not_depend_on_the_kind_of_data_set(tmp_path, model, rows):
+    hashes = {}
+    for name, data in kinds(rows).items():
+        pl.Trainer(model, settings(tmp_path / name, max_steps=2), train_dataset=data).train()
+        hashes[name] = weights(tmp_path / name)
+    assert len(set(hashes.values())) == 1, hashes
+
+
+def test_integer_labels_are_ids_of_the_model(tmp_path, model, rows):
+    names = ["bad", "good", "odd"]
+    # Without the class "odd", so that the ids could not be guessed from the data.
+    two = [{**row, "label": names.index(row["label"])} for row in rows if row["label"] != "odd"]
+    pl.Trainer(model, settings(tmp_path / "out", max_steps=2), train_dataset=two).train()
+    config = json.load(open(tmp_path / "out" / "config.json"))
+    assert config["id2label"] == {"0": "bad", "1": "good", "2": "odd"}
+
+
+def test_class_labels_arrive_in_id2label(tmp_path, model, rows):
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    names = ["odd", "good", "bad"]
+    features = datasets.Features({"sentence": datasets.Value("string"), "label": datasets.ClassLabel(names=names)})
+    data = datasets.Dataset.from_dict({"sentence": [row["sentence"] for row in rows],
+                                       "label": [names.index(row["label"]) for row in rows]}, features=features)
+    trainer = pl.Trainer(model, settings(tmp_path / "out", max_steps=2), train_dataset=data)
+    trainer.train()
+    config = json.load(open(tmp_path / "out" / "config.json"))
+    assert config["id2label"] == {"0": "odd", "1": "good", "2": "bad"}
+    assert [int(i) for i in trainer.predict(data).label_ids] == data["label"]
+
+
+def test_token_ids_of_any_tokenizer(tmp_path, model, rows):
+    ids = [{"input_ids": [2] + [20 + (len(row["sentence"]) * k) % 100 for k in range(1, 6)] + [3], "labels": row["label"]}
+           for row in rows]
+    trainer = pl.Trainer(model, settings(tmp_path / "out", max_steps=2), train_dataset=ids)
+    trainer.train()
+    assert trainer.predict(ids).metrics["test_samples"] == len(ids)
+
+
+def test_regression_and_tags(tmp_path, rows):
+    models = os.path.join(ROOT, "tests", "parity", "models")
+    numbers = [json.loads(line) for line in open(os.path.join(ROOT, "tests", "parity", "data", "regression.jsonl"), encoding="utf-8")]
+    model = str(shutil.copytree(os.path.join(models, "bert_regression"), tmp_path / "regression"))
+    trainer = pl.Trainer(model, settings(tmp_path / "r", max_steps=2), train_dataset=numbers,
+                         compute_metrics=lambda p: {"own_mse": sum((a[0] - b) ** 2 for a, b in zip(p[0].tolist(), p[1].tolist())) / len(p[1])}
+                         if hasattr(p[0], "tolist") else {"own_mse": 0})
+    trainer.train()
+    metrics = trainer.evaluate(numbers)
+    if hasattr(trainer.predict(numbers).predictions, "shape"):
+        assert metrics["eval_own_mse"] == pytest.approx(metrics["eval_mse"], rel=1e-4)
+    tagged = [json.loads(line) for line in open(os.path.join(ROOT, "tests", "parity", "data", "tokens.jsonl"), encoding="utf-8")]
+    model = str(shutil.copytree(os.path.join(models, "bert_tokens"), tmp_path / "tokens"))
+    trainer = pl.Trainer(model, settings(tmp_path / "t", max_steps=2), train_dataset=tagged)
+    trainer.train()
+    output = trainer.predict(tagged)
+    assert len(output.predictions) == len(output.label_ids) == len(tagged)
+    tag_column = next(name for name in tagged[0] if name not in ("tokens", "words", "id"))
+    names = json.load(open(tmp_path / "t" / "config.json"))["id2label"]
+    for labels, row in zip(output.label_ids, tagged):
+        read = [names[str(int(i))] for i in labels if i != -100]
+        given = [str(tag) for tag in row[tag_column]]
+        assert read == given[:len(read)]
+
+
+def test_sets_of_labels_and_adapters(tmp_path, model, rows):
+    sets = [{"sentence": row["sentence"], "label": [row["label"]]} for row in rows]
+    trainer = pl.Trainer(model, settings(tmp_path / "sets", max_steps=2), train_dataset=sets)
+    trainer.train()
+    labels = trainer.predict(sets).label_ids
+    names = json.load(open(tmp_path / "sets" / "config.json"))["id2label"]
+    assert [[names[str(i)] for i, value in enumerate(row) if value] for row in labels] == [row["label"] for row in sets]
+    adapted = pl.Trainer(model, settings(tmp_path / "lora", lora_r=4), train_dataset=rows)
+    before = adapted.evaluate(rows)
+    adapted.train()
+    assert adapted.evaluate(rows)["eval_loss"] != before["eval_loss"]
+    adapted.save_model(tmp_path / "copy")
+    assert {"adapter_config.json", "adapter_model.safetensors"} <= set(os.listdir(tmp_path / "copy"))
+
+
+def test_arrays_without_numpy(tmp_path, model, rows):
+    numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
+    for array in (numpy.arange(6, dtype="<f4").reshape(3, 2), numpy.arange(3, dtype="<i4"), numpy.arange(3, dtype="<i8")):
+        numpy.save(tmp_path / "array.npy", array)
+        assert read_npy_as_lists(str(tmp_path / "array.npy")) == array.tolist()
+    rows = numpy.arange(6, dtype="f4").reshape(3, 2)
+    assert padded(rows, [0, 1, 3]).tolist() == padded(rows.tolist(), [0, 1, 3]) == [[[0, 1], [-100, -100]], [[2, 3], [4, 5]]]

@@ -1,0 +1,132 @@
+"""Tests the events of --event_fd: their fields, readers that are gone or slow, and replies that are wrong."""
+import json
+import os
+import socket
+import subprocess
+import time
+
+import plimsoll_train as pl
+from conftest import ROOT
+
+DATA = os.path.join(ROOT, "tests", "parity", "data", "single.tsv")
+VALIDATION = os.path.join(ROOT, "tests", "parity", "data", "single_validation.tsv")
+
+
+def start(descriptor, model, output_dir, *more, command="train"):
+    data = ["--train_file", DATA, "--max_steps", "6", "--logging_steps", "2"] if command == "train" else ["--validation_file", VALIDATION]
+    words = [pl.program_path(), command, "--model_name_or_path", model, *data, "--output_dir", str(output_dir), "--use_cpu", "--num_threads",
+             "1", "--max_seq_length", "32", "--event_fd", str(descriptor), *more]
+    return subprocess.Popen(words, pass_fds=(descriptor,), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def events_of(model, output_dir, *more, command="train", replies=None):
+    """Returns the events of a run, its exit code and its output. `replies`: a line per event that has a reply."""
+    ours, theirs = socket.socketpair()
+    process = start(theirs.fileno(), model, output_dir, *more, command=command)
+    theirs.close()
+    events = []
+    with ours, ours.makefile("r", encoding="utf-8") as file:
+        for line in file:
+            events.append(json.loads(line))
+            if replies is not None and events[-1]["event"] in ("metrics", "evaluate"):
+                ours.sendall(replies.encode() + b"\n")
+    output = process.communicate()[0].decode()
+    return events, process.returncode, output
+
+
+def test_the_fields_of_every_event(tmp_path, model):
+    events, exit_code, _ = events_of(model, tmp_path / "out", "--validation_file", VALIDATION, "--eval_strategy", "steps", "--eval_steps",
+                                     "3", "--save_steps", "4", "--save_logits")
+    assert exit_code == 0
+    fields = {event["event"]: sorted(set(event) - {"event"}) for event in events}
+    assert fields["start"] == ["command", "output_dir"]
+    assert fields["plan"] == ["fits", "plan", "refusal"]
+    assert fields["begin"] == ["max_steps"]
+    assert fields["step"] == ["epoch", "grad_norm", "learning_rate", "loss", "max_steps", "num_sequences", "num_tokens", "step", "step_ms"]
+    assert fields["log"] == ["epoch", "step", "values"]
+    assert fields["metrics"] == ["labels", "logits"]
+    assert fields["evaluate"] == ["epoch", "metrics", "step"]
+    assert fields["save"] == fields["model"] == ["path"]
+    assert fields["results"] == ["metrics", "split"]
+    assert fields["end"] == ["exit_code", "message"]
+    order = [event["event"] for event in events if event["event"] not in ("step", "progress", "note", "warning")]
+    assert order[:3] == ["start", "plan", "begin"] and order[-1] == "end"
+    assert [event["step"] for event in events if event["event"] == "log"][:3] == [2, 3, 4]
+    assert {event["split"] for event in events if event["event"] == "results"} == {"train", "eval"}
+    assert events[-1] == {"event": "end", "exit_code": 0, "message": ""}
+
+
+def test_an_error_is_the_last_event(tmp_path, model):
+    events, exit_code, output = events_of(model, tmp_path / "out", "--memory_limit", "1MiB")
+    assert exit_code == events[-1]["exit_code"] == 3
+    assert events[-1]["message"].startswith("will not fit") and events[-1]["message"].splitlines()[0] in output
+    assert not next(event for event in events if event["event"] == "plan")["fits"]
+
+
+def test_a_closed_pipe_does_not_end_the_run(tmp_path, model):
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = start(writer, model, tmp_path / "out")
+    os.close(writer)
+    output = process.communicate()[0].decode()
+    assert process.returncode == 0 and "--event_fd: its reader has closed it; the run continues without events" in output
+    ours, theirs = socket.socketpair()
+    process = start(theirs.fileno(), model, tmp_path / "two", "--event_replies", "steps")
+    theirs.close()
+    ours.recv(100)
+    ours.close()
+    assert process.wait() == 0
+
+
+def test_a_reader_that_does_not_read_does_not_stall_the_run(tmp_path, model):
+    reader, writer = os.pipe()
+    start_time = time.monotonic()
+    process = start(writer, model, tmp_path / "out", "--max_steps", "400")
+    os.close(writer)
+    output = process.communicate()[0].decode()
+    # It waits only at its end, two seconds for the rest to be read.
+    assert process.returncode == 0 and time.monotonic() - start_time < 20, output
+    os.close(reader)
+
+
+def test_replies_add_metrics_and_requests(tmp_path, model):
+    events, exit_code, output = events_of(model, tmp_path / "out", "--validation_file", VALIDATION, "--eval_strategy", "steps",
+                                          "--eval_steps", "2", "--save_logits", "--event_replies", "evaluations",
+                                          replies='{"metrics": {"own": 0.25}, "control": ["stop", "save"]}')
+    assert exit_code == 0, output
+    evaluated = [event for event in events if event["event"] == "evaluate"]
+    assert [event["step"] for event in evaluated] == [2] and evaluated[0]["metrics"]["eval_own"] == 0.25
+    assert any(event["event"] == "save" and event["path"].endswith("checkpoint-2") for event in events)
+
+
+def test_wrong_replies_and_descriptors_are_refused(tmp_path, model):
+    more = ("--validation_file", VALIDATION, "--eval_strategy", "steps", "--eval_steps", "2", "--event_replies", "evaluations")
+    for reply, reason in (("no", "it is no JSON object"), ('{"control": ["sleep"]}', "none of stop, evaluate, save and log"),
+                          ('{"metrics": {"f1": "high"}}', "the metric 'f1' is no number"), ('{"f1": 1}', "neither an object 'metrics'")):
+        events, exit_code, _ = events_of(model, tmp_path / reply[:6].strip('{"'), *more, replies=reply)
+        assert exit_code == 2 and reason in events[-1]["message"]
+    with open(tmp_path / "events.jsonl", "w", encoding="utf-8") as file:
+        process = start(file.fileno(), model, tmp_path / "file", "--event_replies", "steps")
+    assert "is no socket" in process.communicate()[0].decode() and process.returncode == 2
+    with open(tmp_path / "events.jsonl", "w", encoding="utf-8") as file:
+        process = start(file.fileno(), model, tmp_path / "file")
+    assert process.communicate() and process.returncode == 0
+    lines = (tmp_path / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(lines[-1])["event"] == "end" and len([line for line in lines if '"step_ms"' in line]) == 6
+
+
+def test_an_evaluation_sends_its_results(tmp_path, model):
+    events, exit_code, _ = events_of(model, tmp_path / "out", command="eval")
+    kinds = [event["event"] for event in events if event["event"] not in ("progress", "note", "warning")]
+    assert exit_code == 0 and kinds == ["start", "plan", "labels", "results", "end"]
+    assert next(event for event in events if event["event"] == "labels")["names"] == ["bad", "good", "odd"]
+
+
+def test_the_first_of_several_processes_sends_the_events(tmp_path, model):
+    events, exit_code, output = events_of(model, tmp_path / "out", "--validation_file", VALIDATION, "--eval_strategy", "steps",
+                                          "--eval_steps", "3", "--save_logits", "--nproc_per_node", "2")
+    assert exit_code == 0, output
+    assert [event["step"] for event in events if event["event"] == "step"] == [1, 2, 3, 4, 5, 6]
+    assert [event["event"] for event in events].count("end") == 1
+    _, exit_code, output = events_of(model, tmp_path / "two", "--nproc_per_node", "2", "--event_replies", "steps")
+    assert exit_code == 2 and "a run of several processes takes no replies" in output

@@ -1,0 +1,206 @@
+"""Tests Trainer with lists, against the command line on files."""
+import hashlib
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import plimsoll_train as pl
+from conftest import ROOT, settings
+
+
+def digest(folder):
+    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def command(*words):
+    return subprocess.run([pl.program_path(), *words], check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode()
+
+
+def test_the_bits_are_those_of_the_command_line(tmp_path, model, rows):
+    out = pl.Trainer(model, settings(tmp_path / "python"), train_dataset=rows).train()
+    assert out.global_step == 6 and math.isfinite(out.training_loss)
+    command("train", "--model_name_or_path", model, "--train_file", os.path.join(ROOT, "tests/parity/data/single.tsv"), "--use_cpu",
+            "--output_dir", str(tmp_path / "cli"), "--num_threads", "1", "--max_seq_length", "32", "--per_device_train_batch_size", "4",
+            "--max_steps", "6", "--logging_steps", "2", "--save_strategy", "no", "--learning_rate", "1e-3")
+    assert digest(tmp_path / "python") == digest(tmp_path / "cli")
+
+
+def test_the_plan_is_that_of_the_run(tmp_path, model, rows):
+    trainer = pl.Trainer(model, settings(tmp_path / "out"), train_dataset=rows)
+    plan = trainer.plan
+    assert plan.fits() and not os.path.exists(tmp_path / "out" / "model.safetensors")
+    trainer.train()
+    assert trainer.plan.total_bytes == plan.total_bytes
+    assert trainer.memory["predicted_total_bytes"] == plan.total_bytes
+    assert trainer.memory["arena_high_water_bytes"] == plan.arena_bytes
+    history = trainer.state.log_history
+    assert [entry["step"] for entry in history] == [2, 4, 6, 6]
+    assert all({"loss", "grad_norm", "learning_rate", "epoch"} <= set(entry) for entry in history[:-1])
+    assert "train_loss" in history[-1] and trainer.state.max_steps == trainer.state.global_step == 6
+
+
+def test_evaluation_and_prediction(tmp_path, model, rows, validation_rows):
+    trainer = pl.Trainer(model, settings(tmp_path / "out"), train_dataset=rows, eval_dataset=validation_rows)
+    before = trainer.evaluate()
+    trainer.train()
+    after = trainer.evaluate()
+    assert after["eval_loss"] != before["eval_loss"] and after["eval_samples"] == len(validation_rows)
+    labelled = trainer.predict(validation_rows)
+    assert labelled.metrics["test_loss"] == after["eval_loss"] and labelled.metrics["test_accuracy"] == after["eval_accuracy"]
+    unlabelled = trainer.predict([{"sentence": row["sentence"]} for row in validation_rows])
+    assert unlabelled.label_ids is None
+    rows_of = lambda array: [[float(x) for x in row] for row in array]
+    assert rows_of(labelled.predictions) == rows_of(unlabelled.predictions)
+    names = json.load(open(tmp_path / "out" / "config.json"))["id2label"]
+    assert [names[str(int(i))] for i in labelled.label_ids] == [row["label"] for row in validation_rows]
+    # The scores of the command line, which prints six digits.
+    with open(tmp_path / "rows.jsonl", "w") as file:
+        file.writelines(json.dumps({"sentence": row["sentence"]}) + "\n" for row in validation_rows)
+    command("predict", "--model_name_or_path", str(tmp_path / "out"), "--test_file", str(tmp_path / "rows.jsonl"), "--scores", "logits",
+            "--output_dir", str(tmp_path / "scores"), "--use_cpu", "--num_threads", "1", "--max_seq_length", "32")
+    lines = (tmp_path / "scores" / "predict_results.txt").read_text().splitlines()[1:]
+    printed = [[float(x) for x in line.split("\t")[-3:]] for line in lines]
+    for one, other in zip(rows_of(unlabelled.predictions), printed):
+        assert one == pytest.approx(other, rel=1e-5)
+    trainer.save_model(tmp_path / "copy")
+    assert digest(tmp_path / "copy") == digest(tmp_path / "out")
+
+
+def accuracy(prediction):
+    predictions, labels = prediction
+    best = [max(range(len(row)), key=lambda i: row[i]) for row in predictions.tolist()] if hasattr(predictions, "tolist") else [
+        max(range(len(row)), key=lambda i: row[i]) for row in predictions]
+    return {"own_accuracy": sum(a == b for a, b in zip(best, labels)) / len(best), "constant": 0.5}
+
+
+def test_own_metrics_are_computed_at_every_evaluation(tmp_path, model, rows, validation_rows):
+    trainer = pl.Trainer(model, settings(tmp_path / "out", eval_strategy="steps", eval_steps=2, save_strategy="steps", save_steps=2,
+                                         metric_for_best_model="own_accuracy", load_best_model_at_end=True),
+                         train_dataset=rows, eval_dataset=validation_rows, compute_metrics=accuracy)
+    trainer.train()
+    evaluations = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
+    assert [entry["step"] for entry in evaluations] == [2, 4, 6]
+    assert all(entry["eval_own_accuracy"] == entry["eval_accuracy"] and entry["eval_constant"] == 0.5 for entry in evaluations)
+    assert trainer.state.best_metric == max(entry["eval_own_accuracy"] for entry in evaluations)
+    assert trainer.state.best_model_checkpoint
+    assert not os.path.exists(tmp_path / "out" / "eval_logits.npy")
+    assert trainer.evaluate()["eval_own_accuracy"] == trainer.state.best_metric
+    assert trainer.predict(validation_rows).metrics["test_constant"] == 0.5
+
+
+def test_an_exception_of_compute_metrics_is_raised(tmp_path, model, rows, validation_rows):
+    def fails(_):
+        raise ZeroDivisionError("mine")
+
+    trainer = pl.Trainer(model, settings(tmp_path / "out", eval_strategy="steps", eval_steps=2), train_dataset=rows,
+                         eval_dataset=validation_rows, compute_metrics=fails)
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        trainer.train()
+    unnamed = pl.Trainer(model, settings(tmp_path / "other", eval_strategy="steps", eval_steps=2, metric_for_best_model="f2",
+                                         ), train_dataset=rows, eval_dataset=validation_rows, compute_metrics=accuracy)
+    with pytest.raises(pl.UsageError, match="f2"):
+        unnamed.train()
+
+
+def test_a_language_model_takes_no_own_metrics(tmp_path, rows):
+    model = shutil.copytree(os.path.join(ROOT, "tests", "parity", "models", "gpt2_lm"), tmp_path / "model")
+    texts = [{"text": row["sentence"] * 3} for row in rows]
+    given = settings(tmp_path / "out", problem_type="causal_lm", block_size=32, eval_strategy="steps", eval_steps=3, max_seq_length=None)
+    trainer = pl.Trainer(model, given, train_dataset=texts, eval_dataset=texts[:5])
+    trainer.train()
+    assert trainer.evaluate()["eval_perplexity"] == pytest.approx(math.exp(trainer.evaluate()["eval_loss"]))
+    own = pl.Trainer(model, {**given, "output_dir": str(tmp_path / "own")}, train_dataset=texts, eval_dataset=texts[:5],
+                     compute_metrics=accuracy)
+    for run in (own.train, own.evaluate):
+        with pytest.raises(pl.UsageError, match="computes no logits"):
+            run()
+
+
+class Recorder(pl.TrainerCallback):
+    def __init__(self, stop_at=None):
+        self.calls = []
+        self.stop_at = stop_at
+
+    def __getattribute__(self, name):
+        if name.startswith("on_"):
+            return lambda args, state, control, **more: self.record(name, state, control)
+        return super().__getattribute__(name)
+
+    def record(self, name, state, control):
+        self.calls.append((name, state.global_step))
+        if name == "on_step_end" and state.global_step == self.stop_at:
+            control.should_training_stop = True
+            control.should_save = True
+
+
+def test_callbacks_are_called_and_stop_the_run_after_the_same_step(tmp_path, model, rows):
+    recorder = Recorder(stop_at=3)
+    trainer = pl.Trainer(model, settings(tmp_path / "out"), train_dataset=rows, callbacks=[recorder])
+    assert trainer.train().global_step == 3
+    names = [name for name, _ in recorder.calls]
+    assert names[:4] == ["on_train_begin", "on_epoch_begin", "on_step_begin", "on_step_end"]
+    assert [step for name, step in recorder.calls if name == "on_step_end"] == [1, 2, 3]
+    assert "on_save" in names and "on_log" in names and names[-1] == "on_train_end"
+    assert os.path.isdir(tmp_path / "out" / "checkpoint-3")
+    whole = Recorder()
+    pl.Trainer(model, settings(tmp_path / "whole", max_steps=-1, num_train_epochs=2), train_dataset=rows, callbacks=[whole]).train()
+    assert [step for name, step in whole.calls if name == "on_epoch_end"] == [7, 14]
+
+
+def test_every_exit_code_has_its_exception(tmp_path, model, rows):
+    def fails(kind, **more):
+        with pytest.raises(kind) as caught:
+            pl.Trainer(model, settings(tmp_path / kind.__name__, **more.pop("settings", {})), **{"train_dataset": rows, **more}).train()
+        assert caught.value.exit_code == kind.exit_code
+        return caught.value
+
+    error = fails(pl.WillNotFit, settings={"memory_limit": "1MiB"})
+    assert error.plan.total_bytes > 2**20 and "will not fit" in error.message and isinstance(error, MemoryError)
+    assert "label" in fails(pl.BadData, train_dataset=[{"sentence": "a", "label": "x"}, {"sentence": "b", "label": None}]).message
+    assert "bf17" in fails(pl.UsageError, settings={"matmul_precision": "bf17"}).message
+    assert fails(pl.NotFinite, settings={"learning_rate": 1e30, "max_grad_norm": 0.0, "max_steps": 50}).plan is not None
+    with pytest.raises(pl.UsageError, match="DataCollatorForSeq2Seq"):
+        pl.Trainer(model, data_collator=type("DataCollatorForSeq2Seq", (), {})())
+
+
+def test_an_interrupt_saves_a_checkpoint_and_the_run_resumes_with_the_same_bits(tmp_path, model, rows):
+    class Interrupt(pl.TrainerCallback):
+        def on_step_end(self, args, state, control, **more):
+            if state.global_step == 3:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    given = settings(tmp_path / "out", hidden_dropout_prob=None, max_steps=40)
+    given.pop("hidden_dropout_prob")
+    trainer = pl.Trainer(model, given, train_dataset=rows, callbacks=[Interrupt])
+    with pytest.raises(KeyboardInterrupt) as caught:
+        trainer.train()
+    assert isinstance(caught.value, pl.Interrupted) and caught.value.plan is not None
+    assert os.path.isdir(caught.value.checkpoint)
+    resumed = pl.Trainer(model, given, train_dataset=rows)
+    assert resumed.train(resume_from_checkpoint=True).global_step == 40
+    pl.Trainer(model, settings(tmp_path / "whole", max_steps=40), train_dataset=rows).train()
+    assert digest(tmp_path / "out") == digest(tmp_path / "whole")
+
+
+def test_a_parent_that_ends_lets_the_run_save(tmp_path, model, rows):
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import sys
+sys.path[:0] = [{os.path.join(ROOT, 'python')!r}]
+import plimsoll_train as pl
+class Leave(pl.TrainerCallback):
+    def on_step_end(self, args, state, control, **more):
+        if state.global_step == 2:
+            sys.exit(5)
+pl.Trainer({model!r}, {settings(tmp_path / 'out', max_steps=100000)!r}, train_dataset={rows!r}, callbacks=[Leave]).train()
+""")
+    done = subprocess.run([sys.executable, str(script)], timeout=60)
+    assert done.returncode == 5
+    assert any(name.startswith("checkpoint-") for name in os.listdir(tmp_path / "out"))
