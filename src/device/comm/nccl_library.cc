@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "base/check.h"
+#include "base/nvidia_libraries.h"
 
 namespace plimsoll {
 namespace {
@@ -20,19 +21,19 @@ void find(void* library, Function& function, const char* name) {
 NcclLibrary open_library() {
   void* library = nullptr;
   std::string tried;
-  for (const char* name : {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"}) {
-    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  for (const std::string& name : nccl_names()) {
+    library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library != nullptr) break;
     tried += (tried.empty() ? "" : "; ") + std::string(dlerror());
   }
   if (library == nullptr) {
-    throw_error(
-        ErrorCode::kDevice,
-        "NCCL, through which several GPUs exchange gradients, cannot be opened ({}). Install it (package "
-        "libnccl2, or PyPI's nvidia-nccl-cu13) and let LD_LIBRARY_PATH name its folder, or train on one GPU "
-        "with "
-        "--nproc_per_node 1",
-        tried);
+    throw_error(ErrorCode::kDevice,
+                "NCCL, through which several GPUs exchange gradients, cannot be opened ({}). If pip "
+                "installed Plimsoll, run "
+                "pip install 'plimsoll-train[cuda]'; otherwise install the package libnccl2, or PyPI's "
+                "nvidia-nccl-cu13 with "
+                "its folder in LD_LIBRARY_PATH. Without NCCL, train on one GPU with --nproc_per_node 1",
+                tried);
   }
   NcclLibrary nccl;
   find(library, nccl.get_version, "ncclGetVersion");

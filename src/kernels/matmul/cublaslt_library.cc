@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "base/check.h"
+#include "base/nvidia_libraries.h"
 
 namespace plimsoll {
 namespace {
@@ -20,17 +21,17 @@ void find(void* library, Function& function, const char* name) {
 CublasLt open_library() {
   void* library = nullptr;
   std::string tried;
-  for (const char* name :
-       {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13", "libcublasLt.so"}) {
-    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  for (const std::string& name : cublaslt_names()) {
+    library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library != nullptr) break;
     tried += (tried.empty() ? "" : "; ") + std::string(dlerror());
   }
   if (library == nullptr) {
     throw_error(ErrorCode::kDevice,
-                "cuBLASLt of CUDA 13 cannot be opened ({}). Install it (package libcublas-13-0, or PyPI's "
-                "nvidia-cublas) "
-                "and let LD_LIBRARY_PATH name its folder, or run with --use_cpu",
+                "cuBLASLt of CUDA 13 cannot be opened ({}). If pip installed Plimsoll, run pip install "
+                "'plimsoll-train[cuda]'; otherwise install the package libcublas-13-0, or PyPI's "
+                "nvidia-cublas with its "
+                "folder in LD_LIBRARY_PATH. Without cuBLASLt, run with --use_cpu",
                 tried);
   }
   CublasLt lt;
