@@ -63,8 +63,9 @@ class Attributes {
   template <typename T>
   const T& get(std::string_view name) const {
     const AttributeValue* value = find(name);
-    PLIMSOLL_CHECK(value != nullptr, "attribute '{}' is missing", name);
-    PLIMSOLL_CHECK(std::holds_alternative<T>(*value), "attribute '{}' has another type", name);
+    PLIMSOLL_CHECK(value != nullptr, "the op must have the attribute '{}', but it is missing", name);
+    PLIMSOLL_CHECK(std::holds_alternative<T>(*value),
+                   "the attribute '{}' of the op has another type than the caller asks for", name);
     return std::get<T>(*value);
   }
   static void set(Items& items, std::string_view name, AttributeValue value) {

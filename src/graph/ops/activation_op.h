@@ -20,7 +20,9 @@ namespace plimsoll {
 inline Activation activation_of(const Attributes& attributes) {
   if (!attributes.has("activation")) return Activation::kGelu;
   const std::optional<Activation> activation = find_activation(attributes.word("activation"));
-  PLIMSOLL_CHECK(activation, "no activation has the name '{}'", attributes.word("activation"));
+  PLIMSOLL_CHECK(activation,
+                 "the attribute 'activation' is '{}', which is not the name of an activation function",
+                 attributes.word("activation"));
   return *activation;
 }
 inline Attributes activation_attributes(Activation activation) {

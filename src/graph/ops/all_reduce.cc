@@ -17,7 +17,7 @@ class AllReduce final : public CollectiveOp, private AllReduceOp {
   std::string_view name() const override { return "all_reduce"; }
   std::vector<ValueType> output_types(const OpView& op) const override {
     expect_operands(op.num_inputs() >= 1 && num_ranks(op.attributes()) >= 1, op,
-                    "at least one value, and at least one rank as {ranks}");
+                    "at least one input, and an attribute 'ranks' of at least 1");
     return types_of_sums(op);
   }
   bool works_row_by_row(const OpView&) const override { return true; }

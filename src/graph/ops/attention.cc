@@ -39,11 +39,13 @@ class Attention final : public OpSchema, private AttentionOp {
     const int64_t heads = op.attributes().integer("heads");
     const int64_t kv_heads = op.attributes().integer_or("kv_heads", heads);
     const int64_t all_heads = heads + 2 * kv_heads;
-    expect_operands(kv_heads > 0 && heads % kv_heads == 0, op, "heads that are a multiple of kv_heads");
+    expect_operands(kv_heads > 0 && heads % kv_heads == 0, op,
+                    "a number of heads that is a multiple of kv_heads");
     expect_operands(op.in_shape(kQkv).rank() == 2 && op.in_shape(kQkv).has_token_rows() &&
                         op.in_shape(kQkv)[1].offset % all_heads == 0,
                     op, "qkv[T,(H+2G)*D], cu_seqlens[B+1], rng");
-    expect_operands(op.attributes().number("p") == 0.0 || op.has_input(kRng), op, "rng where p > 0");
+    expect_operands(op.attributes().number("p") == 0.0 || op.has_input(kRng), op,
+                    "an rng, because the dropout probability p is above 0");
     const DType dtype = op.input(kQkv).type.dtype;
     std::vector<ValueType> types{{dtype, Shape{kDimT, op.in_shape(kQkv)[1].offset / all_heads * heads}}};
     if (op.attributes().integer("lse") != 0) {
@@ -62,7 +64,9 @@ class Attention final : public OpSchema, private AttentionOp {
     const Op& op = context.op();
     const ValueId d_o = context.d_output(kO);
     if (d_o == kNoValue || !context.wants(kQkv)) return;
-    PLIMSOLL_CHECK(op.outputs.size() == 2, "attention without lse has no gradient");
+    PLIMSOLL_CHECK(
+        op.outputs.size() == 2,
+        "cannot differentiate attention that has no output lse (log-sum-exp of each row of scores)");
     context.set(kQkv, emit(context.graph(), attention_bwd_op(),
                            {op.inputs[kQkv], op.inputs[kCuSeqlens], op.inputs[kRng], op.outputs[kO],
                             op.outputs[kLse], d_o},

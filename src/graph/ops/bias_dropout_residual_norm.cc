@@ -36,9 +36,10 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
     expect_operands(!op.has_input(kBias) || op.in_shape(kBias) == columns, op, "bias[C]");
     expect_operands(!op.has_input(kResidual) || op.input(kResidual).type == op.input(kX).type, op,
                     "residual[T,C]");
-    expect_operands(op.attributes().number("p") == 0.0 || op.has_input(kRng), op, "rng where p > 0");
+    expect_operands(op.attributes().number("p") == 0.0 || op.has_input(kRng), op,
+                    "an rng, because the dropout probability p is above 0");
     expect_operands(!has_sum(op.attributes()) || op.has_input(kResidual), op,
-                    "residual where s is an output");
+                    "a residual, because the op also outputs the sum s");
     const DType dtype = op.input(kX).type.dtype;
     std::vector<ValueType> types{
         op.input(kX).type,
@@ -71,7 +72,8 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
     const auto [d_y, d_y2] = context.d_output_terms(kY);
     const ValueId d_sum_term = has_sum(op.attributes) ? context.d_output(kSum) : kNoValue;
     PLIMSOLL_CHECK(d_y != kNoValue || d_sum_term == kNoValue,
-                   "the sum of a norm has a gradient, but its output y has none");
+                   "cannot differentiate bias_dropout_residual_norm: its output s has a gradient, but its "
+                   "output y has none");
     if (d_y == kNoValue) return;
     const Graph& graph = context.graph();
     const bool bias = op.inputs[kBias] != kNoValue;

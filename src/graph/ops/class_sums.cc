@@ -103,7 +103,9 @@ class ClassSumsLoss final : public OpSchema, private ClassSumsLossOp {
                     "sums[B,S], labels i32[B], denominator[1]");
     const bool has_z_loss = z_coefficient_of(op.attributes()) > 0.0;
     const bool counts = counts_correct_of(op.attributes());
-    PLIMSOLL_CHECK(!has_z_loss || !counts, "an evaluation has no z-loss");
+    PLIMSOLL_CHECK(!has_z_loss || !counts,
+                   "the op cannot both count correct predictions, as evaluations do, and compute a z-loss, "
+                   "as training does");
     std::vector<ValueType> types{{op.input(kSums).type.dtype, Shape{1}}};
     if (has_z_loss) types.push_back(types.front());
     if (counts) types.push_back({DType::kI32, Shape{1}});

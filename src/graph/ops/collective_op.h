@@ -41,7 +41,7 @@ class CollectiveOp : public OpSchema {
     std::vector<ValueType> types;
     for (int i = 0; i < op.num_inputs(); ++i) {
       const ValueType& type = op.input(i).type;
-      expect_operands(type.dtype == op.input(0).type.dtype, op, "values of one type of element");
+      expect_operands(type.dtype == op.input(0).type.dtype, op, "inputs of one element type");
       types.push_back(type);
     }
     return types;

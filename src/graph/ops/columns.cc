@@ -44,7 +44,9 @@ class Columns final : public OpSchema, private ColumnsOp {
     const Op& op = context.op();
     const Value& x = context.graph().value(op.inputs[kX]);
     PLIMSOLL_CHECK(x.type.shape[1].offset == op.attributes.integer("count"),
-                   "columns of '{}' has no gradient, because it takes only some of the columns", x.name);
+                   "cannot differentiate the op columns of '{}': only a selection of all columns has a "
+                   "gradient, but this op selects fewer",
+                   x.name);
     context.set(kX, emit(context.graph(), *this, {d_y}, op.attributes, "d_" + x.name));
   }
 

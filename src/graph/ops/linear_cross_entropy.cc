@@ -40,7 +40,8 @@ void expect_linear(const OpView& op, std::string_view rule) {
   expect_operands(!op.has_input(In::kBias) || (op.in_shape(In::kBias).rank() == 1 &&
                                                op.in_shape(In::kBias)[0] == op.in_shape(In::kW)[0]),
                   op, "bias[K]");
-  PLIMSOLL_CHECK(op.attributes().integer("chunk_rows") >= 1, "chunk_rows is {}",
+  PLIMSOLL_CHECK(op.attributes().integer("chunk_rows") >= 1,
+                 "the attribute chunk_rows must be at least 1, but is {}",
                  op.attributes().integer("chunk_rows"));
 }
 
@@ -54,7 +55,9 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
     expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
     std::vector<ValueType> types{{sum_dtype(op.input(kX).type.dtype), Shape{1}}};
     const bool has_z_loss = z_coefficient_of(op.attributes()) > 0.0;
-    PLIMSOLL_CHECK(!has_z_loss || !counts_correct(op.attributes()), "an evaluation has no z-loss");
+    PLIMSOLL_CHECK(!has_z_loss || !counts_correct(op.attributes()),
+                   "the op cannot both count correct predictions, as evaluations do, and compute a z-loss, "
+                   "as training does");
     if (counts_correct(op.attributes())) types.push_back({DType::kI32, Shape{1}});
     if (has_z_loss) types.push_back(types.front());
     return types;

@@ -56,7 +56,7 @@ struct LinearLossOp {
     for (const auto& [into, differentiated] : {std::pair{into_w, int{kW}}, {into_bias, int{kBias}}}) {
       if (!op.has_input(into)) continue;
       expect_operands(op.has_input(differentiated) && op.in_shape(into) == op.in_shape(differentiated), op,
-                      "into like w or bias");
+                      "an 'into' operand with the shape of w or bias");
     }
     ValueType d_w{op.input(kW).type.dtype, op.in_shape(kW)};
     if (op.attributes().has("gradient_dtype"))

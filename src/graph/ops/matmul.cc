@@ -27,7 +27,7 @@ class Matmul final : public OpSchema, private MatmulOp {
     expect_operands(op.in_shape(kA).rank() == 2 && op.in_shape(kB).rank() == 2, op,
                     "a[m,k], b[k,n], bias, into, flag");
     const Sizes s = sizes(op);
-    expect_operands(s.k_a == s.k_b, op, "equal inner sizes");
+    expect_operands(s.k_a == s.k_b, op, "an equal inner dimension k of a and b");
     expect_operands(!op.has_input(kBias) || (op.in_shape(kBias).rank() == 1 && op.in_shape(kBias)[0] == s.n),
                     op, "bias[n]");
     ValueType type{stated_dtype(op, op.input(kA).type.dtype), Shape{s.m, s.n}};
@@ -48,7 +48,8 @@ class Matmul final : public OpSchema, private MatmulOp {
     const Sizes s = sizes(op);
     if (s.k_a.symbol == Symbol::kTokens) {
       PLIMSOLL_CHECK(inputs[kA] == Tail::kZero || inputs[kB] == Tail::kZero,
-                     "matmul '{}' sums over tokens, but neither operand is zero on tail rows",
+                     "matmul '{}' sums over tokens, so one of its operands must be zero in the rows after "
+                     "the last token, but neither is",
                      op.output(kC).name);
       return {Tail::kNone};
     }

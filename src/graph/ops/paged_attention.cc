@@ -24,7 +24,8 @@ void expect_paged_operands(const OpView& op, const ValueType& cache) {
   using In = PagedAttentionOp;
   const int64_t heads = op.attributes().integer("heads");
   const int64_t kv_heads = kv_heads_of(op);
-  expect_operands(kv_heads > 0 && heads % kv_heads == 0, op, "heads that are a multiple of kv_heads");
+  expect_operands(kv_heads > 0 && heads % kv_heads == 0, op,
+                  "a number of heads that is a multiple of kv_heads");
   const int64_t all_heads = heads + 2 * kv_heads;
   const Shape& qkv = op.in_shape(In::kQkv);
   const Shape& pages = cache.shape;

@@ -15,7 +15,7 @@ class ReduceScatter final : public CollectiveOp, private RankSlicesOp {
   std::vector<ValueType> output_types(const OpView& op) const override {
     const std::optional<RankSlices> slices = rank_slices_of(op.attributes());
     expect_operands(op.num_inputs() >= 1 && slices && slices->ranks >= 1, op,
-                    "at least one value, and at least one rank as {ranks}");
+                    "at least one input, and an attribute 'ranks' of at least 1");
     return types_of_sums(op);
   }
   // Each rank adds the numbers of the other ranks to its slice.

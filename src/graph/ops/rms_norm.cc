@@ -34,15 +34,15 @@ class RmsNorm final : public OpSchema, private RmsNormOp {
     expect_operands(
         op.in_shape(kX).rank() == 2 && op.in_shape(kGain).rank() == 1 &&
             num_vectors(op.attributes()) * op.in_shape(kGain)[0].offset <= op.in_shape(kX)[1].offset,
-        op, "x[T,N], gain[C], with at most N / C vectors");
+        op, "x[T,N] and gain[C], with at most N / C vectors of C elements per row");
     expect_operands(has_second == op.has_input(kSecondGain) &&
                         (!has_second || op.input(kSecondGain).type == op.input(kGain).type),
-                    op, "second_gain[C] if there are second_heads");
+                    op, "second_gain[C] if and only if the attribute second_heads is above 0");
     const ValueType& x = op.input(kX).type;
     std::vector<ValueType> types{x, {sum_dtype(x.dtype), Shape{x.shape[0], num_vectors(op.attributes())}}};
     if (op.has_input(kResidual)) {
       expect_operands(op.input(kResidual).type == x && op.in_shape(kGain)[0] == x.shape[1], op,
-                      "residual[T,N] for a norm of whole rows");
+                      "residual[T,N], and a gain[N] that covers whole rows");
       types.push_back(x);
     }
     return types;
@@ -76,7 +76,7 @@ class RmsNorm final : public OpSchema, private RmsNormOp {
     const bool has_sum = op.inputs[kResidual] != kNoValue;
     const ValueId d_sum_term = has_sum ? context.d_output(kSum) : kNoValue;
     PLIMSOLL_CHECK(d_y != kNoValue || d_sum_term == kNoValue,
-                   "a norm whose sum has a gradient and whose y has none");
+                   "cannot differentiate rms_norm: its output sum has a gradient, but its output y has none");
     if (d_y == kNoValue) return;
     const Graph& graph = context.graph();
     const ValueId second = op.inputs[kSecondGain];

@@ -23,7 +23,8 @@ class Send final : public OpSchema, private SendOp {
   OpWork work() const override { return OpWork::kCollective; }
   Queue queue(const OpView&) const override { return Queue::kCommunication; }
   std::vector<ValueType> output_types(const OpView& op) const override {
-    expect_operands(op.input(kX).type == op.input(kRoom).type, op, "a value and room for it");
+    expect_operands(op.input(kX).type == op.input(kRoom).type, op,
+                    "x, and a buffer of the same type from which x is sent");
     return {op.input(kX).type};
   }
   int writes_into(const OpView&, int) const override { return kRoom; }

@@ -42,21 +42,24 @@ class Update : public OpSchema, public UpdateOp {
     const int stride = values_per_parameter(op);
     std::vector<ValueType> types;
     const std::optional<Slice> slice = slice_of(op.attributes());
-    expect_operands(!slice || (is_element_wise() && op.num_inputs() == kParameter + stride), op,
-                    "a single parameter with independent elements, because it updates a slice");
+    expect_operands(
+        !slice || (is_element_wise() && op.num_inputs() == kParameter + stride), op,
+        "a single parameter whose elements are updated independently, because the op updates a slice");
     const std::optional<RankSlices> slices = rank_slices_of(op.attributes());
     expect_operands(
         !slices || (!slice && can_be_sharded(op)), op,
-        "parameters whose slices can be updated separately, because it updates those of one rank");
+        "parameters whose slices can be updated separately, because the op updates the slices of one rank");
     for (int i = kParameter; i < op.num_inputs(); i += stride) {
       expect_operands(
           slice ? is_of(*slice, op, i) && is_of(*slice, op, i + 1) : op.in_shape(i) == op.in_shape(i + 1), op,
           "gradients with the shapes of their parameters");
       for (int k = 0; k < stride; ++k) {
-        expect_operands(!slice || is_of(*slice, op, i + k), op, "states that are whole or the slice");
-        expect_operands(!op.input(i + k).divided || slices, op, "whole values, because it has no {ranks}");
+        expect_operands(!slice || is_of(*slice, op, i + k), op,
+                        "optimizer states with the shape of the whole parameter or of the slice");
+        expect_operands(!op.input(i + k).divided || slices, op,
+                        "operands that are not divided among ranks, because the op has no attribute 'ranks'");
         expect_operands(!slices || !is_state(op, k) || has_slice_of_state(*slices, op, i, k), op,
-                        "states that are divided like their parameter");
+                        "optimizer states that are divided among the ranks like their parameter");
         if (k != 1) types.push_back(op.input(i + k).type);
       }
     }

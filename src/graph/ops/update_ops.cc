@@ -83,7 +83,7 @@ std::unique_ptr<const OpSchema> make_update_op(const OptimizerRow& row) {
     case UpdateFrame::kFactored:
       return make_adafactor_op(row);
   }
-  PLIMSOLL_CHECK(false, "the optimizer {} has no op", row.name);
+  PLIMSOLL_CHECK(false, "no op is defined that updates parameters with the optimizer {}", row.name);
 }
 
 }  // namespace
@@ -115,7 +115,9 @@ std::vector<std::vector<int64_t>> part_rows_of(const Attributes& attributes) {
     int64_t number = 0;
     const auto [rest, error] = std::from_chars(at, end, number);
     PLIMSOLL_CHECK(error == std::errc() && (rest == end || *rest == '+' || *rest == ','),
-                   "'{}' does not list rows of parts", text);
+                   "the attribute that lists the rows of each part of fused weights must be integers "
+                   "separated by '+' and ',', but is '{}'",
+                   text);
     rows.back().push_back(number);
     if (rest < end && *rest == ',') rows.emplace_back();
     at = rest + 1;

@@ -394,7 +394,10 @@ TEST(Spaces, OnlyCopiesMayReadHostMemory) {
   graph.value(graph.find("x")).space = Space::kHost;
   const auto violation = find_violation(graph);
   ASSERT_TRUE(violation.has_value());
-  EXPECT_NE(violation->find("works on 'x', which is in the space 'host'"), std::string::npos) << *violation;
+  EXPECT_NE(
+      violation->find("can only work on values in device memory, but 'x' is in the memory space 'host'"),
+      std::string::npos)
+      << *violation;
 }
 
 }  // namespace

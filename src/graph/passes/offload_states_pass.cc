@@ -154,7 +154,8 @@ class OffloadStates {
         updates_(find_moved(graph)),
         in_numbers_(in_numbers(graph, updates_)) {
     PLIMSOLL_CHECK(place_ != Space::kDevice && (room_.live_bytes.empty() || room_.is_disk == is_on_disk()),
-                   "states are offloaded to the space '{}' with a headroom for another one",
+                   "optimizer states go to the memory space '{}', but the memory headroom was computed for "
+                   "another space",
                    space_name(place_));
   }
 

@@ -75,7 +75,9 @@ class ChunkOrder {
       const int64_t chunk = chunk_of(op);
       for_each_value(op, [&](size_t value) {
         int64_t& found = chunks_[set_of(value)];
-        PLIMSOLL_CHECK(found == kNoChunk || found == chunk, "'{}' belongs to the chunks {} and {} of a stage",
+        PLIMSOLL_CHECK(found == kNoChunk || found == chunk,
+                       "a value of a pipeline stage must be used by one chunk of layers, but '{}' is used by "
+                       "the chunks {} and {}",
                        graph_.values()[value].name, found, chunk);
         found = chunk;
       });

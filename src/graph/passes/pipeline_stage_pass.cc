@@ -89,7 +89,9 @@ class StageCut {
       for (const ValueId id : op.inputs) {
         if (id == kNoValue || op_stages_[i] == kEveryStage) continue;
         const int64_t born = born_[index_of(id)];
-        PLIMSOLL_CHECK(born <= op_stages_[i], "'{}' is computed in stage {} and read in stage {}",
+        PLIMSOLL_CHECK(born <= op_stages_[i],
+                       "a pipeline stage can only read values of earlier stages, but '{}' is computed in "
+                       "stage {} and read in stage {}",
                        graph_.value(id).name, born, op_stages_[i]);
         last_use_[index_of(id)] = std::max(last_use_[index_of(id)], op_stages_[i]);
       }
@@ -140,7 +142,9 @@ class StageCut {
         if (!is_computed_by_a_stage(i) || born_[i] >= stage_ || last_use_[i] < stage_) continue;
         const Value& value = graph_.values()[i];
         PLIMSOLL_CHECK(is_floating(value.type.dtype) && value.storage == Storage::kTransient,
-                       "'{}' passes from one stage of a pipeline to the next", value.name);
+                       "only floating-point activations can be sent from one pipeline stage to the next, but "
+                       "'{}' is not one",
+                       value.name);
         result_.set_module(kPipelineModule);
         const int64_t from = (stage_ - 1) % division_.num_stages();
         new_ids_[i] = emit_receive(result_, value.type, from, value.name, is_zero(i));
@@ -226,7 +230,9 @@ std::set<std::string> weights_of_both_ends(const Graph& graph, const std::vector
   const std::set<int64_t> ends{0, std::ssize(first_blocks) - 1};
   for (size_t i = 0; i < readers.size(); ++i) {
     if (readers[i].size() < 2) continue;
-    PLIMSOLL_CHECK(readers[i] == ends, "{} stages read '{}', others than the first and the last",
+    PLIMSOLL_CHECK(readers[i] == ends,
+                   "a weight that several pipeline stages read must be read by the first and the last only, "
+                   "but {} stages read '{}'",
                    readers[i].size(), graph.values()[i].name);
     shared.insert(graph.values()[i].name);
   }

@@ -74,7 +74,10 @@ class GradientReduction {
 
   void add(ValueId gradient) {
     const Value value = graph_.value(gradient);
-    PLIMSOLL_CHECK(!value.type.shape.has_token_rows(), "the gradient '{}' has a row per token", value.name);
+    PLIMSOLL_CHECK(
+        !value.type.shape.has_token_rows(),
+        "only the gradient of a weight can be summed over the ranks, but '{}' has one row per token",
+        value.name);
     const ValueId sum = graph_.add_value(graph_.unique_name(value.name + ".sum"), value.type, value.storage);
     graph_.value(sum).version_of = gradient;
     graph_.value(sum).is_parameter_gradient = true;
