@@ -63,7 +63,9 @@ class BindContext {
 
   // Returns the transfers from and to the disk. Errors: kInternal if the plan keeps nothing there.
   DiskTransfers& disk() const {
-    PLIMSOLL_CHECK(arenas_.disk != nullptr, "'{}' without a file on a disk", op().def->name());
+    PLIMSOLL_CHECK(arenas_.disk != nullptr,
+                   "the op '{}' reads or writes a disk, but the plan stores nothing on a disk",
+                   op().def->name());
     return *arenas_.disk;
   }
   // Returns the address of the first byte of the device's arena.
@@ -100,8 +102,10 @@ class BindContext {
     const AxisConnections& connections = connections_.of(axis);
     const bool has_one = plan_.is_on_gpu() ? connections.gpus != nullptr || connections.peers != nullptr
                                            : connections.ranks != nullptr;
-    PLIMSOLL_CHECK(has_one, "'{}' without a connection to the other ranks of the {} axis", op().def->name(),
-                   mesh_axis_name(axis));
+    PLIMSOLL_CHECK(has_one,
+                   "the op '{}' exchanges data with the other ranks on the {} axis of the mesh, but is not "
+                   "connected to them",
+                   op().def->name(), mesh_axis_name(axis));
     return connections;
   }
 
@@ -110,7 +114,9 @@ class BindContext {
   Communicator& communicator() const { return communicator(mesh_axis_of(attributes())); }
   Communicator& communicator(MeshAxis axis) const {
     Communicator* ranks = connections_.of(axis).ranks;
-    PLIMSOLL_CHECK(ranks != nullptr, "'{}' without a connection to the other ranks of the {} axis",
+    PLIMSOLL_CHECK(ranks != nullptr,
+                   "the op '{}' exchanges data with the other ranks on the {} axis of the mesh, but is not "
+                   "connected to them",
                    op().def->name(), mesh_axis_name(axis));
     return *ranks;
   }

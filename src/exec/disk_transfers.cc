@@ -57,7 +57,8 @@ std::unique_ptr<DiskTransfers> make_disk_transfers(
     const Plan& plan, const DiskFile& disk,
     const std::function<std::unique_ptr<TransferMemory>(size_t most)>& make_memory) {
   if (plan.disk_bytes == 0) return nullptr;
-  PLIMSOLL_CHECK(disk.files != nullptr, "the plan keeps {} bytes in a file that has no path",
+  PLIMSOLL_CHECK(disk.files != nullptr,
+                 "the plan stores {} bytes on a disk, but the executor was given no file for them",
                  plan.disk_bytes);
   size_t most = 0;
   for (const ProgramPlan& program : plan.programs)
@@ -119,10 +120,11 @@ void DiskTransfers::start(const std::shared_ptr<DiskTransfer>& transfer, uint32_
   if (transfer->pieces_.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    PLIMSOLL_CHECK(started_.size() < started_.capacity(), "more than {} transfers in a segment",
+    PLIMSOLL_CHECK(started_.size() < started_.capacity(),
+                   "a segment starts more disk transfers than the {} that the plan announced",
                    started_.capacity());
     PLIMSOLL_CHECK(std::ranges::find(started_, transfer) == started_.end() || transfer->is_done(),
-                   "a transfer starts again before it has ended");
+                   "a disk transfer must end before it starts again, but is still running");
     transfer->end_ = end;
     transfer->point_ = started_.size();
     transfer->next_ = transfer->num_done_ = 0;

@@ -72,7 +72,8 @@ std::string Executor::bad_gradient(ConstView first_bad) const {
 
 std::string Executor::first_bad_value() {
   Program& target = program_of(kTrainProgram);
-  PLIMSOLL_CHECK(target.bound != nullptr, "first_bad_value() needs a staged batch");
+  PLIMSOLL_CHECK(target.bound != nullptr,
+                 "stage() must be called before first_bad_value(), but no batch is staged");
   run_deferred_updates();
   backend_->run(*target.bound, Segment::kForward, DeferredWork::kNothing);
   const Graph& graph = target.plan->graph;

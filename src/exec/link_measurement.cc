@@ -60,7 +60,7 @@ class LinkBench {
     LinkCurve curve;
     for (const int64_t bytes : measured_sizes(limits_)) {
       const int64_t count = elements_of(bytes, ranks_.size());
-      progress(fmt::format("{} of {} bytes by {}", collective_name(collective), bytes,
+      progress(fmt::format("{} of {} bytes through {}", collective_name(collective), bytes,
                            describe_link_exchange(exchanger_.exchange())));
       require_right_result(collective, count);
       const LinkPoint point = measure(collective, count);
@@ -85,9 +85,9 @@ class LinkBench {
       const float wanted = value_after(collective, ranks_.size(), count, i);
       if (found == wanted) continue;
       throw_error(ErrorCode::kDevice,
-                  "{} of {} numbers by {}: number {} on rank {} of {} is {}, but the exact result is {}; its "
-                  "times do "
-                  "not count. Check the memory, the links and their driver before you train here",
+                  "{} of {} numbers through {} computes a wrong result: number {} on rank {} of {} is {}, "
+                  "but the exact result is {}. The measurement stops. Check the memory, the links "
+                  "and their driver before you train on this machine",
                   collective_name(collective), count, describe_link_exchange(exchanger_.exchange()), i,
                   ranks_.rank(), ranks_.size(), found, wanted);
     }
@@ -198,7 +198,8 @@ int64_t link_buffer_elements(const LinkBenchLimits& limits, int num_ranks) {
 }
 
 LinkPoint summarize_times(int64_t bytes, std::vector<double> milliseconds) {
-  PLIMSOLL_CHECK(!milliseconds.empty(), "no time of {} bytes was measured", bytes);
+  PLIMSOLL_CHECK(!milliseconds.empty(),
+                 "cannot summarize the times of exchanging {} bytes: none was measured", bytes);
   std::ranges::sort(milliseconds);
   // Returns the value that this share of the times is below, linear between two of them.
   const auto quantile = [&](double share) {

@@ -113,7 +113,8 @@ TEST(LinkBench, AWrongResultIsAnErrorThatNamesIt) {
       }
     });
     ASSERT_EQ(errors.size(), 2u);
-    const std::string start = std::string(collective_name(wrong)) + " of 256 numbers by Gloo: number ";
+    const std::string start =
+        std::string(collective_name(wrong)) + " of 256 numbers through Gloo computes a wrong result: number ";
     for (const std::string& error : errors) EXPECT_TRUE(error.starts_with(start)) << error;
   }
 }

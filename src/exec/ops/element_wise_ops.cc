@@ -175,7 +175,9 @@ FillArgs fill_args(const BindContext& context) {
 DequantizeArgs dequantize_args(const BindContext& context) {
   const Attributes& attributes = context.attributes();
   const auto format = find_quantized_format(attributes.word("format"));
-  PLIMSOLL_CHECK(format.has_value(), "dequantize: no format '{}'", attributes.word("format"));
+  PLIMSOLL_CHECK(format.has_value(),
+                 "dequantize: the attribute 'format' is '{}', which is not a format of quantized weights",
+                 attributes.word("format"));
   return {.codes = context.input(DequantizeOp::kCodes),
           .scales = context.input(DequantizeOp::kScales),
           .second_scales = context.input(DequantizeOp::kSecondScales),
@@ -189,7 +191,8 @@ DequantizeArgs dequantize_args(const BindContext& context) {
 
 QuantizeFp8Args quantize_fp8_args(const BindContext& context) {
   const auto format = parse_dtype(context.attributes().word("format"));
-  PLIMSOLL_CHECK(format && is_fp8(*format), "quantize_fp8: no format '{}'",
+  PLIMSOLL_CHECK(format && is_fp8(*format),
+                 "quantize_fp8: the attribute 'format' is '{}', which is not an fp8 type",
                  context.attributes().word("format"));
   return {.x = context.input(QuantizeFp8Op::kX),
           .known = context.input(QuantizeFp8Op::kKnown),

@@ -222,7 +222,7 @@ auto update_tensors(const BindContext& context) {
   } else if constexpr (kFrame == UpdateFrame::kEightBit) {
     return eight_bit_update_tensors(context);
   } else {
-    static_assert(kFrame == UpdateFrame::kFactored, "the frame has no list of tensors");
+    static_assert(kFrame == UpdateFrame::kFactored, "no function lists the tensors of this kind of update");
     return factored_update_tensors(context);
   }
 }
