@@ -169,21 +169,22 @@ std::string describe_batch_shape(const PlanRequest& request) {
     odd += fmt::format("{}a length of {}", odd.empty() ? "" : " and ", batch.longest);
   if (odd.empty()) return "";
   return odd +
-         ": no multiple of 8, and none is needed. Sequences are stored end to end without padding, so tokens "
-         "are the rows of every "
-         "product, and only the widths of the model decide how fast their numbers are read";
+         ": this is not a multiple of 8, and need not be. Sequences are stored end to end without padding, "
+         "so every matrix product has one row per token, and only the widths of the model determine how fast "
+         "rows are read";
 }
 
 std::string format_advice(const WidthAdvice& advice) {
   const bool is_line = advice.multiple % 32 == 0;
   const std::string why =
-      is_line ? fmt::format("in {} this card reads rows fastest in pieces of 128 bytes", advice.numbers)
-              : fmt::format("in {} tensor cores read rows in pieces of 16 bytes", advice.numbers);
+      is_line ? fmt::format("in {} this GPU reads rows fastest if their length is a multiple of 128 bytes",
+                            advice.numbers)
+              : fmt::format("in {} tensor cores read rows in groups of 16 bytes", advice.numbers);
   const std::string gain = advice.gain < 1.1 ? fmt::format("{:.1f} % faster", 100.0 * (advice.gain - 1.0))
                                              : fmt::format("{:.2f} times as fast", advice.gain);
   return fmt::format(
-      "{} {} is not a multiple of {}: {}. With {} a step would be about {}, as the plan estimates "
-      "(--config_overrides {}={}, for a model that is trained from scratch)",
+      "{} {} is not a multiple of {}: {}. With {} a step would be about {} according to the estimate of the "
+      "plan (--config_overrides {}={}, for a model that is trained from scratch)",
       advice.name, advice.width, advice.multiple, why, advice.better, gain, advice.name, advice.better);
 }
 

@@ -135,7 +135,8 @@ PipelineDivision division_of(const PlanRequest& request) {
     if (i == 0) division.first_blocks.clear();
     division.first_blocks.push_back(i * request.model.config.num_hidden_layers / num_chunks);
   }
-  PLIMSOLL_CHECK(division.num_stages() == ranks.pipeline_size, "{} stages of a pipeline with {} first layers",
+  PLIMSOLL_CHECK(division.num_stages() == ranks.pipeline_size,
+                 "a pipeline of {} stages must have a first layer for each stage, but {} are given",
                  ranks.pipeline_size, division.num_stages());
   return division;
 }
@@ -226,7 +227,9 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
     // the other.
     PLIMSOLL_CHECK(
         parameter.copy == kNoValue || parameter.weight == kNoValue || !is_read(readers, parameter.weight),
-        "some ops read the weight '{}' and others its 16-bit copy", spec.name);
+        "the weight '{}' cannot be trained: all ops must read either the weight or its 16-bit copy, but some "
+        "read one and some the other",
+        spec.name);
     const ValueId read = parameter.copy != kNoValue ? parameter.copy : parameter.weight;
     if (parameter.copy != kNoValue && !updates_write_copy(request, graph.value(parameter.copy).type.shape)) {
       parameter.copy = kNoValue;
@@ -385,7 +388,9 @@ std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request
   for (size_t i = num_parameters; i < gradients.size(); ++i) {
     const std::string name = graph.value(received[i - num_parameters]).name;
     PLIMSOLL_CHECK(gradients[i] != kNoValue,
-                   "no weight of the stages up to this one needs the gradient of '{}'", name);
+                   "'{}' is received from the previous pipeline stage, but no weight of this stage or an "
+                   "earlier one needs its gradient",
+                   name);
     graph.value(gradients[i]).is_parameter_gradient = false;
     const int64_t previous = (ranks.stage + ranks.pipeline_size - 1) % ranks.pipeline_size;
     emit_send(graph, gradients[i], previous, "d_" + name, kZeroTail);
@@ -593,7 +598,8 @@ ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients) 
   if (request.update.in_backward) {
     PLIMSOLL_CHECK(!gradients.loss_scale && request.batches.accumulation_steps == 1 &&
                        request.update.optimizer.max_grad_norm == 0.0,
-                   "updates in the backward pass with a loss scale, accumulation or clipping");
+                   "weights can only be updated in the backward pass without a loss scale, gradient "
+                   "accumulation and gradient clipping, but one of these is on");
     add_optimizer_in_backward(graph, gradients.parameters, optimizer_of(request));
   } else {
     add_optimizer(graph, gradients.parameters, optimizer_of(request), gradients.loss_scale);

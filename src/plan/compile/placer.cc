@@ -49,7 +49,9 @@ void Placer::name_parts_of_weights() {
       continue;
     }
     PLIMSOLL_CHECK(!plan_.persistent_by_name.contains(spec.name),
-                   "'{}' is split in one program and whole in another", spec.name);
+                   "the weight '{}' must be stored in the same way in every program, but is split into "
+                   "halves in one and whole in another",
+                   spec.name);
     plan_.split_weights[spec.name] = {copy, remainder};
   }
 }

@@ -109,7 +109,8 @@ ProgramBuffers::ProgramBuffers(const Graph& graph) : queued_(find_queued_ops(gra
     if (placeless[index_of(lifetime.root)]) continue;
     const Purpose purpose = purpose_of(graph, lifetime);
     const bool is_on_host = graph.value(lifetime.root).space == Space::kHost;
-    PLIMSOLL_CHECK(graph.value(lifetime.root).space != Space::kDisk, "'{}' is on a disk, but not persistent",
+    PLIMSOLL_CHECK(graph.value(lifetime.root).space != Space::kDisk,
+                   "only persistent values can be stored on a disk, but '{}' is transient",
                    graph.value(lifetime.root).name);
     buffers_.push_back({.lifetime = std::move(lifetime), .purpose = purpose, .is_on_host = is_on_host});
   }

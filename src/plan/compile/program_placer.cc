@@ -94,18 +94,23 @@ void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
       continue;
     }
     const PersistentBuffer& buffer = plan.persistent[it->second];
-    PLIMSOLL_CHECK(buffer.storage == value.storage && buffer.type == whole,
-                   "'{}' is {} {} in one program and {} {} in another", value.name,
-                   storage_name(buffer.storage), format_type(buffer.type), storage_name(value.storage),
-                   format_type(whole));
+    PLIMSOLL_CHECK(
+        buffer.storage == value.storage && buffer.type == whole,
+        "'{}' must have one storage class and type in all programs, but is {} {} in one and {} {} in another",
+        value.name, storage_name(buffer.storage), format_type(buffer.type), storage_name(value.storage),
+        format_type(whole));
     PLIMSOLL_CHECK(buffer.divided == value.divided && buffer.split == value.split,
-                   "'{}' is divided among the ranks in one program and whole in another", value.name);
-    PLIMSOLL_CHECK(buffer.input == value.input, "two programs fill the input '{}' differently", value.name);
+                   "'{}' must be divided among the ranks in the same way in all programs, but is not",
+                   value.name);
+    PLIMSOLL_CHECK(buffer.input == value.input,
+                   "the input '{}' must be filled from the same source in all programs, but is not",
+                   value.name);
     if (buffer.space == value.space) continue;
     // A buffer on the host or disk may be declared by another program, but only if nothing reads it there.
-    PLIMSOLL_CHECK(buffer.space != Space::kDevice && !is_read(graph, ValueId{i}),
-                   "'{}' is in the space '{}' in one program and in '{}' in another", value.name,
-                   space_name(buffer.space), space_name(value.space));
+    PLIMSOLL_CHECK(
+        buffer.space != Space::kDevice && !is_read(graph, ValueId{i}),
+        "'{}' must be in one memory space in all programs, but is in '{}' in one and in '{}' in another",
+        value.name, space_name(buffer.space), space_name(value.space));
   }
 }
 
@@ -166,9 +171,10 @@ void ProgramPlacer::lay_out_slots(ProgramPlan& program, const PlanRequest& reque
                           program.graph.ops()[buffer.last].segment != Segment::kForward;
     const Op& first = program.graph.ops()[buffer.first];
     if (!is_saved) {
-      PLIMSOLL_CHECK(program.chunk_slots.size() == 1 || run_together(first, program.graph.ops()[buffer.last]),
-                     "'{}' exists in passes of two chunks",
-                     buffer.root == kNoValue ? "scratch" : program.graph.value(buffer.root).name);
+      PLIMSOLL_CHECK(
+          program.chunk_slots.size() == 1 || run_together(first, program.graph.ops()[buffer.last]),
+          "the transient buffer '{}' is used by the passes of two chunks of layers, which must not share it",
+          buffer.root == kNoValue ? "scratch" : program.graph.value(buffer.root).name);
       others.push_back(buffer);
       continue;
     }

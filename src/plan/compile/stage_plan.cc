@@ -96,8 +96,10 @@ std::vector<StageExchange> exchanges_of(const ProgramPlan& program) {
   std::vector<StageExchange> exchanges;
   for (const Op& op : program.graph.ops()) {
     if (!is_collective_of_stages(op)) continue;
-    PLIMSOLL_CHECK(op.outputs.size() == 1, "the stages of a pipeline exchange {} tensors by one '{}'",
-                   op.outputs.size(), op.def->name());
+    PLIMSOLL_CHECK(
+        op.outputs.size() == 1,
+        "a collective operation of pipeline stages must have one output, but there are {} in the op '{}'",
+        op.outputs.size(), op.def->name());
     exchanges.push_back(
         {.axis = mesh_axis_of(op.attributes), .offset = program.offsets[index_of(op.outputs.front())]});
   }
@@ -161,8 +163,10 @@ class PipelineClock {
     for (size_t stage = 0; stage < stages_.size(); ++stage) {
       if (next_[stage] == stages_[stage].size()) continue;
       const StageAction& action = *stages_[stage][next_[stage]];
-      PLIMSOLL_CHECK(false, "stage {} of a pipeline waits forever: it {} '{}' {} stage {}", stage,
-                     action.kind == StageAction::Kind::kSend ? "sends" : "receives", action.value,
+      PLIMSOLL_CHECK(false,
+                     "the sends and receives of the pipeline stages deadlock: stage {} waits forever when it "
+                     "{} '{}' {} stage {}",
+                     stage, action.kind == StageAction::Kind::kSend ? "sends" : "receives", action.value,
                      action.kind == StageAction::Kind::kSend ? "to" : "from", action.peer);
     }
     return {.step_ms = *std::ranges::max_element(now_ms_), .busy_ms = busy_ms_};
@@ -192,8 +196,8 @@ class PipelineClock {
       if (link.messages.empty()) return false;
       const auto [sent, sent_ms] = link.messages.front();
       PLIMSOLL_CHECK(sent->bytes == action.bytes && sent->value == action.value,
-                     "stage {} receives '{}' of {} bytes, but stage {} sends '{}' of {}", stage, action.value,
-                     action.bytes, action.peer, sent->value, sent->bytes);
+                     "pipeline stage {} expects '{}' with {} bytes, but stage {} sends '{}' with {}", stage,
+                     action.value, action.bytes, action.peer, sent->value, sent->bytes);
       now_ms_[stage] = std::max(now_ms_[stage], sent_ms) + action.ms;
       link.received_ms = now_ms_[stage];
       link.messages.pop_front();
@@ -234,7 +238,9 @@ void check_pipeline(std::span<const StagePlan> stages, const PlanRequest& reques
 std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, double before, double after,
                                           int64_t num_stages) {
   const auto count = static_cast<int64_t>(layers.size());
-  PLIMSOLL_CHECK(num_stages >= 1 && num_stages <= count, "{} layers in {} stages", count, num_stages);
+  PLIMSOLL_CHECK(num_stages >= 1 && num_stages <= count,
+                 "cannot divide {} layers among {} pipeline stages: each needs at least one layer", count,
+                 num_stages);
   std::vector<double> sums{0.0};
   for (const double layer : layers) sums.push_back(sums.back() + layer);
   // Returns the cost of a stage with the layers [begin, end).

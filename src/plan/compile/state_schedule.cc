@@ -70,7 +70,9 @@ class StateSchedules::Positions {
       ++updated;
     }
     begin_.push_back(size_);
-    PLIMSOLL_CHECK(brought == num_updates && updated == num_updates, "{} of {} updates have a transfer",
+    PLIMSOLL_CHECK(brought == num_updates && updated == num_updates,
+                   "every update must have a copy of its optimizer states to the device and back, but only "
+                   "{} of {} have one",
                    brought, num_updates);
     end_copies();
   }

@@ -21,7 +21,9 @@ constexpr int64_t kRoundsOfMending = 40;
 std::vector<LiveBuffer> rounded_up(std::span<const LiveBuffer> buffers, int64_t alignment) {
   std::vector<LiveBuffer> rounded(buffers.begin(), buffers.end());
   for (LiveBuffer& buffer : rounded) {
-    PLIMSOLL_CHECK(buffer.bytes >= 0 && buffer.first <= buffer.last, "a buffer of {} bytes live at {}..{}",
+    PLIMSOLL_CHECK(buffer.bytes >= 0 && buffer.first <= buffer.last,
+                   "a buffer must have at least 0 bytes and a last use that is not before its first, but has "
+                   "{} bytes and is live from position {} to {}",
                    buffer.bytes, buffer.first, buffer.last);
     buffer.bytes = (buffer.bytes + alignment - 1) / alignment * alignment;
   }

@@ -74,8 +74,9 @@ class Skyline {
     if (valley.first > 0) height = stretches_[first_of_end_[valley.first - 1]].height;
     if (size_t{valley.last} + 1 < stretches_.size())
       height = std::min(height, stretches_[valley.last + 1].height);
-    PLIMSOLL_CHECK(height != std::numeric_limits<int64_t>::max(),
-                   "a buffer is live at no position of the skyline");
+    PLIMSOLL_CHECK(
+        height != std::numeric_limits<int64_t>::max(),
+        "cannot place the remaining buffers: none of them is live within the positions of the skyline");
     add({.first = valley.first, .last = valley.last, .height = height});
     return height;
   }
@@ -256,8 +257,9 @@ class LeastEnds {
 template <typename IsRaised>
 std::optional<Placement> fill(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
                               std::span<const int64_t> floor, uint32_t last, const IsRaised& is_raised) {
-  PLIMSOLL_CHECK(order.size() == buffers.size(), "an order of {} for {} buffers", order.size(),
-                 buffers.size());
+  PLIMSOLL_CHECK(order.size() == buffers.size(),
+                 "the order of placement must contain every buffer once, but has {} entries for {} buffers",
+                 order.size(), buffers.size());
   Placement placement;
   placement.offsets.assign(buffers.size(), 0);
   for (const int64_t height : floor) placement.bytes = std::max(placement.bytes, height);

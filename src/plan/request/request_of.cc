@@ -106,7 +106,8 @@ ChunkedLoss chunked_loss_of(const Arguments& arguments, const RunFacts& facts, R
   if (asked == ChunkedLoss::kNever) return asked;
   if (facts.train && !task_of(facts.problem_type).has_chunked_loss) {
     remarks.warnings.push_back(
-        "--chunked_loss has no effect here: it needs one label per row, and this is a " +
+        "--chunked_loss has no effect here: it needs one label per row, and the problem type of this run "
+        "is " +
         std::string(problem_type_name(facts.problem_type)));
     return ChunkedLoss::kNever;
   }
@@ -126,9 +127,8 @@ void drop_copies_of_split_weights(PlanRequest& request, RequestRemarks& remarks)
   request.precision.copies_at_use = false;
   if (request.precision.fp8_codes_at_use) return;
   remarks.notes.emplace_back(
-      "--weight_copies at_use has no effect here: products read the upper halves of the fp32 weights, so "
-      "that there "
-      "are no copies");
+      "--weight_copies at_use has no effect here: matrix products read the upper halves of the fp32 weights, "
+      "so no copies exist");
 }
 
 // The transposed codes of activations in fp8 have a row per column of the activation, whose elements are tokens, and products

@@ -223,7 +223,7 @@ class BudgetSearch {
         "--recompute_budget {:.1f} MiB: nothing fits. The smallest total found is {:.1f} MiB ({}), {:.1f} "
         "MiB more; give --recompute_budget {:.0f}MiB, or a smaller --per_device_train_batch_size or {}",
         mib(result_.budget_bytes), mib(smallest_->total_bytes),
-        smallest_->name == "chosen" ? "with everything recomputed that can be"
+        smallest_->name == "chosen" ? "with every value recomputed that can be"
                                     : "--recompute " + smallest_->name,
         mib(smallest_->total_bytes - result_.budget_bytes), std::ceil(mib(smallest_->total_bytes)),
         labels_.length_argument);
@@ -246,18 +246,20 @@ class BudgetSearch {
 }  // namespace
 
 BudgetChoice choose_recompute(const PlanRequest& request, int64_t budget_bytes, const PlanLabels& labels) {
-  PLIMSOLL_CHECK(request.train, "a budget of recomputation for a plan that does not train");
+  PLIMSOLL_CHECK(request.train, "a recomputation budget can only be chosen for a plan that trains");
   return BudgetSearch(request, labels).fastest_within(budget_bytes);
 }
 
 BudgetChoice choose_selective(const PlanRequest& request) {
-  PLIMSOLL_CHECK(request.train, "selective recomputation for a plan that does not train");
+  PLIMSOLL_CHECK(request.train, "selective recomputation can only be chosen for a plan that trains");
   return BudgetSearch(request).smallest_within(kSelectiveShareOfStep);
 }
 
 BudgetChoice choose_recompute_of(const RunSpec& run, const PlanRequest& request, const PlanLabels& labels) {
   if (recompute_chosen(run) == RecomputeChosen::kSelective) return choose_selective(request);
-  PLIMSOLL_CHECK(run.arguments.recompute_budget.has_value(), "a run whose policy is named");
+  PLIMSOLL_CHECK(
+      run.arguments.recompute_budget.has_value(),
+      "the run must have a recomputation budget or selective recomputation, but names another policy");
   return choose_recompute(request, *run.arguments.recompute_budget, labels);
 }
 

@@ -40,7 +40,8 @@ void Change::note(std::string text) {
 void Change::use_micro_batch(int64_t sequences) {
   const int64_t accumulation = run_.arguments.gradient_accumulation_steps;
   const int64_t effective = run_.facts.train_bucket.sequences * accumulation;
-  PLIMSOLL_CHECK(sequences > 0 && effective % sequences == 0, "{} sequences of {}", sequences, effective);
+  PLIMSOLL_CHECK(sequences > 0 && effective % sequences == 0,
+                 "a micro-batch must divide the sequences of a step, but has {} of {}", sequences, effective);
   if (accumulation == 1) note("same effective batch; gradients then accumulate");
   run_ = with_train_batch(std::move(run_), sequences, effective / sequences);
   arguments_.push_back(fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}",

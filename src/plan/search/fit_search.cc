@@ -407,9 +407,12 @@ class SetSearch {
 };
 
 void check(const FitQuestion& question) {
-  PLIMSOLL_CHECK(question.effective_batch >= 1 && question.longest >= 1,
-                 "a batch of {} sequences of {} tokens", question.effective_batch, question.longest);
-  PLIMSOLL_CHECK(question.num_threads >= 1, "{} threads", question.num_threads);
+  PLIMSOLL_CHECK(
+      question.effective_batch >= 1 && question.longest >= 1,
+      "a batch must have at least 1 sequence with at least 1 token, but has {} sequences of {} tokens",
+      question.effective_batch, question.longest);
+  PLIMSOLL_CHECK(question.num_threads >= 1, "the search needs at least 1 thread, but is given {}",
+                 question.num_threads);
 }
 
 }  // namespace

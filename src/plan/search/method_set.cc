@@ -77,13 +77,16 @@ Effect effect_of_optimizer(const Method& method, const OptimizerConfig& own) {
 size_t place_of(const Method& method) {
   const std::vector<Method>& table = method_table();
   const auto place = static_cast<size_t>(&method - table.data());
-  PLIMSOLL_CHECK(place < table.size() && place < 64, "'{}' is not a method of the table", method.name);
+  PLIMSOLL_CHECK(place < table.size() && place < 64,
+                 "the training method '{}' must be an entry of the table of methods with a position below "
+                 "64, but is not",
+                 method.name);
   return place;
 }
 
 const Method& method_named(std::string_view name) {
   const Method* method = find_method(name);
-  PLIMSOLL_CHECK(method != nullptr, "there is no method '{}'", name);
+  PLIMSOLL_CHECK(method != nullptr, "the table of training methods has no method named '{}'", name);
   return *method;
 }
 
@@ -184,7 +187,7 @@ bool MethodSet::is_less_than(const MethodSet& other) const {
 }
 
 RunSpec with_methods(const RunSpec& run, const MethodSet& set) {
-  PLIMSOLL_CHECK(run.facts.train, "methods of training for a run that does not train");
+  PLIMSOLL_CHECK(run.facts.train, "training methods can only be applied to a run that trains");
   RunSpec changed = run;
   for (const Method* method : set.methods()) {
     set_method(*method, run, changed.arguments);

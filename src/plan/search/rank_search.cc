@@ -257,7 +257,9 @@ std::string RankDivision::text() const {
 
 RunSpec with_ranks(RunSpec run, const RankQuestion& question) {
   PLIMSOLL_CHECK(question.ranks_per_machine >= 1 && question.ranks % question.ranks_per_machine == 0,
-                 "{} ranks on machines of {}", question.ranks, question.ranks_per_machine);
+                 "the number of ranks must be a multiple of the ranks per machine, but {} ranks on machines "
+                 "with {} are given",
+                 question.ranks, question.ranks_per_machine);
   run.arguments.nproc_per_node = question.ranks_per_machine;
   run.arguments.nnodes = question.ranks / question.ranks_per_machine;
   return run;
@@ -293,7 +295,9 @@ int64_t least_rank_bytes(const PlanRequest& request, int64_t trained, int64_t fr
 
 RankSearch search_ranks(const RunSpec& run, const RankQuestion& question) {
   PLIMSOLL_CHECK(question.effective_batch >= 1 && question.num_threads >= 1,
-                 "a batch of {} sequences, {} threads", question.effective_batch, question.num_threads);
+                 "the search needs a batch of at least 1 sequence and at least 1 thread, but is given {} "
+                 "sequences and {} threads",
+                 question.effective_batch, question.num_threads);
   RunSpec silent = run;
   silent.facts.passes.dump = nullptr;
   const PlanRequest own = request_of(silent);
