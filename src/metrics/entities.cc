@@ -78,8 +78,9 @@ void EntityCounts::find_entities(std::span<const int32_t> ids, std::vector<Entit
 }
 
 void EntityCounts::add_sequence(std::span<const int32_t> labels, std::span<const int32_t> predictions) {
-  PLIMSOLL_CHECK(labels.size() == predictions.size(), "{} labels and {} predictions", labels.size(),
-                 predictions.size());
+  PLIMSOLL_CHECK(labels.size() == predictions.size(),
+                 "a sequence must have one prediction per label, but has {} labels and {} predictions",
+                 labels.size(), predictions.size());
   num_words_ += std::ssize(labels);
   for (size_t i = 0; i < labels.size(); ++i) num_right_words_ += labels[i] == predictions[i] ? 1 : 0;
   find_entities(labels, labelled_);

@@ -66,8 +66,8 @@ std::vector<std::string> part_names(const WeightSpec& spec) {
   }
   throw_error(
       ErrorCode::kUsage,
-      "--freeze {}: it names {}, but not {}; query, key and value of a layer are one matrix in memory "
-      "and are frozen together: add a pattern for the rest, or leave these out",
+      "--freeze {}: the pattern names {}, but not {}; query, key and value of a layer are one matrix in "
+      "memory and can only be frozen together: add a pattern for the rest, or leave the named ones out",
       pattern, fmt::join(frozen, ", "), fmt::join(others, ", "));
 }
 
@@ -157,7 +157,7 @@ void set_rate_factors(std::vector<WeightSpec>& specs, const std::map<std::string
     });
     if (!is_trained) {
       throw_error(ErrorCode::kUsage,
-                  "{}: this run trains none of the parameters that the pattern names; leave it out",
+                  "{}: this run trains none of the parameters that the pattern names; leave the pattern out",
                   argument(pattern));
     }
   }

@@ -203,11 +203,11 @@ void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
   }
   if (!targets.empty()) return;
   if (!config.layers_pattern.empty()) {
-    throw_error(
-        ErrorCode::kUsage,
-        "layers_pattern {}: none of the modules that --{} chooses is in a layer of this name with one of the "
-        "numbers {}, so no module is left to adapt; set layers_pattern to null in adapter_config.json",
-        fmt::join(config.layers_pattern, ", "), kTargets, fmt::join(layers, ", "));
+    throw_error(ErrorCode::kUsage,
+                "layers_pattern {}: no module that --{} chooses is in a list of layers with this name and "
+                "has one of the layer numbers {}, so no module is left to adapt; set layers_pattern to null "
+                "in adapter_config.json",
+                fmt::join(config.layers_pattern, ", "), kTargets, fmt::join(layers, ", "));
   }
   throw_error(ErrorCode::kUsage,
               "--{}: it excludes all modules that --{} chooses, so no module is left to adapt; exclude fewer",
@@ -403,11 +403,10 @@ std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::
   std::vector<std::string> wanted = config.target_modules;
   if (wanted.empty()) wanted = default_lora_targets(model_type);
   if (wanted.empty()) {
-    throw_error(
-        ErrorCode::kUsage,
-        "LoRA has no usual modules for the architecture {}: give --lora_target_modules with some of {}, or "
-        "all-linear",
-        model_type, fmt::join(short_names(modules), ", "));
+    throw_error(ErrorCode::kUsage,
+                "LoRA has no default modules for the architecture {}: give --lora_target_modules with some "
+                "of {}, or all-linear",
+                model_type, fmt::join(short_names(modules), ", "));
   }
   std::vector<LoraTarget> chosen = named_modules(specs, modules, wanted);
   leave_out(chosen, config);

@@ -122,9 +122,14 @@ constexpr Initialisation kInitialisations[] = {
     {"mica", ""},
     {"pissa", "", BaseChange::kPissa},
     {"olora", "", BaseChange::kOlora},
-    {"pissa_niter_", "PEFT changed the base with an approximation from random numbers"},
-    {"corda", "PEFT changed the base by an amount that depends on activations of the training data"},
-    {"loftq", "PEFT replaced the base's weights by weights that bitsandbytes quantized on a GPU"},
+    {"pissa_niter_",
+     "with this initialisation PEFT changed the base by an approximation that uses random numbers"},
+    {"corda",
+     "with this initialisation PEFT changed the base by an amount that depends on activations of the "
+     "training data"},
+    {"loftq",
+     "with this initialisation PEFT replaced the weights of the base with weights that bitsandbytes "
+     "quantized on a GPU"},
 };
 
 bool is_initialisation(const std::string& text, const Initialisation& row) {

@@ -90,7 +90,7 @@ void add_part_in_eight_bits(Graph& graph, const OptimizerRow& row, std::span<con
 
 void add_eight_bit_update(Graph& graph, const OptimizerRow& row, std::span<const Parameter> group,
                           const OptimizerConfig& config, double weight_decay, ValueId clip, ValueId finite) {
-  PLIMSOLL_CHECK(!row.needs_momentum() || config.momentum > 0.0, "{} needs a momentum, this one is {}",
+  PLIMSOLL_CHECK(!row.needs_momentum() || config.momentum > 0.0, "{} needs a momentum above 0, but it is {}",
                  row.label, config.momentum);
   const Split parts = split(graph, group);
   if (!parts.fp32.empty()) {

@@ -137,7 +137,8 @@ OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> paramete
 OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Parameter> parameters,
                                            const OptimizerConfig& config) {
   PLIMSOLL_CHECK(config.max_grad_norm == 0.0,
-                 "cannot clip to {}: an update in the backward pass does not know the global norm",
+                 "gradients cannot be clipped to {} if the backward pass updates the weights: the global "
+                 "norm is only known after it",
                  config.max_grad_norm);
   graph.set_segment(Segment::kBackward);
   declare_scalars(graph, parameters);
@@ -185,7 +186,7 @@ const UpdateBuilder& update_builder(UpdateFrame frame) {
     case UpdateFrame::kFactored:
       return kAdafactorUpdates;
   }
-  PLIMSOLL_CHECK(false, "the frame {} has no builder", static_cast<int>(frame));
+  PLIMSOLL_CHECK(false, "no function builds the updates of the kind {}", static_cast<int>(frame));
 }
 
 int64_t least_state_bytes(const OptimizerConfig& config) {

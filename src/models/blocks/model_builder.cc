@@ -42,7 +42,9 @@ const WeightSpec* ModelBuilder::find_spec(std::string_view name) const {
 ValueId ModelBuilder::weight(std::string_view name) {
   if (const ValueId id = graph_.find(name); id != kNoValue) return id;
   const WeightSpec* spec = find_spec(name);
-  PLIMSOLL_CHECK(spec != nullptr, "the model has no weight '{}'", name);
+  PLIMSOLL_CHECK(spec != nullptr,
+                 "the architecture must declare the weight '{}' before its graph reads it, but does not",
+                 name);
   const std::vector<Dim> dims(spec->shape.begin(), spec->shape.end());
   return graph_.add_value(name, {options_.dtype, Shape(std::span<const Dim>(dims))}, Storage::kWeight);
 }

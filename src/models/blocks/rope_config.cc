@@ -68,7 +68,9 @@ std::vector<double> read_factors(const ConfigReader& object, const char* key, in
     object.wrong_type(key, list, "a list of numbers");
   std::vector<double> factors = list.get<std::vector<double>>();
   if (std::ssize(factors) != pairs) {
-    throw_error(ErrorCode::kBadData, "{}: {} has {} numbers, and heads have {} pairs; correct the list",
+    throw_error(ErrorCode::kBadData,
+                "{}: {} must have one number per pair of elements of a head, but has {} for {} pairs; "
+                "correct the list",
                 object.where(), key, factors.size(), pairs);
   }
   for (const double factor : factors) require_above(object.where(), key, factor, 0.0);
