@@ -30,7 +30,7 @@ inline Attributes activation_attributes(Activation activation) {
   return {{"activation", std::string(activation_name(activation))}};
 }
 
-// The value of the forward op from which the gradient is computed.
+// The value of the forward op, its input x or its output y, from which the gradient is computed.
 enum class ActivationGradientReads : uint8_t { kInput, kOutput };
 
 // y = f(x), of x's type.
