@@ -22,8 +22,8 @@ bool is_place(const Graph& graph, const Op& op, size_t input) {
       op.outputs, [&](ValueId output) { return graph.value(output).version_of == op.inputs[input]; });
 }
 
-// Returns true if this version of a deferred value belongs to the current run: it, or an older version that it
-// derives from, was written without reading the content that the previous run left.
+// Returns true if this version of a deferred value belongs to the current run, because this version, or an older one that it derives from,
+// was written without reading the content that the previous run left.
 bool is_new(const Graph& graph, ValueId id) {
   for (; graph.value(id).version_of != kNoValue; id = graph.value(id).version_of) {
     const ValueId older = graph.value(id).version_of;

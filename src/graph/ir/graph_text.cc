@@ -17,7 +17,8 @@ std::string attribute_text(const AttributeValue& value) {
   return text;
 }
 
-// Returns " !divided=4" for a value of which each of four ranks has a slice, and with " !divided=4/1" a block of one element.
+// Returns " !divided=4" for a value of which each of four ranks has a slice, and " !divided=4/1" if the slices consist of blocks of one
+// element.
 std::string division_text(const Value& value) {
   if (!value.divided) return "";
   std::string text = fmt::format(" !divided={}", value.divided->ranks);

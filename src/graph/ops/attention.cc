@@ -4,8 +4,8 @@
 // after it. lse_TH is the log-sum-exp of each row, which the backward pass reads; it does not exist if {lse} is 0. No S x S value
 // exists. Source: Dao et al., FlashAttention (arXiv 2205.14135). Outputs on tail rows are zero.
 //
-// With {tensor_ranks}, the heads are those of one rank of a tensor-parallel group of this size. Each rank has as many, in the
-// order of the ranks, and dropout numbers the heads of all ranks.
+// With {tensor_ranks}, the heads are those of one rank of a tensor-parallel group of this size. Every rank has the same number of heads, in
+// the order of the ranks, and dropout numbers its draws by the heads of all ranks.
 #include <array>
 
 #include "graph/ops/ops.h"
@@ -13,8 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the number of pairs of a row and a row that it attends to, summed over sequences. The bucket bounds it: all
-// sequences have the longest length. A causal row attends to itself and the rows before it.
+// Returns an upper bound for the number of pairs of a row and a row that it attends to, summed over sequences: it assumes that all
+// sequences have the longest length of the bucket. A causal row attends to itself and the rows before it.
 double pairs(const OpView& op, const Bucket& bucket) {
   const double tokens = static_cast<double>(bucket.tokens);
   const double longest = bucket.longest > 0 ? static_cast<double>(bucket.longest) : tokens;

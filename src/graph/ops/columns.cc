@@ -1,5 +1,5 @@
-// columns(x_TN) {first, count, scale}: y_TK = scale * x[:, first : first + count]. If it takes every column, the op
-// is its own gradient; otherwise it has none.
+// columns(x_TN) {first, count, scale}: y_TK = scale * x[:, first : first + count]. The gradient of a call that selects all columns is the
+// same op applied to d_y; a call that selects fewer has no gradient.
 //
 // add_columns(x_TN, y_TK) {first}: x with y added to the columns from `first` on. Gradient: d_x = d_z, and d_y is
 // those columns of d_z.
@@ -75,7 +75,7 @@ class AddColumns final : public OpSchema, private AddColumnsOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return static_cast<double>(op.in_shape(kY).elements(bucket));
   }
-  // No other op reads x, so the op works in place and moves only y and the columns that it changes.
+  // The pass in_place lets the op overwrite x if no other op reads x, so only y and the changed columns are moved.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return 3.0 * static_cast<double>(op.input(kY).bytes(bucket));
   }

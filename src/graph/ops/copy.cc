@@ -2,8 +2,8 @@
 // "disk" or "device". With {into} the outputs are newer versions of the values `into`. A copy starts when the ops before it
 // are done, and runs at the same time as those after it until the first op that needs it to have ended: see
 // graph/analysis/analysis.h. The values `after` are not read, but must have been written before this copy starts; with
-// {ended}, the first {ended} copies of its segment to the host must have ended too. With a slice (slice.h) the values
-// on the host or disk are whole, those on the device are that part of them, and only the part is copied.
+// {ended}, the first {ended} copies of its segment to the host must have ended too. With the attributes of a slice (slice.h), the values on
+// the host or disk are whole, the values on the device consist of the slice only, and only the slice is copied.
 
 #include <algorithm>
 #include <array>

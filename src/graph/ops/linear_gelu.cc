@@ -24,7 +24,7 @@ class LinearGelu final : public OpSchema, private LinearGeluOp {
     return {{op.input(kX).type.dtype, Shape{op.in_shape(kX)[0], op.in_shape(kW)[0]}}};
   }
 
-  // Counts the operations of the product, and 11 per element for bias and activation, as bias_gelu does.
+  // Counts the operations of the matrix product, and 11 per element for bias and activation, like bias_gelu.
   double flops(const OpView& op, const Bucket& bucket) const override {
     const auto outputs = static_cast<double>(op.out_shape(kY).elements(bucket));
     return outputs * (2.0 * static_cast<double>(op.in_shape(kX)[1].at(bucket)) + 11.0);

@@ -85,8 +85,8 @@ std::string operand_name(std::span<const Operand> table, int row, int operand) {
   return std::string(found.name) + "[" + std::to_string(operand) + "]";
 }
 
-// Checks that the number of inputs agrees with the table and that only optional places are empty. It builds texts
-// only after a failure, because it runs whenever an op is built or verified.
+// Checks that the number of inputs agrees with the operand table and that only optional inputs are absent. Texts are built only after a
+// failure, because this check runs whenever an op is built or verified.
 void check_presence(const OpSchema& schema, const OpView& op) {
   const std::span<const InputOperand> table = schema.inputs();
   const bool repeats = repeated_rows(table).rows > 0;

@@ -6,8 +6,9 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if the op may add to its outputs. Its flag applies to all of them, so an output that an op reads in the same
-// run, as the sum of a table's two gradients reads the one of a head, must not be among them.
+// Returns true if the op may add its outputs to the sums of earlier micro-batches. The flag of the op applies to all outputs, so no other
+// op may read an output in the same micro-batch. One example is the gradient of a language-model head, which is added to the other gradient
+// of the shared word table.
 bool may_add(const Graph& graph, const Op& op, const std::vector<bool>& is_read) {
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     const ValueId output = op.outputs[i];

@@ -5,10 +5,10 @@
 //
 // `in` copies the states of an update to the device, and `out` copies the new states back to the host. Copies in both
 // directions and the ops run at the same time. transfer_schedule.h determines when `in` starts:
-//  - If the free memory is not known, `in k+2` starts when `out k` has ended, whose bytes it takes, so that the
-//    copies of at most two updates are on the device. If the states are on a disk, those of the next update are read and
-//    those of the previous one are written while an update runs, so that the copies of at most three updates are on the
-//    device (Rajbhandari et al., arXiv 2104.07857, section 5.2).
+//  - If the free memory is not known, `in k+2` starts when `out k` has ended and uses the same memory, so the
+//    copies of at most two updates are on the device. If the states are on a disk, the states of the next update are
+//    read and the states of the previous update are written while an update runs, so the copies of at most three
+//    updates are on the device (Rajbhandari et al., arXiv 2104.07857, section 5.2).
 //  - If it is known, states are copied as early as memory allows, during the backward pass too. The states of the
 //    last updates may stay on the device until the next step, whose forward pass copies them back. If updates run in
 //    the forward pass (updates_at_use_pass.cc), the states of the first ones are copied in the step before and stay.
@@ -107,7 +107,7 @@ std::vector<Moved> find_moved(const Graph& graph) {
   return list;
 }
 
-// Returns the type of the part of a state that one update works on.
+// Returns the type of the slice of a state that one update works on.
 ValueType staged_type(const Graph& graph, const Op& update, ValueId kept) {
   ValueType type = graph.value(kept).type;
   if (const auto slice = slice_of(update.attributes)) type.shape = shape_of(*slice, type.shape);

@@ -1,5 +1,5 @@
-// Divides the forward and the backward pass of a stage of a pipeline into those of its chunks. The chunks of a stage have no transient
-// value in common, so that the ops that values connect with a send or receive of a chunk belong to it:
+// Divides the forward and the backward pass of a stage of a pipeline into those of its chunks. The chunks of a stage share no transient
+// value. So all ops that are connected through values with a send or receive of a chunk belong to that chunk:
 //
 //   receive {chunk=0}; layer_1; send {chunk=0}; receive {chunk=1}; layer_3; send {chunk=1}
 //
@@ -37,7 +37,7 @@ class ChunkOrder {
   }
 
  private:
-  // Returns true for a value that one pass computes for itself, or for the backward pass of the same micro-batch.
+  // Returns true for a value that only ops of one micro-batch read: ops of the same pass, or of the backward pass of the same micro-batch.
   bool is_of_pass(ValueId id) const {
     if (id == kNoValue) return false;
     const Storage storage = graph_.value(id).storage;

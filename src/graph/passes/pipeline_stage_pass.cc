@@ -65,7 +65,7 @@ class StageCut {
 
   Graph run() {
     find_uses();
-    // The numbers of modules stay.
+    // Declares the modules in the same order, so that they keep their numbers.
     for (const std::string& module : graph_.modules()) result_.set_module(module);
     for (uint32_t i = 0; i < graph_.values().size(); ++i) {
       if (graph_.values()[i].storage == Storage::kInput) new_id(ValueId{i});
@@ -98,7 +98,7 @@ class StageCut {
     }
   }
 
-  // The chunks of a stage have no value that an op computes in common: each runs at another time.
+  // Forgets the values of the previous chunk: chunks run at different times, so a chunk cannot read a value that another one computes.
   void begin_chunk() {
     stage_ += division_.num_stages();
     for (size_t i = 0; i < new_ids_.size(); ++i) {
@@ -107,7 +107,7 @@ class StageCut {
     }
   }
 
-  // Lets the last op of the result, a send or a receive, work for this chunk.
+  // Assigns the last op of the result, which is a send or a receive, to this chunk.
   void set_channel(int64_t channel) {
     if (division_.chunks == 1) return;
     Attributes& attributes = result_.ops().back().attributes;
@@ -134,7 +134,7 @@ class StageCut {
 
   bool is_computed_by_a_stage(size_t value) const { return born_[value] != kEveryStage; }
 
-  // Receives values in the order in which they are computed, in which the stage before sends them.
+  // Receives values in the order in which they are computed, because the previous stage sends them in this order.
   void receive_values() {
     for (const Op& op : graph_.ops()) {
       for (const ValueId id : op.outputs) {
@@ -183,7 +183,7 @@ class StageCut {
     if (found != kNoValue) return found;
     Value value = graph_.value(id);
     if (value.version_of != kNoValue) value.version_of = new_id(value.version_of);
-    // Each chunk computes what depends on inputs alone for itself.
+    // Every chunk computes its own copy of values that depend on inputs alone, under a name of its own.
     if (chunk() > 0 && result_.find(value.name) != kNoValue) value.name = result_.unique_name(value.name);
     const ValueId added = value.storage == Storage::kInput
                               ? result_.add_input(value.name, value.type, value.input)
@@ -195,7 +195,7 @@ class StageCut {
   }
 
   const Graph& graph_;
-  int64_t stage_;  // the chunk of the model, which is the stage if each of them has one chunk
+  int64_t stage_;  // number of the chunk in the model; equal to the stage if each stage has one chunk
   const PipelineDivision& division_;
   std::vector<int64_t> op_stages_;
   std::vector<int64_t> born_;      // per value, the stage that computes it

@@ -178,7 +178,7 @@ class SliceUpdates {
     }
   }
 
-  // Returns the input of an update of which output k is the new version.
+  // Returns the input of an update whose new version is output k.
   size_t replaced_input(const Op& op, size_t k) const {
     return static_cast<size_t>(schema_of(op).writes_into({graph_, op}, static_cast<int>(k)));
   }

@@ -44,7 +44,7 @@ class TensorParallel {
   }
 
  private:
-  // Returns the size of the part of each rank.
+  // Returns the number of heads, rows or columns that each rank gets.
   int64_t share(int64_t size, const Op& op, std::string_view what) const {
     PLIMSOLL_CHECK(size % ranks_ == 0, "{} {} of the op '{}' cannot be divided evenly among {} ranks", size,
                    what, op.def->name(), ranks_);
@@ -77,8 +77,8 @@ class TensorParallel {
     divide_rows(op.outputs.front());
   }
 
-  // Divides the columns of this value and the rows of the weight, and of the bias, of the product that computes it. Between them
-  // are only ops that work on each head separately.
+  // Divides the columns of a value, and with them the rows of the weight and of the bias of the matrix product that computes it. Between
+  // the product and the value there may only be ops that work on each head separately.
   void divide_columns(ValueId id, const std::vector<int64_t>& parts) {
     for (;;) {
       const OpId producer = graph_.value(id).producer;
@@ -106,7 +106,8 @@ class TensorParallel {
     }
   }
 
-  // Divides the columns of the weight of the product that reads this value, whose results are then summed over the ranks.
+  // Divides the columns of the weight of the matrix product that reads this value. The results of this product are then summed over the
+  // ranks.
   void divide_rows(ValueId id) {
     const std::span<const uint32_t> readers = readers_[index_of(id)];
     PLIMSOLL_CHECK(readers.size() == 1,
@@ -133,7 +134,7 @@ class TensorParallel {
         op.def->name());
   }
 
-  // Divides a weight along a dimension, which consists of parts.
+  // Divides a weight along a dimension. `parts`: the sizes of the parts of a fused weight along this dimension, each of which is divided.
   void divide_weight(ValueId id, std::vector<int64_t> parts, int dimension) {
     Value& value = graph_.value(id);
     PLIMSOLL_CHECK(value.storage == Storage::kWeight && !value.split,
@@ -150,7 +151,7 @@ class TensorParallel {
           part % ranks_ == 0,
           "a part of {} rows or columns of the weight '{}' cannot be divided evenly among {} ranks", part,
           value.name, ranks_);
-      // Rows have several elements, unless the weight is a vector.
+      // Converts rows to elements: a row has several, unless the weight is a vector.
       if (dimension == 0 && whole.rank() > 1) part *= whole[1].offset;
     }
     divided = Dim(divided.offset / ranks_);

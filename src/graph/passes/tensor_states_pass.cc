@@ -1,6 +1,6 @@
 // Completes what the pass tensor_parallel begins, when gradients and updates exist: the gradient, the states and the copies of a weight
 // that a tensor-parallel group divides are divided in the same way (Value::split), and the norm of all gradients is that of the whole
-// model. A gradient that every rank of the group has counts once: each rank reads a slice of it.
+// model. A gradient that every rank of the group stores completely must count once in the norm, so each rank reads only a slice of it.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 #include "graph/passes/divided_norm.h"
@@ -14,7 +14,8 @@ void divide_versions(Graph& graph, ValueId id, const TensorSplit& split) {
   for (; id != kNoValue; id = graph.value(id).version_of) graph.value(id).split = split;
 }
 
-// The values of a parameter have its shape, except its lower half, which was divided when it was declared.
+// Divides the gradient, the states and the copy of a divided parameter, which have its shape. Its lower half has another shape and was
+// divided when it was declared.
 void divide_states(Graph& graph, const Op& op) {
   const auto* update = dynamic_cast<const Update*>(op.def);
   if (update == nullptr) return;
