@@ -1,7 +1,7 @@
 // The anatomy of memory: every byte of a plan by purpose and phase, and where the peak is. purpose_name() in
 // plan/compile/plan.h returns the names of the purposes that users know.
 //
-// Computed from the plan alone; allocates nothing of the run. Thread-safe: pure functions.
+// Computed from the plan alone, without allocating any memory of the run. Thread-safe: pure functions.
 //
 // A run allocates its whole arena at the start. The column of a phase shows how much of the arena the phase
 // uses, and for what:

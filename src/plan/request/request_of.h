@@ -1,6 +1,6 @@
-// Turns the arguments of a run and the facts about it into the request for its plan. This is the only place where
-// arguments get a meaning for a plan: every rule that depends on the device or on the run is here, together with its
-// refusal. Rules between arguments alone are in arguments/argument_rules.cc.
+// Turns the arguments of a run and the facts about it into the request for its plan. This folder alone translates arguments into properties
+// of a plan: every rule that depends on the device or on the run is here, together with its error message. Rules between arguments alone
+// are in arguments/argument_rules.cc.
 //
 // Pure: asks the machine nothing and reads no files; src/run gathers the facts. Thread-safe.
 #pragma once
@@ -38,11 +38,11 @@ struct Calibrations {
 // The buckets that a GPU captures.
 struct CapturedFacts {
   CapturedBuckets buckets = {};
-  // Returns the buckets for other batch sizes. If it is empty, `buckets` is used for them. Pure.
+  // Returns the captured buckets for other batch sizes. If this function is empty, `buckets` is used for all batch sizes. Pure.
   std::function<CapturedBuckets(const BatchOptions&)> count = {};
 };
 
-// The place of the plan's rank among the others.
+// The position of the plan's rank among all ranks, and the links between them.
 struct RankFacts {
   RankLinks links = {};  // links that the user names (plan --links); they replace the calibration
   int64_t stage = 0;     // the stage of the pipeline that the plan is for
@@ -61,14 +61,14 @@ struct RunFacts {
   Bucket train_bucket = {};  // the largest batch with the run's own arguments
   Bucket evaluate_bucket = {};
   GenerationSizes generation = {};
-  // Returns those sizes with another number of sequences per prompt. If it is empty, with_sequences() is used. Pure.
+  // Returns the generation sizes for another number of sequences per prompt. If this function is empty, with_sequences() is used. Pure.
   std::function<GenerationSizes(int64_t)> sizes_with_sequences = {};
   SequenceLengths lengths = SequenceLengths::kAllLongest;
   CapturedFacts captured = {};
   HostFacts host = {};
   Calibrations calibrations = {};
   TuningTable tuning = {};
-  // The choice that --recompute selective or --recompute_budget made by planning; empty before it is made.
+  // The result of the search that --recompute selective or --recompute_budget requires; empty before the search.
   std::optional<RecomputeChoice> recompute = {};
   SizeThresholds thresholds = {};
   RankFacts ranks = {};
@@ -88,8 +88,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
 // Returns the same request without remarks.
 PlanRequest request_of(const RunSpec& run);
 
-// States who chooses what is recomputed: the policy of the request, or each plan for its own batch
-// (plan/search/budget.h).
+// States how the recomputed values are chosen: by the policy of the request, or by a search for every plan (plan/search/budget.h).
 enum class RecomputeChosen : uint8_t { kByPolicy, kSelective, kByBudget };
 RecomputeChosen recompute_chosen(const RunSpec& run);
 
