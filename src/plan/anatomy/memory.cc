@@ -53,7 +53,7 @@ PeakPlace place_at(const ProgramPlan& program, Phase phase, size_t position, int
           .live_bytes = live};
 }
 
-// Derives the sums of a column from its purposes and gaps.
+// Completes the figures of a phase: computes the sums from the bytes by purpose and the gaps.
 PhaseMemory finished(const Plan& plan, PhaseMemory column) {
   column.arena_bytes = sum_of(column.by_purpose) + column.gaps_bytes;
   column.unused_bytes = plan.arena_bytes - column.arena_bytes;
@@ -174,7 +174,7 @@ const PeakPlace* MemoryAnatomy::peak_of(Phase phase) const {
   return it == peaks.end() ? nullptr : &*it;
 }
 
-// Names what the GPUs of a run exchange data through.
+// Returns the name of the mechanism through which the GPUs of a run exchange data.
 static std::string_view describe_exchanges(const RankOptions& ranks) {
   const bool maps = ranks.maps_any_peers();
   const bool uses_nccl = (ranks.data_size() > 1 && !ranks.maps_peers) ||

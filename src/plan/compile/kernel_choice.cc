@@ -9,14 +9,14 @@
 namespace plimsoll {
 namespace {
 
-// Returns the name of the device without the provenance of its figures, which a refusal does not need.
+// Returns the name of the device for an error message.
 std::string device_name(const PlanRequest& request) {
   if (request.device.kind == KernelDevice::kCpu) return "a CPU";
   const GpuTarget& gpu = request.device.gpu;
   return gpu.uuid.empty() ? gpu.name : gpu.product;
 }
 
-// Returns advice for a user whose device has no kernel that takes an op.
+// Returns the advice of the error message for an op that no kernel of the device supports.
 std::string advice(Problem problem) {
   const bool is_on_gpu = problem.target.device == KernelDevice::kCuda;
   problem.target.device = KernelDevice::kCpu;

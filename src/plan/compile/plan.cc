@@ -244,7 +244,7 @@ Plan build_plan(const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan =
       request.ranks.pipeline_size > 1 ? build_stage_plan(request) : plan_within_limit(request, build_graphs);
-  // Another stage of a pipeline may have the ops of a forced kernel.
+  // In a pipeline, the ops of a forced kernel may be in another stage, so this stage cannot check them alone.
   if (!plan.is_pipelined()) check_forced_kernels(plan.programs, request.device);
   plan.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return plan;

@@ -19,14 +19,14 @@ bool is_read(const Graph& graph, ValueId id) {
       graph.ops(), [id](const Op& op) { return std::ranges::find(op.inputs, id) != op.inputs.end(); });
 }
 
-// Returns true for a copy that transfers an activation, and false for one that transfers a value which
-// stays from step to step.
+// Returns true for a copy that transfers an activation, and false for a copy of a persistent or deferred value.
 bool moves_activation(const Graph& graph, const Op& op) {
   return op.def == &copy_op() && graph.value(op.inputs.front()).storage == Storage::kTransient &&
          graph.value(op.outputs.front()).storage == Storage::kTransient;
 }
 
-// Returns true for a message that a library sends: the next message waits for its end, possibly in another segment.
+// Returns true for a send or receive that a library executes. The next one waits until it has ended, possibly in another segment, so the
+// segment cannot be captured.
 bool is_library_message(const Op& op) {
   return (op.def == &send_op() || op.def == &receive_op()) && !maps_peers(op.attributes);
 }
@@ -158,9 +158,9 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   program.host.lower_bound_bytes = host.lower_bound_bytes;
 }
 
-// The slot of the micro-batch that runs is not the same in each run, so that other values cannot use its free bytes. The lower bound is
-// that of all layouts: while one micro-batch runs, the saved values of the others exist. Of several chunks it is that of layouts with
-// these slots.
+// A different slot is in use in every run, so other values cannot use free bytes within a slot. The lower bound holds for all layouts:
+// while one micro-batch runs, the saved values of the other micro-batches exist. With several chunks of layers, it holds only for layouts
+// with these slots.
 void ProgramPlacer::lay_out_slots(ProgramPlan& program, const PlanRequest& request) {
   const auto num_positions = static_cast<uint32_t>(program.ops.size());
   std::vector<TransientBuffer> together = program.buffers;

@@ -19,7 +19,8 @@
 namespace plimsoll {
 namespace {
 
-// The estimated times of the layers of a model, in all passes of a micro-batch, and those of its other parts.
+// The estimated times of each layer of a model, summed over the passes of a micro-batch, and of the ops before the first and after the last
+// layer.
 struct LayerTimes {
   std::vector<double> layers;
   double before = 0, after = 0;
@@ -91,7 +92,7 @@ std::vector<StageAction> actions_of(const ProgramPlan& program, Segment segment,
   return actions;
 }
 
-// Returns the collective operations of all stages, or of both ends.
+// Returns the collective operations in which all stages, or the first and the last one, take part.
 std::vector<StageExchange> exchanges_of(const ProgramPlan& program) {
   std::vector<StageExchange> exchanges;
   for (const Op& op : program.graph.ops()) {
@@ -173,13 +174,14 @@ class PipelineClock {
   }
 
  private:
-  // The messages of a channel from one stage to another one.
+  // The values under way from one stage to another through one channel.
   struct Link {
-    std::deque<std::pair<const StageAction*, double>> messages;  // with the time at which each was sent
-    double received_ms = 0;                                      // when the last one was received
+    std::deque<std::pair<const StageAction*, double>>
+        messages;            // sent values and the times at which they were sent
+    double received_ms = 0;  // the time at which the last value was received
   };
 
-  // Does the next action of a stage, unless it waits for another stage.
+  // Executes the next action of a stage and returns true, or returns false if the stage must wait for another one.
   bool try_next(size_t stage) {
     const StageAction& action = *stages_[stage][next_[stage]];
     const auto own = static_cast<int64_t>(stage);
@@ -212,8 +214,8 @@ class PipelineClock {
   std::map<std::tuple<int64_t, int64_t, int64_t>, Link> links_;  // by sender, receiver and channel
 };
 
-// Each GPU maps the arena of every other stage. The plan of a stage was made without the sizes of the other arenas. Returns the bytes
-// that it lacks.
+// Each GPU maps the arena of every other stage. The plan of a stage was made without the sizes of the other arenas. Returns the bytes for
+// these mappings that the plan lacks.
 int64_t missing_mapping_bytes(std::span<const StagePlan> stages, size_t own) {
   int64_t missing = 0;
   for (size_t i = 0; i < stages.size(); ++i)
@@ -221,9 +223,10 @@ int64_t missing_mapping_bytes(std::span<const StagePlan> stages, size_t own) {
   return missing;
 }
 
-// Proves for every number of micro-batches that a step of the plan may have that no stage waits forever. The order of a stage
-// repeats, so that numbers above twice that of the stages only add repetitions and need no proof of their own. With several chunks a
-// stage repeats its order after a round of P micro-batches, and runs up to chunks + 1 rounds forwards before the first backward pass.
+// Proves for every number of micro-batches that a step of the plan may have that no stage waits forever. The order of passes of a stage is
+// periodic, so numbers of micro-batches above twice the number of stages only add repetitions and need no separate check. With several
+// chunks of layers, the period is a round of P micro-batches, and a stage runs up to chunks + 1 rounds of forward passes before the first
+// backward pass.
 void check_pipeline(std::span<const StagePlan> stages, const PlanRequest& request) {
   const auto num_stages = static_cast<int64_t>(stages.size());
   const int64_t chunks = request.ranks.chunks;
@@ -248,7 +251,7 @@ std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, dou
     return sums[static_cast<size_t>(end)] - sums[static_cast<size_t>(begin)] + (begin == 0 ? before : 0.0) +
            (end == count ? after : 0.0);
   };
-  // least[s][b]: the smallest largest cost of the stages from s on, if stage s begins with layer b.
+  // least[s][b]: the cost of the most expensive stage from s on, in the best division in which stage s begins with layer b.
   constexpr double kImpossible = std::numeric_limits<double>::infinity();
   const auto rows = static_cast<size_t>(num_stages), columns = static_cast<size_t>(count) + 1;
   std::vector<std::vector<double>> least(rows, std::vector<double>(columns, kImpossible));

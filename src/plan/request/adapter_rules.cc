@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Requires: resolve_arguments() has checked that the elements are numbers.
+// Returns the numbers of --layers_to_transform. Requires: resolve_arguments() has checked that the elements are numbers.
 std::vector<int64_t> layers_of(const Arguments& arguments) {
   std::vector<int64_t> layers;
   for (const std::string& layer : arguments.layers_to_transform) layers.push_back(std::stoll(layer));
@@ -50,7 +50,7 @@ void set_base_weights(const Arguments& arguments, const ModelConfig& config,
                 "for them, or --adapter_name_or_path to use an existing one",
                 arguments.load_in_4bit ? 4 : 8, arguments.load_in_4bit ? 4 : 8);
   }
-  // PEFT computes OLoRA's change of a quantized base, and refuses PiSSA's.
+  // Like PEFT, which supports the change of a quantized base by OLoRA but not by PiSSA.
   if (lora->base_change == BaseChange::kPissa) {
     throw_error(ErrorCode::kUsage,
                 "--load_in_{}bit: the adapter was initialised with pissa, which changes the base model, and "

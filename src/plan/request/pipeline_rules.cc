@@ -5,7 +5,8 @@
 namespace plimsoll {
 namespace {
 
-// Their order is data of the plan, and with gpipe the activations of all of them have places in the arena.
+// The largest number of micro-batches per step of a pipeline. The plan contains their order, and with gpipe the arena stores the
+// activations of all of them.
 constexpr int64_t kMostMicroBatchesOfPipeline = 4096;
 
 [[noreturn]] void refuse_pipeline(int64_t stages, std::string_view reason, std::string_view remedy) {

@@ -56,7 +56,7 @@ void require_fp8(const DeviceOptions& device) {
               kOldestSmOfFp8 % 10, device.has_bf16() ? "--bf16" : "--fp16");
 }
 
-// Everything but the products of training is computed as with --bf16, also in evaluations.
+// With --fp8, everything except the matrix products of training is computed as with --bf16, evaluations included.
 void set_fp8(const Arguments& arguments, const DeviceOptions& device, bool trains,
              PrecisionOptions& precision, RequestRemarks& remarks) {
   if (!arguments.fp8) return;
@@ -130,7 +130,7 @@ void set_weight_copies(const Arguments& arguments, const DeviceOptions& device, 
   }
 }
 
-// Evaluations during training read the weights that training holds, as in Trainer.
+// --bf16_full_eval and --fp16_full_eval do not apply to evaluations during training, which read the trained weights, as in Trainer.
 void set_full_evaluation(const Arguments& arguments, const DeviceOptions& device, bool trains,
                          PrecisionOptions& precision, RequestRemarks& remarks) {
   if (!arguments.bf16_full_eval && !arguments.fp16_full_eval) return;
@@ -185,8 +185,8 @@ void refuse_other_products(const Arguments& arguments, const PrecisionOptions& p
   const std::string products =
       !mixed.empty() ? mixed : std::string(fp32_products_name(precision.fp32_products));
   if (arguments.matmul_precision == "auto" || arguments.matmul_precision == products) return;
-  // For these types there is an argument of the same name (--bf16, --fp16, --fp8), which the message can advise. --fp8 implies
-  // --bf16, so that --bf16 is no advice next to it.
+  // For these types there is an argument of the same name (--bf16, --fp16, --fp8), which the message can recommend. --fp8 implies --bf16,
+  // so the message does not recommend --bf16 if --fp8 is given.
   const bool is_argument = arguments.matmul_precision == "fp16" || arguments.matmul_precision == "fp8" ||
                            (arguments.matmul_precision == "bf16" && mixed != "fp8");
   throw_error(ErrorCode::kUsage,

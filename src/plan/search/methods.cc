@@ -11,9 +11,9 @@
 namespace plimsoll {
 namespace {
 
-// Returns the method that selects an optimizer, as its row describes it.
+// Returns the training method that selects an optimizer, from its row in the optimizer table.
 Method method_of(const OptimizerRow& row, const OptimizerMethod& selection) {
-  // The optimizer that runs by default. Another way to store its states only rounds them differently.
+  // True for the variants of the default optimizer, which only differ in how states are stored and rounded.
   const bool is_default = row.family == OptimizerKind::kAdamW;
   Method method{.name = selection.name,
                 .words = {"--optim", selection.optim},
