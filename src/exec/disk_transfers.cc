@@ -146,7 +146,7 @@ void DiskTransfers::wait_for(const IsWanted& is_wanted) {
 }
 
 void DiskTransfers::wait_before(uint32_t position) {
-  // Only this thread changes the list, so that it may be looked at without the lock.
+  // Only this thread changes the list, so it may read the list without the lock.
   if (started_.empty()) return;
   wait_for([&](const DiskTransfer& transfer) { return transfer.end_ <= position; });
 }
@@ -219,9 +219,9 @@ void DiskTransfers::make(TransferDirection direction, const Piece& piece, std::b
   copy(piece.memory, buffer + (piece.first - piece.block_begin), piece.bytes);
 }
 
-// Writes whole blocks. Two transfers may write different parts of one block at the same time, because the updates of two
-// slices of a parameter need not end between blocks. Such a block is read, changed and written by one thread at a time. A
-// transfer that reads the other part meanwhile gets it from before or after the write, where it is the same.
+// Writes whole blocks. Two transfers may write different parts of one block at the same time, because the slices of a parameter do not
+// always end at the boundary of a block. A lock lets one thread at a time read, change and write such a block. A transfer that reads the
+// other part of the block in the meantime gets the same bytes before and after the write.
 template <typename Copy>
 void DiskTransfers::write_piece(const Piece& piece, std::byte* buffer, const Copy& copy) {
   std::unique_lock edges(edges_, std::defer_lock);
@@ -247,7 +247,7 @@ void DiskTransfers::read(std::span<std::byte> destination, int64_t offset) {
 
 void DiskTransfers::write(std::span<const std::byte> bytes, int64_t offset) {
   std::vector<Piece> pieces;
-  // The bytes are only read. The end of the value is not known, so that what follows them is kept.
+  // The const_cast is safe, because the bytes are only read. The end of the value is not known, so the rest of the last block is kept.
   const DiskTransfer::Part part{.memory = const_cast<std::byte*>(bytes.data()),
                                 .offset = offset,
                                 .bytes = std::ssize(bytes),

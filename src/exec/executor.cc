@@ -133,8 +133,8 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
 
 namespace {
 
-// A piece of a buffer that ranks divide. Of the whole value, each rank has some runs of neighbouring elements, and they are
-// neighbours in its memory. Offsets are in bytes.
+// A range of a value that is divided among ranks. Each rank stores some contiguous ranges of the whole value, one after the other in its
+// memory. Offsets are in bytes.
 class DividedPiece {
  public:
   DividedPiece(const PersistentBuffer& buffer, int64_t offset, int64_t bytes)
@@ -149,7 +149,7 @@ class DividedPiece {
         bytes, offset, buffer.name, buffer.whole_elements() * width_);
   }
 
-  // Return where the part of a rank begins in its memory, and its size.
+  // Return the offset in the memory of a rank at which the rank's part of this range begins, and the size of that part.
   int64_t offset_of(int64_t rank) const { return elements_before(begin_, rank) * width_; }
   int64_t bytes_of(int64_t rank) const { return elements_before(end_, rank) * width_ - offset_of(rank); }
 
@@ -209,7 +209,7 @@ void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std:
 }
 
 Executor::OwnBytes Executor::share_of_stage(const std::string& name) const {
-  // The ranks of a tensor-parallel group have the same bytes.
+  // The ranks of a tensor-parallel group store the same bytes, so only the first one gets a share.
   const Communicator* group = connections_.of(MeshAxis::kTensor).ranks;
   if (group != nullptr && group->rank() > 0) return {};
   const ValueType type = plan_.type_of(name);
@@ -227,7 +227,8 @@ Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
     if (plan_.split_weights.contains(name) || !plan_.buffer(name).divided) return share_of_stage(name);
   }
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end()) {
-    // Each half has 2 bytes per element, and the weight has 4. The ranks may divide one half only.
+    // Each half has 2 bytes per element, and the weight has 4. If the ranks divide only one half, this rank owns the intersection of both
+    // ranges.
     const OwnBytes high = own_bytes(split->second.high), low = own_bytes(split->second.remainder);
     return {.begin = 2 * std::max(high.begin, low.begin), .end = 2 * std::min(high.end, low.end)};
   }
@@ -290,7 +291,7 @@ int64_t Executor::elements(const std::string& name) const {
 
 namespace {
 
-// Checks the numbers of rows of a table, which kernels use without checking.
+// Checks that indices of table rows are within the table, because kernels do not check them.
 void check_rows(const PersistentBuffer& input, std::span<const int32_t> rows) {
   for (const int32_t row : rows) {
     PLIMSOLL_CHECK(row >= 0 && row < input.input.table_rows,
@@ -300,7 +301,7 @@ void check_rows(const PersistentBuffer& input, std::span<const int32_t> rows) {
   }
 }
 
-// Checks the start of each sequence, which is followed by the number of tokens.
+// Checks the lengths of the sequences. `starts`: the start of each sequence, and at the end the number of tokens.
 void check_sequences(const PersistentBuffer& input, std::span<const int32_t> starts, const Bucket& bucket) {
   for (size_t i = 1; i < starts.size(); ++i) {
     const int64_t length = starts[i] - starts[i - 1];
@@ -323,7 +324,7 @@ void check_row_ends(const PersistentBuffer& input, std::span<const int32_t> ends
   }
 }
 
-// The halves of a part of a split weight while it is read or written.
+// The upper and lower halves of a range of a split weight while the range is read or written.
 struct Halves {
   std::vector<uint16_t> high, low;
   explicit Halves(size_t whole_bytes) : high(whole_bytes / 4), low(whole_bytes / 4) {
@@ -462,7 +463,7 @@ void Executor::set_accumulate(bool add) {
   const PersistentBuffer* input = input_with(InputSource::kAccumulate);
   if (input == nullptr) return;
   backend_->before_host_writes(Inputs::kBatch);
-  // The flag has the bits of 1.0f: kernels compare it with 0, and a product library on a GPU uses it as a factor.
+  // The flag has the bits of 1.0f, because kernels compare it with 0 and the library of matrix products on a GPU uses it as a factor.
   input_view(*input).as<int32_t>()[0] = add ? std::bit_cast<int32_t>(1.0f) : 0;
 }
 
@@ -542,7 +543,7 @@ void Executor::refresh_copies() {
   }
 }
 
-// Rounds a weight piece by piece, in a buffer that the device can read.
+// Reads a weight from the disk in parts, into a buffer that the device can access, and rounds each part into the 16-bit copy.
 void Executor::copy_weights_from_disk(const PersistentBuffer& weight, const PersistentBuffer& copy) {
   const int64_t width = dtype_bytes(weight.type.dtype), copy_width = dtype_bytes(copy.type.dtype);
   const std::span<std::byte> piece = backend_->disk()->idle_buffer();

@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-// Tells if the plan stores this weight in 4 or 8 bits.
+// Returns true if the plan stores this weight in 4 or 8 bits.
 bool is_quantized(const Plan& plan, const std::string& weight);
 
 // Quantizes one part (of WeightSpec::parts) of a weight that the plan stores in 4 or 8 bits, and writes it. `values`

@@ -25,7 +25,7 @@ std::shared_ptr<PeerMemory> peers_at_offsets(const BindContext& context) {
     for (const StageExchange& exchange : stage.exchanges) {
       if (exchange.axis == axis) of_axis.push_back(exchange.offset);
     }
-    // Between the ends there are stages that take no part.
+    // In operations of the first and the last stage, the stages in between have no tensor.
     if (!of_axis.empty()) offsets.push_back(of_axis.at(static_cast<size_t>(number)));
   }
   PLIMSOLL_CHECK(std::ssize(offsets) == peers->size(),
@@ -34,7 +34,7 @@ std::shared_ptr<PeerMemory> peers_at_offsets(const BindContext& context) {
   return std::make_shared<PeersAtOffsets>(*peers, std::move(offsets));
 }
 
-// Returns where the stage `from` has a value that it sends to this stage, as this rank maps it.
+// Returns the buffer from which the stage `from` sends a value to this stage, at the address at which this rank maps it.
 ConstView room_of_sender(const BindContext& context, PeerMemory& peers, int64_t from) {
   const StagePlan& sender = context.plan().stages.at(static_cast<size_t>(from));
   const std::string& name = context.graph().value(context.op().outputs[ReceiveOp::kY]).name;

@@ -87,7 +87,7 @@ AccumulateArgs accumulate_args(const BindContext& context) {
     slice = slice_of_rank(*slices, whole, context.communicator().rank());
     d.data = static_cast<const std::byte*>(d.data) + slice.first * dtype_bytes(d.dtype);
   }
-  // Without a value to add to, the sum is a copy.
+  // If there is no value to add to, the op copies d.
   const ConstView sum = context.output(AccumulateOp::kSum);
   return {{.a = context.has_input(AccumulateOp::kInto) ? context.input(AccumulateOp::kInto) : sum,
            .b = d,
@@ -229,7 +229,7 @@ std::vector<CopyArgs> copy_args(const BindContext& context) {
                   .to = static_cast<std::byte*>(to.data),
                   .bytes = std::min(context.input_elements(i), context.output_elements(i)) * width};
     if (slice) {
-      // One of the two values contains the complete parameter and is the longer one.
+      // The source or the destination contains the whole value, and is then the longer of the two.
       const int64_t whole = std::max(context.input_elements(i), context.output_elements(i));
       const int64_t numbers = whole / slice->of;
       copy.from += slice->first_in(context.input_elements(i), numbers) * width;
@@ -251,7 +251,7 @@ std::function<void()> bind_disk_copy(const BindContext& context) {
     const int64_t whole = reads ? context.input_elements(i) : context.output_elements(i);
     const int64_t count = reads ? context.output_elements(i) : context.input_elements(i);
     const int64_t width = dtype_bytes(reads ? context.output(i).dtype : context.input(i).dtype);
-    // The memory of an input is only read.
+    // The const_cast is safe, because the memory of an input is only read.
     void* memory = reads ? context.output(i).data : const_cast<void*>(context.input(i).data);
     const int64_t first = slice ? slice->first_in(whole, whole / slice->of) : 0;
     const int64_t begin = context.offset_of(on_disk);

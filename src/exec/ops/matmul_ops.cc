@@ -10,7 +10,7 @@ std::span<std::byte> scratch_of(const BindContext& context) {
   return {static_cast<std::byte*>(context.scratch().data), static_cast<size_t>(context.scratch_bytes())};
 }
 
-// linear_gelu has the operands of a product with a bias.
+// matmul_args() also serves linear_gelu, whose operands have the positions of those of a matmul with a bias.
 static_assert(int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&
               int{LinearGeluOp::kBias} == MatmulOp::kBias && int{LinearGeluOp::kY} == MatmulOp::kC);
 
@@ -103,7 +103,7 @@ std::function<void()> bind_scaled_matmul_cpu(const BindContext& context) {
     matmul_ref(problem, args);
   };
 }
-// The CPU runs the ops of a whole layer (product, bias and GELU or norm) with the reference implementations only.
+// On a CPU, the fused ops of a whole layer (matrix product, bias and GELU or norm) have only reference implementations.
 std::function<void()> bind_linear_gelu_cpu(const BindContext& context) {
   return [problem = linear_problem(context), args = matmul_args(context)] { linear_gelu_ref(problem, args); };
 }
