@@ -214,8 +214,7 @@ double RegressionPairs::spearman() const {
 double pearson_correlation(std::span<const double> x, std::span<const double> y) {
   PLIMSOLL_CHECK(x.size() == y.size());
   const double nothing = std::numeric_limits<double>::quiet_NaN();
-  // The values themselves are compared, because the spread of a constant side around its rounded mean need not be
-  // zero.
+  // Compares the values themselves, because the computed variance of constant values need not be zero: their mean is rounded.
   const auto constant = [](std::span<const double> values) {
     return std::all_of(values.begin(), values.end(), [&](double value) { return value == values[0]; });
   };

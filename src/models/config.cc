@@ -322,7 +322,7 @@ void apply_config_overrides(ModelConfig& config, std::string_view overrides) {
     throw_error(ErrorCode::kUsage,
                 "--config_overrides: a value is not UTF-8; use the encoding of config.json");
   } catch (const Error& error) {
-    // The value came from the command line, not from a file, so the error is one of usage.
+    // The value is from the command line and not from a file, so the error is reported as kUsage.
     throw Error(ErrorCode::kUsage, error.what());
   }
   config.id2label = labels;

@@ -129,7 +129,7 @@ std::vector<std::string> all_names(const std::vector<WeightSpec>& specs) {
   return names;
 }
 
-// `argument`: "--freeze bert.*", for the message.
+// Checks that a pattern matches a parameter. `argument`: the argument for the message, such as "--freeze bert.*".
 void require_match(const std::string& argument, const std::string& pattern,
                    const std::vector<std::string>& names) {
   const auto matches = [&](const std::string& name) { return glob_matches(pattern, name); };

@@ -22,9 +22,9 @@ constexpr std::string_view kAllLinear = "all-linear";
 constexpr std::string_view kTargets = "lora_target_modules";
 constexpr std::string_view kExcluded = "exclude_modules";
 constexpr std::string_view kWeightSuffix = ".weight";
-// Longer than any useful expression for module names.
+// The largest accepted length of an expression for module names, longer than any useful one.
 constexpr size_t kMaxExpressionLength = 1000;
-// More digits than any useful number in an expression for module names has.
+// The largest accepted number of digits in such an expression, more than any useful number has.
 constexpr size_t kMaxDigits = 9;
 // The dropout sites of the adapters follow those of the model, which are numbered from 0.
 constexpr int64_t kFirstSite = int64_t{1} << 20;
@@ -47,7 +47,7 @@ bool is_part_of(std::string_view parameter, std::string_view module) {
   return false;
 }
 
-// Returns every linear module of the model: a matrix that products read.
+// Returns every linear module of the model: the matrices that matrix products read.
 std::vector<LoraTarget> linear_modules(const std::vector<WeightSpec>& specs) {
   std::vector<LoraTarget> modules;
   for (const WeightSpec& spec : specs) {
@@ -78,7 +78,7 @@ bool is_expression(const std::vector<std::string>& targets) {
   return targets.size() == 1 && targets[0].find_first_of("*+?()[]{}|\\^$") != std::string::npos;
 }
 
-// Returns whether the name of a module that contains the parameter ends so. PEFT does not require a dot before the end.
+// Returns true if the name of a module that contains the parameter ends with `end`. PEFT does not require a dot before the ending.
 bool is_in_module_ending(std::string_view parameter, std::string_view end) {
   for (size_t dot = parameter.rfind('.'); dot != std::string_view::npos; dot = parameter.rfind('.')) {
     parameter = parameter.substr(0, dot);
@@ -113,9 +113,9 @@ bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
               fmt::join(nearest_names(target, short_names(modules)), ", "));
 }
 
-// Compiles an expression, which may come from an untrusted adapter. Without references to groups, matching takes
-// time in proportion to the states of the expression. The limit on the length bounds the states, and the library
-// bounds them if counted repetitions multiply them.
+// Compiles an expression, which may come from an untrusted adapter. References to groups are refused, so the time of matching is
+// proportional to the number of states of the expression. The limit on the length bounds this number, and the library limits it if counted
+// repetitions multiply it.
 std::regex expression_of(const std::string& text, std::string_view argument) {
   if (text.size() > kMaxExpressionLength) {
     throw_error(ErrorCode::kUsage,
@@ -164,8 +164,8 @@ std::vector<NumberedPart> numbered_parts(std::string_view module, int fewest_bef
   return parts;
 }
 
-// Returns the number of the layer that contains a module: the first that follows a name which one of the patterns
-// matches, without patterns the first of all. Returns -1 if there is none.
+// Returns the number of the layer that contains a module: the first number after a name that one of the patterns matches, or, without
+// patterns, the first number. Returns -1 if there is none.
 int64_t layer_of(std::string_view module, const std::vector<std::regex>& patterns = {}) {
   const std::vector<NumberedPart> parts = numbered_parts(module, patterns.empty() ? 2 : 1);
   if (patterns.empty()) return parts.empty() ? -1 : parts.front().number;
@@ -292,7 +292,7 @@ class AddLora {
     graph_.replace_ops({});
     // For each value, the value that later ops read instead of it.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
-    // The products that get an adapter, indexed by the value after which its ops are added.
+    // The matrix products that get an adapter, indexed by the value after which the ops of the adapter are inserted.
     struct Pending {
       ValueId weight;
       ValueId x;
@@ -358,7 +358,7 @@ class AddLora {
       const ValueId input = dropped(x, kFirstSite + static_cast<int64_t>(i), target.module);
       ValueId low = emit_matmul(graph_, input, MatmulTranspose::kNo, a, MatmulTranspose::kYes,
                                 target.module + ".lora_A");
-      // The product with A is narrow, so it is scaled instead of the output.
+      // Scales the product with A instead of the output, because it is much narrower.
       if (config_.scale() != 1.0) {
         low = emit(graph_, columns_op(), {low},
                    {{"first", int64_t{0}}, {"count", config_.r}, {"scale", config_.scale()}},

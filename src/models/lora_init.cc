@@ -61,7 +61,7 @@ void remove_principal_part(const Matrix& w, size_t r) {
   }
 }
 
-// The reflection I - factor v v^T, which acts on the rows from `first` on.
+// The Householder reflection I - factor v v^T, which acts on the rows from `first` on.
 struct Reflection {
   size_t first = 0;
   std::vector<double> v;

@@ -58,7 +58,7 @@ Tridiagonal reduce(std::vector<double> a, size_t n) {
 
 // Diagonalizes T. Row i of z becomes the eigenvector of diagonal[i]; z starts as the identity.
 void diagonalize(std::vector<double>& d, std::vector<double>& e, std::vector<double>& z, size_t n) {
-  constexpr int kMostSteps = 60;  // EISPACK allows 30; fewer than 2 per value are usual
+  constexpr int kMostSteps = 60;  // EISPACK allows 30; usually fewer than 2 steps per eigenvalue are needed
   const double eps = std::numeric_limits<double>::epsilon();
   // The tolerance is relative to the whole matrix, because the smallest eigenvalues of A^T A need no higher accuracy.
   double size = 0.0;

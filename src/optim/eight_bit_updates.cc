@@ -22,8 +22,7 @@ std::vector<int64_t> part_elements(const Graph& graph, const Parameter& paramete
   return elements;
 }
 
-// Returns true if the states are in 8 bits. If a weight consists of several tensors, the smallest decides for
-// all.
+// Returns true if the states of a parameter are in 8 bits. If a fused weight consists of several tensors, its smallest tensor decides.
 bool is_eight_bit(const Graph& graph, const Parameter& parameter) {
   const std::vector<int64_t> elements = part_elements(graph, parameter);
   return !parameter.is_embedding && *std::min_element(elements.begin(), elements.end()) >= kLeastElements;
@@ -67,7 +66,8 @@ int64_t eight_bit_state_bytes(const OptimizerRow& row, const OptimizerConfig&) {
   return std::ssize(row.states);
 }
 
-// Appends the update of parameters with states in 8 bits. Each state is a value of codes and one of absmax.
+// Appends the update of parameters with states in 8 bits. Each state consists of two values: the codes, and the absmax of each quantization
+// block.
 void add_part_in_eight_bits(Graph& graph, const OptimizerRow& row, std::span<const Parameter> group,
                             const OptimizerConfig& config, double weight_decay, ValueId clip,
                             ValueId finite) {

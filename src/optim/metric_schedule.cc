@@ -90,7 +90,7 @@ void follow_greedily(const MetricScheduleOptions& options, MetricScheduleState& 
     state.warmup_left = options.warmup;
     state.num_good = 0;
   } else if (state.num_bad > options.patience) {
-    // A reset happens before the cooldown is set, so the cooldown stays set, as in the source.
+    // As in the source, a reset happens before the cooldown is set, so it does not clear the cooldown.
     reduce_or_reset(options, state);
     state.cooldown_left = options.cooldown;
     state.num_bad = 0;

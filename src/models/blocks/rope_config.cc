@@ -24,7 +24,7 @@ constexpr const char* kKnownKeys[] = {"rope_type",       "type",
                                       "long_factor",     "low_freq_factor",
                                       "high_freq_factor"};
 
-// The object that states the embedding, with the name by which messages call it.
+// The JSON object that describes the rotary embedding, and its name for messages.
 struct RopeObject {
   const Json* json = nullptr;  // null if the configuration has none
   std::string where;
