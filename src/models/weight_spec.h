@@ -43,7 +43,8 @@ struct WeightSpec {
   // True for a table with one row per token of the vocabulary or per position. Adapters apply to linear layers, not to tables.
   bool is_table = false;
   bool transposed = false;  // a checkpoint stores the transposed matrix, as GPT-2's Conv1D does
-  // The distribution of kNormal. A cutoff of 0 means none.
+  // The distribution of kNormal: `deviation`, or initializer_range if it is not set, times `normal_scale`, cut off at `cutoff` standard
+  // deviations (0: not cut off).
   double normal_scale = 1.0;  // multiplies the standard deviation
   double cutoff = 0.0;
   std::optional<double> deviation = {};

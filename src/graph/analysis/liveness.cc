@@ -157,10 +157,10 @@ std::vector<Tail> find_tails(const Graph& graph) {
     inputs.clear();
     for (ValueId id : op.inputs) inputs.push_back(id == kNoValue ? Tail::kNone : tails[index_of(id)]);
     const std::vector<Tail> outputs = schema_of(op).tail({graph, op}, inputs);
-    PLIMSOLL_CHECK(
-        outputs.size() == op.outputs.size(),
-        "the schema of op '{}' must return one tail state per output, but returns {} for {} outputs",
-        op.def->name(), outputs.size(), op.outputs.size());
+    PLIMSOLL_CHECK(outputs.size() == op.outputs.size(),
+                   "the schema of op '{}' must state the content of the tail rows of every output, but "
+                   "returns {} entries for {} outputs",
+                   op.def->name(), outputs.size(), op.outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) tails[index_of(op.outputs[i])] = outputs[i];
   }
   return tails;

@@ -22,7 +22,7 @@ class QuantizeFp8 final : public OpSchema, private QuantizeFp8Op {
     const auto format = parse_dtype(op.attributes().word("format"));
     const Shape& x = op.in_shape(kX);
     expect_operands(format && is_fp8(*format) && x.rank() == 2 && is_floating(op.input(kX).type.dtype), op,
-                    "x[T,C] and a format of fp8");
+                    "x[T,C], and the name of an fp8 type as the attribute 'format'");
     return {{*format, x}, {*format, Shape{x[1], x[0]}}, {DType::kF32, Shape{2}}};
   }
 

@@ -79,7 +79,7 @@ void keep_gradients(Graph& graph) {
 Pass accumulate_pass() {
   return {.name = "accumulate",
           .numerics = Numerics::kPreserving,
-          .help = "keeps gradients across micro-batches; the ops that produce them add to them",
+          .help = "keeps gradients across micro-batches; the ops that compute gradients add to them",
           .needed_for = "--gradient_accumulation_steps above 1",
           .run = keep_gradients};
 }

@@ -107,7 +107,7 @@ int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes, int64_t chunk_bytes) {
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes, std::optional<Bucket> usual) {
   return {.name = "chunked_loss",
           .numerics = Numerics::kChanging,
-          .help = "computes large logits for some rows at a time, and again in the backward pass",
+          .help = "computes large logits some rows at a time, and recomputes them in the backward pass",
           .run = [bucket, most_bytes, usual](Graph& graph) {
             ChunkedLoss(graph, bucket, most_bytes, usual.value_or(bucket)).run();
           }};

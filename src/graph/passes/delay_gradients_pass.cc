@@ -177,7 +177,9 @@ class DelayGradients {
 Pass delay_gradients_pass(DelayOptions options) {
   return {.name = "delay_gradients",
           .numerics = Numerics::kPreserving,
-          .help = "computes gradients of weights while the ranks exchange the last ones of the backward pass",
+          .help =
+              "delays the computation of some weight gradients until the ranks exchange the last gradients "
+              "of the backward pass",
           .run = [options = std::move(options)](Graph& graph) {
             const std::vector<uint32_t> order = DelayGradients(graph, options).find_order();
             if (order.empty()) return;

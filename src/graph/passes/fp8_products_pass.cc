@@ -182,7 +182,7 @@ Pass fp8_products_pass(Fp8Choice choice) {
   return {.name = "fp8_products",
           .numerics = Numerics::kChanging,
           .help =
-              "computes the products of linear layers between the first and the last one from 8-bit "
+              "computes the matrix products of all linear layers except the first and the last from 8-bit "
               "floating-point codes with a scale per tensor (--fp8)",
           .run = [choice = std::move(choice)](Graph& graph) { Fp8Products(graph, choice).run(); }};
 }

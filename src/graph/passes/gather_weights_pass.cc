@@ -133,15 +133,16 @@ void divide(Graph& graph, const std::map<std::string, RankSlices>& divided) {
 }  // namespace
 
 Pass gather_weights_pass(std::map<std::string, RankSlices> divided, GatheredWeights gathered) {
-  return {
-      .name = "gather_weights",
-      .numerics = Numerics::kPreserving,
-      .help = "gathers weights that the ranks divide before each block reads them, and frees them after it",
-      .needed_for = "--zero_stage 3",
-      .run = [divided = std::move(divided), gathered](Graph& graph) {
-        divide(graph, divided);
-        GatherWeights(graph, gathered).run();
-      }};
+  return {.name = "gather_weights",
+          .numerics = Numerics::kPreserving,
+          .help =
+              "gathers weights that are divided among the ranks before a block of layers reads them, and "
+              "frees them after the block",
+          .needed_for = "--zero_stage 3",
+          .run = [divided = std::move(divided), gathered](Graph& graph) {
+            divide(graph, divided);
+            GatherWeights(graph, gathered).run();
+          }};
 }
 
 }  // namespace plimsoll

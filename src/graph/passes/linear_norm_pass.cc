@@ -45,8 +45,8 @@ Pass linear_norm_pass(std::function<bool(const OpView&)> has_kernel) {
   return {.name = "linear_norm",
           .numerics = Numerics::kChanging,
           .help =
-              "in programs without gradients, a product, its bias, the residual and the norm that follow are "
-              "one op",
+              "in programs without gradients, fuses a matrix product with its bias and the residual and norm "
+              "that follow it",
           .run = [has_kernel = std::move(has_kernel)](Graph& graph) { fuse_linear_norm(graph, has_kernel); }};
 }
 

@@ -10,7 +10,7 @@ namespace plimsoll {
 Pass map_peers_pass(MeshAxis axis) {
   return {.name = "map_peers",
           .numerics = Numerics::kPreserving,
-          .help = "lets GPUs that map each other's memory exchange data without a library",
+          .help = "lets GPUs that map each other's memory exchange data without a communication library",
           .needed_for = "GPUs that map each other's memory",
           .run = [axis](Graph& graph) {
             for (Op& op : graph.ops()) {

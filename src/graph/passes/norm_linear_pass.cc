@@ -153,8 +153,8 @@ Pass norm_linear_pass(std::function<bool(const OpView&)> has_kernel) {
   return {.name = "norm_linear",
           .numerics = Numerics::kChanging,
           .help =
-              "in programs that generate text, a norm, the product that reads it and the activation after "
-              "the product are one op",
+              "in programs that generate text, fuses a norm, the matrix product that reads it and the "
+              "activation after the product",
           .run = [has_kernel = std::move(has_kernel)](Graph& graph) { Fusion(graph, has_kernel).run(); }};
 }
 

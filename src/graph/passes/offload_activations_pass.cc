@@ -162,7 +162,7 @@ class OffloadActivations {
 Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, ActivationHeadroom room) {
   return {.name = "offload_activations",
           .numerics = Numerics::kPreserving,
-          .help = "keeps saved activations in the host's memory between the forward and the backward pass",
+          .help = "stores saved activations in host memory between the forward and the backward pass",
           .run = [bucket, least_bytes, room = std::move(room)](Graph& graph) {
             OffloadActivations(graph, bucket, least_bytes, room).run();
           }};

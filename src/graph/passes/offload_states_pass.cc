@@ -323,8 +323,8 @@ Pass offload_states_pass(MemoryHeadroom room, Space place) {
   return {.name = "offload_states",
           .numerics = Numerics::kPreserving,
           .help =
-              "keeps optimizer states in the host's memory, or on a disk, and copies them to the device for "
-              "each update",
+              "stores optimizer states in host memory or on a disk, and copies them to the device for each "
+              "update",
           .run = [room = std::move(room), place](Graph& graph) { OffloadStates(graph, room, place).run(); }};
 }
 

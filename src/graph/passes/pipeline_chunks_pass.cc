@@ -98,11 +98,12 @@ class ChunkOrder {
 }  // namespace
 
 Pass pipeline_chunks_pass() {
-  return {.name = "pipeline_chunks",
-          .numerics = Numerics::kPreserving,
-          .help = "divides the passes of a stage of a pipeline into those of its chunks of layers",
-          .needed_for = "--pipeline_schedule interleaved",
-          .run = [](Graph& graph) { ChunkOrder(graph).run(); }};
+  return {
+      .name = "pipeline_chunks",
+      .numerics = Numerics::kPreserving,
+      .help = "divides the forward and backward pass of a pipeline stage into passes of its chunks of layers",
+      .needed_for = "--pipeline_schedule interleaved",
+      .run = [](Graph& graph) { ChunkOrder(graph).run(); }};
 }
 
 }  // namespace plimsoll

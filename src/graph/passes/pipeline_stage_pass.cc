@@ -242,7 +242,7 @@ std::set<std::string> weights_of_both_ends(const Graph& graph, const std::vector
 Pass pipeline_stage_pass(PipelineDivision division) {
   return {.name = "pipeline_stage",
           .numerics = Numerics::kChanging,
-          .help = "keeps the layers of one stage of a pipeline, which exchange values by send and receive",
+          .help = "keeps the layers of one pipeline stage; stages exchange values by send and receive",
           .needed_for = "--pp_size above 1",
           .run = [division = std::move(division)](Graph& graph) {
             if (division.num_stages() > 1) graph = StageCut(graph, division).run();

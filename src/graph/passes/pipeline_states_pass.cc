@@ -153,14 +153,15 @@ class PipelineStates {
 }  // namespace
 
 Pass pipeline_states_pass(PipelineDivision division, std::set<std::string> shared) {
-  return {
-      .name = "pipeline_states",
-      .numerics = Numerics::kChanging,
-      .help = "sums gradients of weights of both ends of a pipeline, and computes the norm of all gradients",
-      .needed_for = "--pp_size above 1",
-      .run = [division = std::move(division), shared = std::move(shared)](Graph& graph) {
-        if (division.num_stages() > 1) PipelineStates(graph, division, shared).run();
-      }};
+  return {.name = "pipeline_states",
+          .numerics = Numerics::kChanging,
+          .help =
+              "sums the gradients of weights that the first and the last pipeline stage share, and computes "
+              "the norm of all gradients",
+          .needed_for = "--pp_size above 1",
+          .run = [division = std::move(division), shared = std::move(shared)](Graph& graph) {
+            if (division.num_stages() > 1) PipelineStates(graph, division, shared).run();
+          }};
 }
 
 }  // namespace plimsoll

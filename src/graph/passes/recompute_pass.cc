@@ -244,9 +244,8 @@ Pass recompute_pass(RecomputeChoice choice) {
   return {.name = "recompute",
           .numerics = Numerics::kPreserving,
           .help =
-              "computes forward values again in the backward pass instead of keeping them (--recompute); "
-              "preserves bits in "
-              "fp32, and rounds normalized values differently in 16 bits",
+              "recomputes forward values in the backward pass instead of keeping them (--recompute); "
+              "preserves bits in fp32, and rounds normalized values differently in 16 bits",
           .run = [choice = std::move(choice)](Graph& graph) {
             if (choice.policy == RecomputePolicy::kNone && choice.kept_of_block.empty()) return;
             Recompute(graph, choice).run();

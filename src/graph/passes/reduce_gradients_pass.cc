@@ -147,7 +147,7 @@ class GradientReduction {
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes) {
   return {.name = "reduce_gradients",
           .numerics = Numerics::kPreserving,
-          .help = "sums gradients over the ranks, in buckets, while the backward pass runs",
+          .help = "sums gradients over the ranks, several in one exchange, while the backward pass runs",
           .needed_for = "several ranks",
           .run = [=](Graph& graph) { GradientReduction(graph, num_ranks, bucket_bytes).run(); }};
 }

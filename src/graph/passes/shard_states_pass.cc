@@ -245,11 +245,13 @@ class ShardStates {
 }  // namespace
 
 Pass shard_states_pass(const ShardOptions& options) {
-  return {.name = "shard_states",
-          .numerics = Numerics::kChanging,
-          .help = "divides optimizer states, gradients and weights among the ranks; each updates its slices",
-          .needed_for = "--zero_stage above 0 or --data_parallel_mode dp",
-          .run = [=](Graph& graph) { ShardStates(graph, options).run(); }};
+  return {
+      .name = "shard_states",
+      .numerics = Numerics::kChanging,
+      .help =
+          "divides optimizer states, gradients and weights among the ranks; each rank updates its own slices",
+      .needed_for = "--zero_stage above 0 or --data_parallel_mode dp",
+      .run = [=](Graph& graph) { ShardStates(graph, options).run(); }};
 }
 
 }  // namespace plimsoll

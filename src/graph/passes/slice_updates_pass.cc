@@ -216,8 +216,8 @@ Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which) {
   return {.name = "slice_updates",
           .numerics = Numerics::kPreserving,
           .help =
-              "updates large parameters some rows at a time; the gradient of an embedding table exists only "
-              "for these rows",
+              "updates large parameters some rows at a time; the gradient of an embedding table then exists "
+              "only for some rows at a time",
           .run = [=](Graph& graph) { SliceUpdates(graph, most_elements, which).run(); }};
 }
 

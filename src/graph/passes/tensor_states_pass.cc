@@ -52,13 +52,15 @@ void divide(Graph& graph, int64_t ranks) {
 }  // namespace
 
 Pass tensor_states_pass(int64_t ranks) {
-  return {.name = "tensor_states",
-          .numerics = Numerics::kChanging,
-          .help = "divides optimizer states as the weights, and computes the norm of all gradients",
-          .needed_for = "--tp_size above 1",
-          .run = [ranks](Graph& graph) {
-            if (ranks > 1) divide(graph, ranks);
-          }};
+  return {
+      .name = "tensor_states",
+      .numerics = Numerics::kChanging,
+      .help =
+          "divides optimizer states in the same way as the weights, and computes the norm of all gradients",
+      .needed_for = "--tp_size above 1",
+      .run = [ranks](Graph& graph) {
+        if (ranks > 1) divide(graph, ranks);
+      }};
 }
 
 }  // namespace plimsoll

@@ -106,18 +106,19 @@ std::string weight_copy_name(std::string_view weight, DType dtype) {
 }
 
 Pass weight_copies_pass(DType gradients) {
-  return {
-      .name = "weight_copies",
-      .numerics = Numerics::kChanging,
-      .help = "lets products of 16-bit activations read 16-bit copies of weights that the optimizer keeps",
-      .needed_for = "--bf16 or --fp16 on this device",
-      .run = [gradients](Graph& graph) { use_copies(graph, gradients); }};
+  return {.name = "weight_copies",
+          .numerics = Numerics::kChanging,
+          .help =
+              "lets matrix products of 16-bit activations read 16-bit copies of the weights that the "
+              "optimizer updates",
+          .needed_for = "--bf16 or --fp16 on this device",
+          .run = [gradients](Graph& graph) { use_copies(graph, gradients); }};
 }
 
 Pass copies_at_use_pass(DType copies) {
   return {.name = "copies_at_use",
           .numerics = copies == DType::kF16 ? Numerics::kPreserving : Numerics::kChanging,
-          .help = "makes 16-bit copies of matrices before each product instead of keeping them",
+          .help = "makes 16-bit copies of matrices before each matrix product instead of keeping them",
           .run = [copies](Graph& graph) { copy_at_use(graph, copies); }};
 }
 

@@ -116,7 +116,7 @@ std::vector<Method> make_method_table() {
        .words = {"--recompute", "selective"},
        .kind = "recompute",
        .effect = MethodEffect::kRounding,
-       .not_in_fit = "recompute_budget chooses at least as well for the memory that is given",
+       .not_in_fit = "recompute_budget is at least as fast within the given memory",
        .help = "Recomputes the values that free most memory for 4 % of the step: the same bits in fp32."},
       {.name = "recompute_budget",
        .words = {"--recompute_budget", "8GiB"},
