@@ -75,7 +75,7 @@ class FaultyExchanger final : public LinkExchanger {
   void write(std::span<const float> values) override { inner_->write(values); }
   void read(std::span<float> values) override {
     inner_->read(values);
-    // One number of the part of each of two ranks.
+    // Makes one number wrong in the part of each of the two ranks.
     if (last_ != wrong_) return;
     values[values.size() / 4] += 1;
     values[values.size() / 4 * 3] += 1;
@@ -119,7 +119,7 @@ TEST(LinkBench, AWrongResultIsAnErrorThatNamesIt) {
   }
 }
 
-// The times say that one run of the smallest size takes longer than the limit.
+// The exchange reports that one run of the smallest size takes longer than the limit.
 TEST(LinkBench, TheTimeLimitLeavesOutLargerSizes) {
   testing::run_on_ranks(2, [&](Communicator& ranks) {
     FaultyExchanger exchanger(ranks, Collective::kBroadcast, 500);

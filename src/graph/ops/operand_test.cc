@@ -30,7 +30,7 @@ void expect_unique_rows(std::span<const Operand> table, std::string_view op) {
 TEST(OperandTables, RowsHaveTheirIndexAndTheirOwnName) {
   ASSERT_FALSE(all_ops().empty());
   for (const OpSchema* op : all_ops()) {
-    // The op receive reads nothing of this rank.
+    // Every op has inputs, except receive, whose value comes from another rank.
     EXPECT_EQ(op->inputs().empty(), op == &receive_op()) << op->name();
     EXPECT_FALSE(op->outputs().empty()) << op->name();
     expect_unique_rows(op->inputs(), op->name());

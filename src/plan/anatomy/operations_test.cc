@@ -118,7 +118,7 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
     RecordProperty(std::string(c.name) + std::to_string(c.sequences),
                    std::to_string(predicted / c.samples_per_s));
   }
-  // Short texts have 53 tokens on average.
+  // A batch of short texts, which have 53 tokens on average.
   PlanRequest request = preset_request("bert-base-uncased", 32, 53);
   request.device.kind = KernelDevice::kCuda;
   request.device.gpu = *find_gpu_target("h200");

@@ -33,7 +33,7 @@ TEST(WidthAdvice, NamesAWidthThatTensorCoresDoNotLike) {
   }
 }
 
-// Multiples of 8 but not of 64, on cards that read pieces of 128 bytes.
+// Widths that are multiples of 8 but not of 64, on GPUs that read lines of 128 bytes.
 TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
   for (const char* card : {"a100-40gb", "h100", "h200"}) {
     PlanRequest request = request_of(3064, DType::kBF16);
@@ -42,7 +42,7 @@ TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
     ASSERT_EQ(advices.size(), 1u) << card;
     EXPECT_EQ(advices[0].multiple, 64);
     EXPECT_EQ(advices[0].better, 3072);
-    // The products that become 3 % faster take a third of the step, so the step becomes 1 % faster.
+    // The matrix products that become 3 % faster take a third of the step, so the step becomes 1 % faster.
     EXPECT_GT(advices[0].gain, 1.005) << card;
     EXPECT_LT(advices[0].gain, 1.03) << card;
     const std::string text = format_advice(advices[0]);
@@ -54,7 +54,7 @@ TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
   }
 }
 
-// The next multiple is so near that it is worth 2 % more operations, and no width between is better.
+// The next multiple of 64 is so near that it is faster although it takes 2 % more operations, and no width in between is better.
 TEST(WidthAdvice, SmallGainsAreToldAsTheyAre) {
   const std::vector<WidthAdvice> advices = width_advice(build_plan(request_of(3080, DType::kBF16)));
   ASSERT_EQ(advices.size(), 1u);

@@ -71,7 +71,8 @@ TEST(RequestOf, GpusOfOneMachineMapEachOthersMemory) {
   }));
 }
 
-// The ranks of a tensor-parallel group are neighbours, so that they are on one machine if their number divides that of its GPUs.
+// The ranks of a tensor-parallel group have consecutive numbers, so they are on one machine if the size of the group divides the number of
+// its GPUs.
 TEST(RequestOf, AxesOfTheMeshMapMemoryIndependently) {
   struct Wanted {
     bool data, tensor;
@@ -398,7 +399,7 @@ TEST(RequestOf, OffloadingNeedsAGpu) {
 TEST(RequestOf, StatesOnADiskNeedStatesAndBuffers) {
   const Arguments disk = with([](Arguments& a) { a.offload_optimizer = "nvme:/nvme"; });
   RequestRemarks remarks;
-  // Nine buffers of half a mebibyte each, on a GPU pinned: one for each of eight threads, and one for checkpoints.
+  // Transfers to a disk need nine buffers of half a mebibyte, pinned on a GPU: one for each of eight threads, and one for checkpoints.
   RequestRemarks of_others;
   for (const RunFacts& facts : {cpu_facts(), gpu_facts("h200")}) {
     const PlanRequest on_disk = request_of(disk, facts, remarks);
