@@ -241,7 +241,7 @@ class Executor {
   uint64_t divided_writes_ = 0;  // the combined hash of all write() calls to divided weights
   bool updated_ = false;         // true if an update ran since the host last wrote optimizer states
   std::map<std::string, Program, std::less<>> programs_;
-  int64_t used_scratch_end_ = 0;  // end of the used scratch memory, in units of the arena's alignment
+  int64_t used_scratch_end_ = 0;  // end of the used scratch memory, rounded up to the arena's alignment
   BoundProgram* deferred_program_ = nullptr;  // the bucket of a step with deferred work
   bool profiling_ = false;
 };

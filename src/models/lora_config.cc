@@ -98,7 +98,7 @@ void refuse_variants(const Json& config, std::string_view where) {
     const Json* value = present(config, key);
     if (value != nullptr && !(value->is_structured() && value->empty())) refuse(where, key, *value, "null");
   }
-  // Each of these, if PEFT has set it, selects another forward pass or another base.
+  // Each of these keys, if it is set, selects another forward pass or another base.
   for (const char* key : {"alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"}) {
     if (const Json* value = present(config, key)) refuse(where, key, *value, "null");
   }

@@ -110,7 +110,7 @@ std::vector<OptimizerTensor> eight_bit_update_tensors(const BindContext& context
   const int states = (context.schema().repeated_inputs(context.view()) - 2 - (copies ? 1 : 0)) / 2;
   const bool has_v = states > 1;
   std::vector<OptimizerTensor> tensors;
-  int64_t block = 0;  // number of the first block in the parameter's absmax
+  int64_t block = 0;  // index of the part's first quantization block in the array of block maxima (absmax)
   for (const UpdatePart& part : update_parts(context)) {
     if (part.index == 0) block = 0;
     // The slice that the op works on begins with a block. A part without elements in the slice stays in the list, because the position in

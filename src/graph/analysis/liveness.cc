@@ -47,7 +47,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedO
   constexpr uint32_t kUntracked = kUnseen - 1;  // a root that is neither transient nor deferred
   const std::vector<Value>& values = graph.values();
   bool has_deferred = false;
-  std::vector<uint32_t> lifetime_of(values.size());  // by root
+  std::vector<uint32_t> lifetime_of(values.size());  // index in the list of lifetimes, by root value
   std::vector<ValueId> roots;
   roots.reserve(values.size());
   for (uint32_t i = 0; i < values.size(); ++i) {

@@ -1,8 +1,8 @@
 // The loss over classes that the ranks of a tensor-parallel group divide (kernels/loss/class_sums.h). Each rank has the logits of its
 // own classes; an all_reduce between the first two ops adds up the numbers of all ranks.
 //
-// class_sums(logits_BK, labels_B) {tensor_ranks, classes, smoothing, counts_correct?}: sums_BS, the numbers of base/class_columns.h.
-// The ranks have {classes} classes together; rank r has those from r K on, and the columns after the last class are padding.
+// class_sums(logits_BK, labels_B) {tensor_ranks, classes, smoothing, counts_correct?}: sums_BS, S numbers per row (base/class_columns.h).
+// The ranks together have {classes} classes; rank r has K classes from class r K on, and columns after the last class are padding.
 //
 // class_sums_loss(sums, labels, denominator) {the same, rank_classes, z_loss?}: the loss of softmax_cross_entropy over all classes, and as
 // a second output the z-loss, or the number of correct predictions with {counts_correct}.

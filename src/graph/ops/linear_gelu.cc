@@ -1,6 +1,6 @@
 // linear_gelu(x_TK, w_NK, bias_N): y_TN = gelu(x w^T + bias), erf form: a linear layer and its activation, if no
 // other op reads the sum before the activation. Only for programs without gradients, because a gradient would need
-// that sum. The product may be rounded to the type of x before the bias is added, as matmul and bias_gelu round it.
+// that sum. The matrix product may be rounded to the type of x before the bias is added, as matmul and bias_gelu do.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -1,5 +1,5 @@
-// Keeps the values that only updates read (optimizer states, and the parts of weights that no product reads) in the
-// host's memory, or in a file on a disk. Each update works on copies in the device's memory:
+// Keeps the values that only updates read (optimizer states, and the halves of weights that no matrix product reads) in the host's memory,
+// or in a file on a disk. Each update works on copies in the device's memory:
 //
 //   in 0 | in 1, update 0, out 0 | in 2, update 1, out 1 | in 3, ...
 //

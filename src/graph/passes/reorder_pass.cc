@@ -120,7 +120,7 @@ class GreedyOrder {
   void find_effects(const Bucket& bucket) {
     reads_left_.assign(graph_.values().size(), 0);
     effects_.reserve(graph_.ops().size());
-    // For each root, one more than the position in reads_ of the last op that reads it.
+    // For each root value, (position in reads_ of the last op that reads it) + 1, or 0.
     std::vector<uint32_t> place(graph_.values().size(), 0);
     for (const Op& op : graph_.ops()) {
       Effect effect{.reads_begin = static_cast<uint32_t>(reads_.size())};
@@ -164,7 +164,7 @@ class GreedyOrder {
   const Graph& graph_;
   const Dependences dependences_;
   std::vector<std::pair<uint32_t, uint32_t>>
-      held_;  // ops of which the second one also waits for the first one
+      held_;  // pairs of ops: the second one must also wait for the first one
   std::vector<Effect> effects_;
   std::vector<Reads> reads_;
   std::vector<uint32_t> reads_left_;  // number of ops that still read each root

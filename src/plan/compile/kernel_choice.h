@@ -46,7 +46,7 @@ struct LibraryMatmul {
   PlannedMatmul matmul = {};
   int64_t count = 0;  // ops
 };
-// Returns the distinct products of a program that a library computes in one bucket; none on a CPU.
+// Returns the distinct matrix products of a program that a library computes in one bucket; none on a CPU.
 std::map<ProductKey, LibraryMatmul> list_matmuls(const ProgramPlan& program, const Bucket& bucket,
                                                  const PlanRequest& request);
 
@@ -56,8 +56,8 @@ struct CustomMatmul {
   bool is_part =
       false;  // true if the matrix product is part of a fused op, whose kernel uses the library if there are few rows
 };
-// Returns the distinct products of a program that kernels of this program compute in one bucket on a GPU, including those
-// within linear_gelu and linear_norm; none on a CPU. list_matmuls() does not contain them.
+// Returns the distinct matrix products of a program that Plimsoll's own kernels compute in one bucket on a GPU, including those within
+// linear_gelu and linear_norm; none on a CPU. list_matmuls() does not contain them.
 std::map<ProductKey, CustomMatmul> list_custom_matmuls(const ProgramPlan& program, const Bucket& bucket,
                                                        const PlanRequest& request);
 

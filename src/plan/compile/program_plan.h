@@ -112,8 +112,8 @@ struct ProgramPlan {
   int64_t num_slots = 1;
   int64_t slot_bytes = 0;
   int64_t slots_begin = 0;
-  // If a stage has several chunks, each of them has its own slots, those of the first chunk first. num_slots is then the largest number
-  // of slots of a chunk, and slot_bytes the sum of the bytes of one slot of each.
+  // If a stage has several chunks, each chunk has its own slots; the slots of the first chunk come first. num_slots is then the largest
+  // number of slots of a chunk, and slot_bytes the sum of the bytes of one slot of each.
   std::vector<ChunkSlots> chunk_slots = {};
   // Returns the slot of a micro-batch of a step in a chunk.
   int64_t slot_of(int64_t micro_batch, int64_t chunk) const {
