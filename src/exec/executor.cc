@@ -518,7 +518,7 @@ BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket, PassOfM
   bound.bucket = bucket;
   bound.ops.reserve(target.plan->graph.ops().size());
   for (uint32_t i = 0; i < target.plan->graph.ops().size(); ++i) {
-    // The optimizer's ops are bound with those of the first chunk, whose backward pass is the last one.
+    // The ops of the optimizer belong to chunk 0, whose backward pass is the last one, and are bound with it.
     if (has_chunks && chunk_of(target.plan->graph.ops()[i]) != pass.chunk) continue;
     const ArenaMaps arenas{backend_->arena(Space::kDevice), backend_->arena(Space::kHost), backend_->disk()};
     const BindContext context(plan_, *target.plan, bucket, arenas, connections_, i, pass.slot);

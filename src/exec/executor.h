@@ -131,9 +131,9 @@ class Executor {
   // Returns the name of the first gradient that was not finite in the optimizer segment, or "". In a pipeline, each stage knows its
   // own.
   std::string first_bad_gradient();
-  // Returns every parameter with its gradient and those of its states that have its shape, in the order of the update. The
-  // gradients are valid between the backward and the optimizer segment. Requires: a CPU, weights that are not split, and
-  // gradients that outlive the backward segment.
+  // Returns every parameter with its gradient and its states, except states of another shape, in the order of the update. The gradients are
+  // valid between the backward and the optimizer segment. Requires: a CPU, weights that are not split, and gradients that outlive the
+  // backward segment.
   std::vector<UpdatedParameter> updated_parameters();
   // Must be called after the host has changed weights or states in place (updated_parameters()).
   void note_own_update() {

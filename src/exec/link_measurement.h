@@ -37,7 +37,7 @@ class LinkExchanger {
 
 // Returns the exchange between CPUs. `ranks` has to outlive it.
 std::unique_ptr<LinkExchanger> gloo_exchanger(Communicator& ranks, int64_t buffer_elements);
-// Return the exchanges between GPUs, one GPU per rank. `uuid` is that of the GPU. `ranks` has to outlive them. Errors: those of
+// Return the exchanges between GPUs, one GPU per rank. `uuid` identifies the GPU. `ranks` must outlive the result. Errors: those of
 // connect_peers() and connect_gpus(); kDevice in a program without CUDA.
 std::unique_ptr<LinkExchanger> mapped_memory_exchanger(Communicator& ranks, int gpu_ordinal,
                                                        const std::string& uuid, int64_t buffer_elements);

@@ -29,8 +29,7 @@ class ClassCounts {
   void add(int64_t label, int64_t prediction);
   // Adds the arg max (the first, on ties) of each row of logits [rows, num_classes].
   void add_logits(std::span<const float> logits, std::span<const int32_t> labels);
-  // Adds the counts of another object, such as those of another process. Requires: both have the same number of
-  // classes.
+  // Adds the counts of another object, such as the counts of another process. Requires: both have the same number of classes.
   void merge(const ClassCounts& other);
 
   int64_t num_classes() const { return num_classes_; }

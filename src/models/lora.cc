@@ -26,7 +26,7 @@ constexpr std::string_view kWeightSuffix = ".weight";
 constexpr size_t kMaxExpressionLength = 1000;
 // The largest accepted number of digits in such an expression, more than any useful number has.
 constexpr size_t kMaxDigits = 9;
-// The dropout sites of the adapters follow those of the model, which are numbered from 0.
+// The first dropout site of adapters; the sites of the model are numbered from 0 and stay below it.
 constexpr int64_t kFirstSite = int64_t{1} << 20;
 
 std::string_view module_of(std::string_view parameter) {
@@ -145,8 +145,8 @@ struct NumberedPart {
   int64_t number = 0;
 };
 
-// Returns the numbers that may be those of layers, as PEFT finds them: they follow at least two components, or at least
-// one if an expression names it, and are not the last component.
+// Returns the components of a module's name that may be layer numbers, by PEFT's rules: a number after at least `fewest_before` components
+// (two, or one if an expression names the component before it) that is not the last component.
 std::vector<NumberedPart> numbered_parts(std::string_view module, int fewest_before) {
   constexpr size_t kMostDigits = 6;
   std::vector<NumberedPart> parts;

@@ -108,9 +108,9 @@ struct AdapterConfig {
   std::string trained_otherwise = {};
 };
 
-// Reads the text of such a file. `where` names the file in messages. Errors: kBadData for malformed text (the
-// message names the key and both values); kUsage for adapters other than LoRA, for variants of LoRA that Plimsoll does not
-// compute, and for an initialisation that changed the base in a way that cannot be computed again.
+// Reads the text of an adapter_config.json. `where` names the file in messages. Errors: kBadData for malformed text (the message names the
+// key and both values); kUsage for adapters other than LoRA, for variants of LoRA that Plimsoll does not compute, and for an initialisation
+// that changed the base in a way that cannot be computed again.
 AdapterConfig parse_adapter_config(std::string_view json, std::string_view where);
 
 // Returns the text as PEFT writes it: two spaces of indent, keys sorted, one newline at the end.

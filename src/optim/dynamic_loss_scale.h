@@ -33,8 +33,8 @@ struct LossScale {
 // Declares the states and returns them. The caller uses the scale as the gradient of the loss.
 LossScale declare_loss_scale(Graph& graph);
 
-// Appends the adjustment of the scale after the gradients of a step. `norm` and `finite` are those of the
-// scaled gradients; "grad_norm" becomes the norm of the unscaled gradients.
+// Appends the adjustment of the scale after the gradients of a step. `norm` and `finite` belong to the scaled gradients; the output
+// "grad_norm" becomes the norm of the unscaled gradients.
 void add_loss_scale_adjustment(Graph& graph, const LossScale& loss_scale, ValueId norm, ValueId finite);
 
 }  // namespace plimsoll

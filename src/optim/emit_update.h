@@ -39,9 +39,8 @@ void set_noise(const Graph& graph, std::span<const Parameter> group, const Optim
 // Returns the name of the graph input that contains the learning rate times this factor.
 std::string learning_rate_input(double factor);
 
-// Declares the states of every parameter and appends `op` to the graph. Sets the attribute `copies`; the
-// caller sets the others. Requires: the parameters have names, one storage format and one learning rate; all of them have a copy
-// or none has.
+// Declares the states of every parameter and appends `op` to the graph. Sets the attribute `copies`; the caller sets all other attributes.
+// Requires: the parameters have names, one storage format and one learning rate; all of them have a copy or none has.
 void emit_update(Graph& graph, const OpSchema& op, std::span<const Parameter> group,
                  const UpdateStatesOf& states_of, Attributes attributes, ValueId clip, ValueId finite);
 

@@ -102,8 +102,8 @@ struct OptimizerOutputs {
 };
 
 // Appends the global norm, clipping and the update of every parameter. Reads the value "loss" and declares
-// and reads the inputs "learning_rate" f64[1] and "step" i64[1] (1 for the first update). The names of states
-// contain those of their weights ("adamw.m/NAME"). The clip coefficient includes the division of gradients by the loss scale.
+// and reads the inputs "learning_rate" f64[1] and "step" i64[1] (1 for the first update). The name of a state contains the name of its
+// weight ("adamw.m/NAME"). The clip coefficient includes the division of gradients by the loss scale.
 OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
                                const OptimizerConfig& config, const LossScale& loss_scale = {});
 

@@ -38,7 +38,7 @@ class Stopwatch {
   CudaEvent end_{CudaEvent::Times::kYes};
 };
 
-// Returns the rate of copies of up to 1 GiB; 0 if the memory is too small to exceed the caches of every card.
+// Returns the rate of copies of up to 1 GiB; 0 if the memory is not larger than the caches that a GPU may have.
 double copy_gb_per_s(Stopwatch& stopwatch, CudaStream stream, std::span<std::byte> memory) {
   constexpr int64_t kMost = int64_t{1} << 30;
   constexpr int64_t kLeast = int64_t{128} << 20;

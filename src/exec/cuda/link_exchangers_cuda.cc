@@ -84,7 +84,7 @@ DividedTensor divided(const ReducedTensor& tensor, int num_ranks) {
   return {.data = tensor.data, .count = tensor.count, .slice = tensor.count / num_ranks};
 }
 
-// The operations are those of training; broadcast copies with the same copy engines and waits at the same points.
+// Executes the operations in the same way as training. broadcast uses the same copy engines and waits at the same points.
 class MappedMemoryExchanger final : public GpuExchanger {
  public:
   MappedMemoryExchanger(Communicator& ranks, int gpu_ordinal, const std::string& uuid,

@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 // Consecutive runs read their operands from different parts of this many bytes, which is at least twice the cache of an
-// H200 (50 MiB) and of newer cards, so that no run finds its operands in the cache.
+// H200 (50 MiB) and of newer GPUs, so that no run finds its operands in the cache.
 constexpr int64_t kRotatedBytes = 320 * kMiB;
 constexpr int kRuns = 3;
 // The size of the block of numbers from which all operands are filled by copies.

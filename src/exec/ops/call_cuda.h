@@ -1,4 +1,5 @@
-// Makes the calls of CUDA kernels, as call.h makes those of CPU kernels. Views hold device memory, and a bound call only enqueues work on the stream.
+// Creates the calls of CUDA kernels, as call.h does for CPU kernels. Views refer to device memory, and a bound call only enqueues work on
+// the stream.
 #pragma once
 
 #include <functional>

@@ -109,9 +109,8 @@ Dependences find_dependences(const Graph& graph);
 OpLists find_readers(const Graph& graph);
 
 // Kinds of ops in a graph. Two ops are of one kind if they have the same definition, the same attributes and the same
-// types of operands and results, whatever their values are called. The kernel and the estimated time of one of them,
-// in any bucket, are those of all. Layers repeat each other, so there are far fewer kinds than ops. A pure function;
-// thread-safe.
+// types of operands and results, whatever their values are called. All ops of one kind have the same kernel and the same estimated time in
+// any bucket. Layers repeat each other, so there are far fewer kinds than ops. A pure function; thread-safe.
 
 struct OpKinds {
   std::vector<uint32_t> of_op;     // the kind of each op

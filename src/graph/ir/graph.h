@@ -74,7 +74,7 @@ enum class InputSource : uint8_t {
   kNumSequences,  // written with each batch: its number of sequences
   kDenominator,   // with each batch: the number by which the sum of losses is divided
   kRandom,        // with each batch: the seed and the number of the micro-batch
-  kAccumulate,    // with each batch: whether gradients are added to those of earlier micro-batches
+  kAccumulate,  // with each batch: 1 if gradients are added to the gradients of earlier micro-batches, else 0
   kLearningRate,  // written before each update
   kUpdateNumber   // written before each update: its number, from 1
 };
@@ -180,8 +180,8 @@ class Graph {
   ValueId add_input(std::string_view name, ValueType type, const InputRule& rule = {});
 
   // Appends an op, infers the types of its outputs and names them. `output_names` may be shorter than the list of
-  // outputs; the others are named after the op. The returned index stays valid until ops are replaced. Errors:
-  // kInternal if the definition refuses the operands.
+  // outputs; the other outputs are named after the op. The returned index stays valid until ops are replaced. Errors: kInternal if the
+  // definition refuses the operands.
   OpId add_op(const OpDef& def, ValueIds inputs, Attributes attributes = {},
               std::span<const std::string> output_names = {});
 

@@ -4,8 +4,8 @@
 // after it. lse_TH is the log-sum-exp of each row, which the backward pass reads; it does not exist if {lse} is 0. No S x S value
 // exists. Source: Dao et al., FlashAttention (arXiv 2205.14135). Outputs on tail rows are zero.
 //
-// With {tensor_ranks}, the heads are those of one rank of a tensor-parallel group of this size. Every rank has the same number of heads, in
-// the order of the ranks, and dropout numbers its draws by the heads of all ranks.
+// With {tensor_ranks}, the op computes the heads of one rank of a tensor-parallel group of this size. Every rank has the same number of
+// heads, in the order of the ranks, and dropout numbers its draws by the heads of all ranks.
 #include <array>
 
 #include "graph/ops/ops.h"

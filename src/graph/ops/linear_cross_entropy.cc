@@ -1,8 +1,8 @@
 // linear_cross_entropy(x_BH, w_KH, bias_K?, labels_B, denominator) {smoothing, chunk_rows, counts_correct}: the loss of a classifier,
 // computed together with the classifier's last matrix product: softmax_cross_entropy(x w^T + bias). Logits of chunk_rows rows exist at a
-// time, in scratch; the backward ops compute those of each chunk again. Logits are rounded to the type of x, as the product alone would
-// round them, and the loss is computed in fp32 at least. If {counts_correct} is 1, a second output is count_correct(logits, labels). With
-// {z_loss}, as for softmax_cross_entropy, the second output is the z-loss instead.
+// time, in scratch; the backward ops recompute the logits of each chunk. Logits are rounded to the type of x, as a separate matrix product
+// would round them, and the loss is computed in fp32 at least. If {counts_correct} is 1, a second output is count_correct(logits, labels).
+// With {z_loss}, as for softmax_cross_entropy, the second output is the z-loss instead.
 //
 // linear_cross_entropy_bwd(x, w, bias?, labels, denominator, d_loss): d_x_BH.
 //

@@ -140,8 +140,8 @@ class OpSchema : public OpDef {
   // Builds the backward ops. Errors: kInternal if the op has no gradient.
   virtual void gradient(GradientContext& context) const;
 
-  // Returns the tail states of the outputs. The default is that of an op that works row by row: finite in, finite
-  // out. Errors: kInternal if a reduction would read rows that are not zero.
+  // Returns the content of the tail rows of the outputs. The default is for an op that works row by row: finite if the inputs are finite.
+  // Errors: kInternal if a reduction would read rows that are not zero.
   virtual std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const;
 
   // Returns true if a row of each output depends only on the same row of the operands that have rows, and on operands
@@ -185,8 +185,7 @@ std::string format_signature(const OpSchema& schema);
 // Throws kInternal with the op and the names and types of its inputs unless the condition holds.
 void expect_operands(bool condition, const OpView& op, std::string_view rule);
 
-// Returns the type in the attribute "dtype", or `fallback` without it: for outputs whose type is not that of an
-// operand.
+// Returns the type in the attribute "dtype", or `fallback` without it: for outputs whose type differs from that of the operands.
 DType stated_dtype(const OpView& op, DType fallback);
 
 // Returns the recipe that runs the op again with the same inputs.

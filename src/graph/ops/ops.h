@@ -30,7 +30,7 @@ struct MatmulOp {
   enum In { kA, kB, kBias, kInto, kFlag };
   enum Out { kC };
 };
-// The first operands are those of a MatmulOp.
+// The first operands are the same as in MatmulOp.
 struct ScaledMatmulOp {
   enum In { kA, kB, kBias, kInto, kFlag, kAScale, kBScale };
   enum Out { kC };
@@ -466,8 +466,8 @@ std::span<const ValueId> gradients_of_norm(const Op& norm);
 // Returns the values that a copy reads, without those that it only overwrites or waits for.
 std::span<const ValueId> copied_values(const Op& copy);
 
-// Dropout with probability p. `site` distinguishes the random draws of this op from those of others (base/philox.h). `rng` is i64[2]: the
-// seed and the number of the micro-batch.
+// Dropout with probability p. `site` distinguishes the random draws of this op from the draws of other ops (base/philox.h). `rng` is
+// i64[2]: the seed and the number of the micro-batch.
 struct DropoutSpec {
   double p = 0.0;
   int64_t site = 0;

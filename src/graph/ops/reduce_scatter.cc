@@ -1,6 +1,6 @@
-// reduce_scatter(x_0 .. x_n-1) {ranks, peers?}: the slice of this rank (RankSlices) of y_i = that of the sum of x_i over all ranks of
-// the run, in the bytes of x_i. The other numbers of y_i are undefined. All operands have one type of element. It runs on the
-// queue of communication, as all_reduce does.
+// reduce_scatter(x_0 .. x_n-1) {ranks, peers?}: y_i is in the bytes of x_i, and its slice of this rank (RankSlices) equals the same slice
+// of the sum of x_i over all ranks of the run. The other elements of y_i are undefined. All operands have one type of element. It runs on
+// the queue of communication, as all_reduce does.
 #include "graph/ops/collective_op.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"

@@ -19,8 +19,8 @@ bool may_add(const Graph& graph, const Op& op, const std::vector<bool>& is_read)
   return true;
 }
 
-// Lets ops that produce gradients add to the persistent buffers of the gradients directly. If such an op cannot add
-// to its output, an accumulate op is inserted after it.
+// Lets ops that produce gradients add to the persistent buffers of the gradients directly. If an op cannot add to its output, an accumulate
+// op is inserted after it.
 void keep_gradients(Graph& graph) {
   const ValueId flag = graph.input("accumulate");
   std::vector<ValueId> replacement(graph.values().size(), kNoValue);

@@ -1,6 +1,6 @@
 // Lets gradients of weights that the backward pass computes shortly before its end wait until the exchange of the last gradients has
-// begun, so that both happen at the same time. The last gradients are usually those of an embedding table, which is large, and
-// nothing else would be left to compute while the ranks exchange them:
+// begun, so that both happen at the same time. The last gradient is usually that of an embedding table, which is large, and nothing else
+// would be left to compute while the ranks exchange them:
 //
 //   dx = matmul(dy, w)                    dx = matmul(dy, w)
 //   dw = matmul(dy, x)                    d_table = embedding_bwd(dx)
@@ -69,7 +69,7 @@ class DelayGradients {
   }
 
  private:
-  // An op that may be delayed, with the ops of the backward pass that need it to have run.
+  // An op that may be delayed, with the ops of the backward pass that depend on it.
   struct Candidate {
     double ms = 0;
     std::vector<uint32_t> dependent;
@@ -147,7 +147,7 @@ class DelayGradients {
     return ms;
   }
 
-  // Returns this op and those of the backward pass that need it to have run, directly or through others.
+  // Returns this op and all ops of the backward pass that depend on it, directly or indirectly.
   std::vector<uint32_t> dependent_ops(uint32_t op) const {
     std::vector<uint32_t> found{op};
     for (size_t i = 0; i < found.size(); ++i) {

@@ -4,7 +4,7 @@
 //   y = matmul(x, w)    ->    w.gathered = all_gather(w); y = matmul(x, w.gathered)
 //
 // The ranks exchange the weights of a block while the previous block computes, so the weights of two blocks exist at a time. The backward
-// pass gathers the weights again, except those of the last blocks of the forward pass, which still exist. With
+// pass gathers the weights again, except the weights of the last blocks of the forward pass, which still exist. With
 // GatheredWeights::kKeptForBackward, the gathered weights are kept until the last op of the backward pass that reads them.
 #include <algorithm>
 #include <map>

@@ -37,7 +37,7 @@ class LossWithGradients {
   using Bwd = LinearCrossEntropyBwdOp;
   using Grad = LinearCrossEntropyGradOp;
 
-  // Returns the position of the op with this definition whose first inputs are those of `loss`.
+  // Returns the position of the op with this definition whose first inputs are the inputs of `loss`.
   std::optional<uint32_t> find_gradient(const Op& loss, const OpSchema& def) const {
     for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
       if (!rewriter_.is(i, def)) continue;

@@ -125,7 +125,7 @@ TEST(LossWithGradients, LeavesOtherGraphs) {
   expect_same(differentiated({"x", "w"}, counted));
 }
 
-// The z-loss of the op without gradients is that of the fused op.
+// The fused op returns the z-loss too.
 TEST(LossWithGradients, KeepsTheZLoss) {
   const std::string with_z =
       replaced(replaced(kClassifier, "%loss: f32[1] !output", "%loss: f32[1] !output, %z: f32[1] !output"),

@@ -31,7 +31,7 @@
 namespace plimsoll {
 namespace {
 
-// An update and those of its operands that are kept on the host or on the disk.
+// An update, and its operands that are stored on the host or on the disk.
 struct Moved {
   uint32_t op = 0;
   std::vector<ValueId> kept = {};     // the values on the host or disk before the first update

@@ -125,8 +125,8 @@ const std::vector<PassInfo>& all_passes();
 // are an output of a program stays whole in all programs of a plan: DividedHeads::kNo.
 enum class DividedHeads : uint8_t { kNo, kYes };
 Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
-// The stages of a pipeline. Stage s has the blocks of the model (graph/analysis/analysis.h) from first_blocks[s] on, up to those of the
-// next stage. If a stage has several chunks of blocks, `first_blocks` has the first block of each chunk of the model, and with P stages
+// The stages of a pipeline. Stage s has the blocks of the model (graph/analysis/analysis.h) from first_blocks[s] up to the first block of
+// the next stage. If a stage has several chunks of blocks, `first_blocks` has the first block of each chunk of the model, and with P stages
 // stage s has the chunks s, s + P, s + 2 P, ...
 struct PipelineDivision {
   int64_t stage = 0;  // the stage of this rank
@@ -134,7 +134,7 @@ struct PipelineDivision {
   int64_t chunks = 1;  // per stage
   int64_t num_stages() const { return static_cast<int64_t>(first_blocks.size()) / chunks; }
 };
-// pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: the number of blocks is at least that of stages.
+// pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: there are at least as many blocks as stages.
 Pass pipeline_stage_pass(PipelineDivision division);
 // pipeline_chunks_pass.cc: orders the ops by the chunk of layers that they belong to, and records the chunk in an attribute (chunk_of()).
 // Requires: every op of the forward and backward segments belongs to one chunk.

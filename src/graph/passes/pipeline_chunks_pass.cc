@@ -1,5 +1,5 @@
-// Divides the forward and the backward pass of a stage of a pipeline into those of its chunks. The chunks of a stage share no transient
-// value. So all ops that are connected through values with a send or receive of a chunk belong to that chunk:
+// Divides the forward and the backward pass of a pipeline stage into one forward and one backward pass per chunk of layers. The chunks of a
+// stage share no transient value. So all ops that are connected through values with a send or receive of a chunk belong to that chunk:
 //
 //   receive {chunk=0}; layer_1; send {chunk=0}; receive {chunk=1}; layer_3; send {chunk=1}
 //

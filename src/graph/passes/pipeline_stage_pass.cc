@@ -116,7 +116,7 @@ class StageCut {
   }
   int64_t chunk() const { return stage_ / division_.num_stages(); }
 
-  // Marks the ops of this stage, and those of every stage that they need.
+  // Marks the ops of this stage, and the ops of kEveryStage on which they depend.
   void find_kept() {
     is_kept_.assign(graph_.ops().size(), false);
     std::vector<bool> is_needed(graph_.values().size(), false);

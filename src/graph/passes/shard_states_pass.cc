@@ -9,7 +9,7 @@
 // The states m are divided (Value::divided); all ranks have the same graph. The norm is computed from the norms of the ranks, each
 // rounded to fp32. Gradients of parameters that other ops read, or whose update cannot be divided, keep their all_reduce.
 //
-// In stage 2 also the gradients: a rank keeps only its slice of each sum, and with accumulation adds it to those of the earlier
+// In stage 2 also the gradients: a rank keeps only its slice of each sum, and with accumulation adds it to its slices of earlier
 // micro-batches, so that every micro-batch exchanges gradients:
 //
 //   g.sum = reduce_scatter(g); g.slice = accumulate(into, flag, g.sum) {ranks}

@@ -66,7 +66,7 @@ TEST(ShardStates, EachRankKeepsItsSlicesOfTheGradients) {
   has("= all_gather(%w.updated, %b.updated) {ranks=2}");
 }
 
-// With accumulation the slices persist, and those of the micro-batches are added up.
+// With accumulation the slices are persistent, and the slices of all micro-batches are added up.
 TEST(ShardStates, SlicesOfGradientsAccumulate) {
   const std::string text = after(testing::replaced(testing::kUpdateOfTwoRanks, "  input %loss",
                                                    "  input %accumulate: i32[1]\n  input %loss"),

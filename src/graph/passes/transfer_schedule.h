@@ -76,7 +76,7 @@ struct TransferSchedule {
 std::vector<size_t> order_of_copies(const TransferSchedule& transfers);
 
 // Returns StateTransfer::ended of update `k`, counted from the start of the update's segment instead of the start of the
-// step: how many updates of this segment must have their states back on the host before those of `k` are copied.
+// step: the number of updates of this segment whose states must be back on the host before the states of update `k` are copied.
 size_t ended_in_segment(std::span<const MovedUpdate> updates, std::span<const StateTransfer> transfers,
                         size_t k);
 

@@ -24,7 +24,7 @@ const std::vector<std::string>& disk_prefixes() {
   return prefixes;
 }
 
-// The names of one layer's modules. `qkv` and `gate_up` are packed: their rows are those of several modules on disk.
+// The names of one layer's modules. `qkv` and `gate_up` are packed: their rows come from several modules of a checkpoint.
 struct Names {
   explicit Names(int64_t layer) : prefix("layers." + std::to_string(layer) + ".") {}
   std::string prefix;

@@ -97,13 +97,13 @@ struct WidthAdvice {
   int64_t multiple =
       0;  // the number that the width is not a multiple of: 8 or 64 in 16 bits, 4 or 32 in tf32
   int64_t better =
-      0;  // a larger width that is a multiple of the card's preferred number, or of a smaller number if that gains more
+      0;  // a larger width: a multiple of the GPU's preferred number, or of a smaller number if that gains more
   double gain = 1.0;  // predicted time of a step divided by the predicted time with the better width
 };
 
 // Returns an empty list on a CPU, for matrix products in fp32 and tf32x3, and if no wider model is predicted to be faster. Multiples of 64
 // (32 in tf32) are advised on GPUs of compute capability 8.0, 9.0 and 10.x, for which NVIDIA's guide and measurements show a gain. Cost:
-// one or two plans for each width that is not yet such a multiple.
+// one or two plans for each width that is not a multiple yet.
 std::vector<WidthAdvice> width_advice(const Plan& plan);
 
 // Checks the number of sequences of a batch, and their length if all have the same length. If matrix products use 16-bit or tf32 numbers,

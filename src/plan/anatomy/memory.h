@@ -10,7 +10,7 @@
 //  2. by_purpose[kConstant] = constant_bytes = Plan::constant_bytes(), and
 //     arena_bytes + constant_bytes = total_bytes.
 //  3. The largest total_bytes of the phases is Plan::total_bytes().
-// Sizes are those of buffers, rounded up to arena_alignment() as the arena holds them.
+// Sizes of buffers are rounded up to arena_alignment(), as in the arena.
 #pragma once
 
 #include <array>

@@ -24,7 +24,7 @@ std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) 
   const Bucket usual = usual_bucket(program.bucket, plan.request.model.label_share);
   std::vector<OpFigures> figures;
   figures.reserve(program.graph.ops().size());
-  // The figures of an op are those of all ops of its kind.
+  // Computes the figures once per kind of op, because all ops of a kind have the same figures.
   std::vector<std::optional<OpFigures>> of_kind(program.ops.size());
   for (size_t i = 0; i < program.graph.ops().size(); ++i) {
     const uint32_t kind = i < program.ops.size() ? program.ops[i].kind : OpPlan::kNoKind;

@@ -75,7 +75,7 @@ std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   return list;
 }
 
-// `weights`: run_weights(request). Without adapters they are those of the model.
+// `weights`: run_weights(request). Without adapters these are the weights of the model.
 ForwardGraph adapted_forward(const PlanRequest& request, const std::vector<WeightSpec>& weights, Mode mode) {
   const ForwardOptions options = forward_options(request, mode);
   ForwardGraph forward = request.model.lora ? build_forward(request.model.config, options)
@@ -379,7 +379,7 @@ std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request
                        .gradient = emit_receive(graph, value.type, next, "d_" + value.name, kZeroTail)});
       send_back(graph, ranks, routes[i]);
     }
-    // The last chunk of the last stage computes the loss, the others send values on.
+    // The last chunk of the last stage computes the loss; all other chunks send their values to the next one.
     if (ranks.is_last_stage()) seeds.push_back(seed_of_loss(graph, loss_scale));
     gradients = add_backward(graph, seeds, wanted);
   }

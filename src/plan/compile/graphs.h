@@ -1,5 +1,5 @@
-// The graphs of a plan before kernels and places are chosen. Building them is most of the work of planning, and the
-// result is nearly the same for buckets of any size: a search builds them once and places them often.
+// The graphs of a plan, before kernels and offsets are chosen. Building them is most of the work of planning, and the result is nearly the
+// same for buckets of any size: a search builds them once and then chooses kernels and offsets for many buckets (place_plan()).
 //
 // Building has two parts. begin_graphs() is most of the work; its result does not depend on what is recomputed in
 // the backward pass, and rarely on the size of buckets. finish_graphs() is done for every plan that a search tries.

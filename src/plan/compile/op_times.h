@@ -95,8 +95,8 @@ struct OpSpan {
   double end_ms = 0;
 };
 
-// Simulates the queues as add_transfer_waits() does and returns the span of each op. `op_ms` contains the times of the ops
-// of kCompute; those of transfers are not read. Requires: as add_transfer_waits().
+// Simulates the queues as add_transfer_waits() does and returns the span of each op. `op_ms` contains the times of the ops of kCompute; its
+// entries for transfers are not read. Requires: as add_transfer_waits().
 std::vector<OpSpan> op_spans(const ProgramPlan& program, const PlanRequest& request,
                              std::vector<double> op_ms);
 

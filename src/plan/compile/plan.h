@@ -206,11 +206,10 @@ struct Plan {
 // Cost: milliseconds (BERT-large: under 100).
 Plan build_plan(const PlanRequest& request);
 
-// Completes a plan: kernels, liveness and offsets for the buckets of `request`. The order of ops and the chunks of
-// logits stay those of the graphs, although build_graphs() might choose others for these buckets: a search
-// confirms its answers with build_plan(). Requires: graphs of a request that differs from this one only in sizes of
-// buckets and memory limits, and accumulates if this one does. Errors: as build_plan(). Cost: some milliseconds; to
-// place the same graphs often, use placer.h.
+// Completes a plan: kernels, liveness and offsets for the buckets of `request`. The order of ops and the chunks of logits are taken from
+// the graphs, although build_graphs() might choose others for these buckets: a search confirms its answers with build_plan(). Requires:
+// graphs of a request that differs from this one only in sizes of buckets and memory limits, and accumulates if this one does. Errors: as
+// build_plan(). Cost: some milliseconds; to place the same graphs often, use placer.h.
 Plan place_plan(const PlanRequest& request, PlanGraphs graphs);
 // Builds the plan as build_plan() does, from the graphs that `graphs_of` makes for a request.
 Plan plan_within_limit(const PlanRequest& request,

@@ -51,8 +51,8 @@ struct ScheduledRun {
 // entry whose micro-batch i - delay exists. With several chunks, i - delay numbers the pairs of a chunk and a micro-batch.
 std::vector<ScheduledRun> runs_of_iteration(const std::vector<ScheduleEntry>& schedule, int64_t iteration,
                                             int64_t num_micro_batches);
-// Returns all runs of micro-batches, iteration by iteration, and then those of the entries that run once. Entries that
-// run until the work is done are returned once, at the end.
+// Returns all runs of micro-batches, iteration by iteration, and then the runs of entries that run once. Entries that run until the work is
+// done are returned once, at the end.
 std::vector<ScheduledRun> all_runs(const std::vector<ScheduleEntry>& schedule, int64_t num_micro_batches);
 
 // Returns the number of micro-batches that a stage of a pipeline holds at once if a step has `num_micro_batches`: with gpipe all of

@@ -17,7 +17,7 @@ std::vector<int64_t> layers_of(const Arguments& arguments) {
   return layers;
 }
 
-// Checks that settings of adapters, if they are given, are equal to those of the existing adapter.
+// Checks that the adapter settings that the user gives equal the settings of the existing adapter.
 void check_against_adapter(const Arguments& arguments, const LoraConfig& lora) {
   const auto differ = [&](const char* name, const auto& given, const auto& has) {
     throw_error(ErrorCode::kUsage,

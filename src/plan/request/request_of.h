@@ -18,8 +18,7 @@
 namespace plimsoll {
 
 // The lengths that sequences are assumed to have if the batch size changes. kAllLongest: all are as long as the
-// longest one. kAsInBatch: the number of tokens does not exceed that of the run's largest batch, which was found in
-// the data.
+// longest one. kAsInBatch: a batch has at most as many tokens as the run's largest batch, which was found in the data.
 enum class SequenceLengths : uint8_t { kAllLongest, kAsInBatch };
 
 // Sizes that no argument sets. Tests with small models lower them.
@@ -92,7 +91,7 @@ PlanRequest request_of(const RunSpec& run);
 enum class RecomputeChosen : uint8_t { kByPolicy, kSelective, kByBudget };
 RecomputeChosen recompute_chosen(const RunSpec& run);
 
-// Returns the bytes that a plan may need: --memory_limit or the memory of the card, whichever is less.
+// Returns the bytes that a plan may need: --memory_limit or the memory of the GPU, whichever is less.
 std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceOptions& device);
 
 // Return the run with batches of another size; arguments and facts change together. Cost: a copy of the run.
@@ -111,8 +110,8 @@ RunSpec with_recompute(RunSpec run, RecomputePolicy policy);
 // still change. Errors: kUsage.
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains);
 
-// Returns the labels that follow from the arguments, the device and the task: those of the memory limit and of the length of
-// sequences.
+// Returns the names that tables and messages use for the memory limit and for the length of sequences, which depend on the arguments, the
+// device and the task.
 PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device, ProblemType problem_type);
 
 // Returns true if the arguments ask for 16-bit evaluation and not for training.

@@ -140,7 +140,7 @@ class SetSearch {
 
   // Returns true if this set cannot be among the answers: enough answers certainly precede it in the order of
   // order_ties(), and one of them changes training no more than this set. A faster answer precedes it if it changes
-  // the run no more, or if the difference in speed is larger than that of two rows of a tie can be.
+  // the run no more, or if the difference in speed is larger than it can be within a tie.
   bool is_beaten(const Entry& entry) const {
     size_t before = 0;
     bool is_as_alike = false;

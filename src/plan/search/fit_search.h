@@ -35,7 +35,7 @@ struct FitQuestion {
   int num_threads = 1;  // threads that plan sets in parallel; the answers do not depend on it
 };
 
-// The best run with one set of training methods. Every figure is that of a plan made by build_plan() for exactly this run.
+// The best run with one set of training methods. Every figure comes from a plan that build_plan() made for exactly this run.
 struct FitAnswer {
   MethodSet set = {};
   ExtentOfChange extent = {};

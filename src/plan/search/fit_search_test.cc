@@ -156,7 +156,7 @@ TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
       << "the same without the request that does not evaluate";
 }
 
-// Plans from shared graphs are those of each request alone, whether their requests were announced or not.
+// A plan from shared graphs equals the plan that is built for the request alone, whether the request was announced or not.
 TEST(SharedGraphs, ChangeNoPlan) {
   const std::vector<PlanRequest> requests = different_requests();
   for (const bool is_announced : {false, true}) {
@@ -236,7 +236,7 @@ int64_t bytes_of(PlanRequest request, int64_t micro, int64_t accumulation, int64
   return build_plan(request).total_bytes();
 }
 
-// Uses a card whose context is small compared with the needs of a small model.
+// Returns a request for a GPU whose context is small compared with the needs of a small model.
 PlanRequest small_request_on_gpu() {
   PlanRequest request = small_request();
   request.model.config.num_hidden_layers = 2;

@@ -28,8 +28,8 @@ std::vector<FitShape> shapes_of(const FitQuestion& question) {
   return shapes;
 }
 
-// Returns true if the plan of a set differs from that of a set with fewer methods only in its estimated time: TF32
-// products of fp32 matrices are the same ops, and without accumulation a gradient has the type of its weight.
+// Returns true if a set with fewer methods has the same plan apart from the estimated time: TF32 products of fp32 matrices are the same
+// ops, and without accumulation a gradient has the type of its weight.
 bool is_planned_alike(const MethodSet& set, const FitShape& shape) {
   const bool has_other_gradients = set.has("bf16_gradients") || set.has("fp16_gradients");
   return set.has("tf32") || set.has("tf32x3") || (shape.accumulation == 1 && has_other_gradients);

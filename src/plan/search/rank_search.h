@@ -30,7 +30,7 @@ struct RankDivision {
   friend bool operator==(const RankDivision&, const RankDivision&) = default;
 };
 
-// The fastest split of the batch for a division and a policy of recomputation. All figures are those of build_plan().
+// The fastest split of the batch for a division and a policy of recomputation. All figures come from build_plan().
 struct RankAnswer {
   RankDivision division = {};
   RecomputePolicy recompute = RecomputePolicy::kCheap;
@@ -72,8 +72,8 @@ int64_t least_rank_bytes(const PlanRequest& request, int64_t trained, int64_t fr
 // Plans every division that arguments accept, with every policy of recomputation that recomputes at least as much as the run and
 // every split of the batch, except those that a bound excludes: a lower bound of their memory exceeds the limit, or the same split
 // fits with a policy that recomputes less. The ranks of a tensor-parallel group are in one machine. Pipelines have a power of two of
-// stages, at most one per layer, and steps of at least as many micro-batches as stages if the batch allows it. Requires: the ranks of
-// the run are those of the question (with_ranks()). Cost: half a second per division for BERT-large.
+// stages, at most one per layer, and steps of at least as many micro-batches as stages if the batch allows it. Requires: the run has the
+// ranks of the question (with_ranks()). Cost: half a second per division for BERT-large.
 RankSearch search_ranks(const RunSpec& run, const RankQuestion& question);
 
 }  // namespace plimsoll

@@ -17,9 +17,9 @@ namespace plimsoll {
 // evaluation batches, shorter sequences, and the methods of the table that need less memory (precisions,
 // smaller or fewer states, offloading, logits in chunks). Of each kind it returns the mildest change with which the plan fits, or the
 // strongest change if none suffices. If no single change suffices, it adds sets of training methods found by search_fit(). Suggestions that
-// fit come first: those that train the same, then those that round, then those that learn something else, each fastest first; the others
-// follow by their bytes. Cost: about twenty plans, and the search of a budget if recomputation helps; some hundred if no single change
-// fits.
+// fit come first: runs that compute the same, then runs that round differently, then runs that learn something else, each group from the
+// fastest on. Suggestions that do not fit follow, ordered by their bytes. Cost: about twenty plans, and the search of a budget if
+// recomputation helps; some hundred if no single change fits.
 // Requires: `plan` is that of request_of(run).
 std::vector<Suggestion> suggest_changes(const Plan& plan, const RunSpec& run, int64_t limit_bytes,
                                         const PlanLabels& labels = {});
