@@ -80,7 +80,7 @@ void PassManager::run(Graph& graph, const Pass& pass) {
   const size_t place = place_of(pass.name);
   PLIMSOLL_CHECK(
       place >= next_,
-      "passes must run in the order of all_passes(), but '{}' runs after one that is listed behind it",
+      "passes must run in the order of all_passes(), but '{}' runs after a pass that is listed later",
       pass.name);
   next_ = place;
   const bool is_needed = !pass.needed_for.empty();

@@ -26,10 +26,10 @@ void divide_states(Graph& graph, const Op& op) {
     for (size_t k = i + 1; k < i + static_cast<size_t>(stride); ++k) {
       const Value& value = graph.value(op.inputs[k]);
       if (value.split) continue;
-      PLIMSOLL_CHECK(
-          value.type.shape == parameter.type.shape,
-          "the optimizer state '{}' must have the shape of '{}', which the ranks divide, but has another",
-          value.name, parameter.name);
+      PLIMSOLL_CHECK(value.type.shape == parameter.type.shape,
+                     "'{}' belongs to the update of '{}', which the ranks divide, and must have the same "
+                     "shape, but has another",
+                     value.name, parameter.name);
       divide_versions(graph, op.inputs[k], *parameter.split);
     }
   }
