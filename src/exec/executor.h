@@ -242,7 +242,7 @@ class Executor {
   bool updated_ = false;         // true if an update ran since the host last wrote optimizer states
   std::map<std::string, Program, std::less<>> programs_;
   int64_t used_scratch_end_ = 0;  // end of the used scratch memory, rounded up to the arena's alignment
-  BoundProgram* deferred_program_ = nullptr;  // the bucket of a step with deferred work
+  BoundProgram* deferred_program_ = nullptr;  // the bound program of a step that left deferred work, or null
   bool profiling_ = false;
 };
 

@@ -210,7 +210,8 @@ void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
                 fmt::join(config.layers_pattern, ", "), kTargets, fmt::join(layers, ", "));
   }
   throw_error(ErrorCode::kUsage,
-              "--{}: it excludes all modules that --{} chooses, so no module is left to adapt; exclude fewer",
+              "--{}: the setting excludes all modules that --{} chooses, so no module is left to adapt; "
+              "exclude fewer",
               layers.empty() ? kExcluded : "layers_to_transform", kTargets);
 }
 
@@ -220,8 +221,9 @@ void check_layers(const LoraConfig& config) {
   const bool is_text = is_expression(targets) || (targets.size() == 1 && targets[0] == kAllLinear);
   if (config.layers_to_transform.empty() || !is_text) return;
   throw_error(ErrorCode::kUsage,
-              "--layers_to_transform {}: this needs suffixes of names, and --{} is {}; give suffixes such as "
-              "query,value, or put the layers into the expression: .*layer\\.[0-3]\\..*query",
+              "--layers_to_transform {}: layers can only be chosen together with suffixes of module names, "
+              "but --{} is {}; give suffixes such as query,value, or put the layers into the expression: "
+              ".*layer\\.[0-3]\\..*query",
               fmt::join(config.layers_to_transform, ","), kTargets, targets[0]);
 }
 

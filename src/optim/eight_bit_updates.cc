@@ -49,7 +49,7 @@ std::string absmax_name(const std::string& state) {
   return state + ".absmax";
 }
 
-// The names of fp32 states are listed too, because small tensors and embeddings keep their states in fp32.
+// Returns the names of 8-bit states and of fp32 states, because small tensors and embeddings keep their states in fp32.
 std::vector<std::string> eight_bit_state_names(const OptimizerRow& row, const OptimizerConfig& config) {
   std::vector<std::string> names;
   for (const std::string& state : code_names(row)) {

@@ -221,8 +221,8 @@ OptimizerConfig parse_optimizer(const std::string& optim,
   }
   if (config.adafactor.warmup_init && !config.adafactor.relative_step) {
     throw_error(ErrorCode::kUsage,
-                "--optim_args: warmup_init needs relative_step=True, but relative_step is False; set it, or "
-                "leave warmup_init out");
+                "--optim_args: warmup_init needs relative_step=True, but relative_step is False; set "
+                "relative_step=True, or leave warmup_init out");
   }
   return config;
 }

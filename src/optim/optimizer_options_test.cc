@@ -176,8 +176,8 @@ TEST(OptimizerOptions, AdafactorTakesAllOfHuggingFaces) {
             "--optim_args: relative_step is 'Ture', but True or False is expected");
   EXPECT_EQ(parse_optimizer("adafactor", {{"relative_step", "False"}}).adafactor, AdafactorOptions());
   EXPECT_EQ(error_of("adafactor", {{"warmup_init", "True"}}),
-            "--optim_args: warmup_init needs relative_step=True, but relative_step is False; set it, or "
-            "leave warmup_init out");
+            "--optim_args: warmup_init needs relative_step=True, but relative_step is False; set "
+            "relative_step=True, or leave warmup_init out");
   EXPECT_NE(error_of("adafactor", {{"beta2", "0.9"}}).find("it has eps, eps1, eps2, clip_threshold"),
             std::string::npos);
 }

@@ -73,7 +73,7 @@ TEST(Verify, ProducingTwice) {
 
 TEST(Verify, ReplacingTwice) {
   EXPECT_EQ(violation([](Graph& graph) { graph.value(graph.find("a")).version_of = graph.find("w"); }),
-            "op 2 'update' reads 'w' after a newer version took its bytes");
+            "op 2 'update' reads 'w' after a newer version of this value overwrote it");
   EXPECT_EQ(violation([](Graph& graph) {
               graph.value(graph.find("a")).version_of = graph.find("x");
               graph.ops()[1].inputs[1] = kNoValue;

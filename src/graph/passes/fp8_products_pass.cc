@@ -169,8 +169,9 @@ class Fp8Products {
   const Fp8Choice& choice_;
   ValueId flag_;  // the input flag that is 0 in the first micro-batch of a step and 1 in the others
   ValueId cu_seqlens_ = kNoValue;
-  std::set<std::pair<ModuleId, ValueId>> weights_;           // weights of the chosen layers, by module
-  std::set<std::tuple<ModuleId, ValueId, int64_t>> inputs_;  // with the layer's number of columns
+  std::set<std::pair<ModuleId, ValueId>> weights_;  // weights of the chosen layers, by module
+  std::set<std::tuple<ModuleId, ValueId, int64_t>>
+      inputs_;  // inputs of the chosen layers, with the module and the number of output columns of the layer
   std::set<ValueId> weights_in_backward_;
   std::map<std::pair<ValueId, DType>, Codes> codes_;
   std::vector<Op> ops_;

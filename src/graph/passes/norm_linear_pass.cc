@@ -25,7 +25,7 @@ bool are_unread(const Rewriter& rewriter, const Op& op, std::initializer_list<in
   });
 }
 
-// Returns a root-mean-square norm of whole rows.
+// Returns the norm if the op is a root-mean-square norm of whole rows.
 std::optional<NormPart> read_rms_norm(const Rewriter& rewriter, const Op& op) {
   using Norm = RmsNormOp;
   const Graph& graph = rewriter.graph();
@@ -42,7 +42,7 @@ std::optional<NormPart> read_rms_norm(const Rewriter& rewriter, const Op& op) {
   return part;
 }
 
-// Returns a layer norm without dropout, whose sum, if it adds a residual, is an output.
+// Returns the norm if the op is a layer norm without dropout that, if it adds a residual, also outputs the sum.
 std::optional<NormPart> read_layer_norm(const Rewriter& rewriter, const Op& op) {
   using Norm = BiasDropoutResidualNormOp;
   if (op.attributes.number("p") != 0.0 || !are_unread(rewriter, op, {Norm::kN, Norm::kRstd}))

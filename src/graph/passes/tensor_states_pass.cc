@@ -1,5 +1,5 @@
 // Completes what the pass tensor_parallel begins, when gradients and updates exist: the gradient, the states and the copies of a weight
-// that a tensor-parallel group divides are divided in the same way (Value::split), and the norm of all gradients is that of the whole
+// that a tensor-parallel group divides are divided in the same way (Value::split), and the norm of all gradients is the norm of the whole
 // model. A gradient that every rank of the group stores completely must count once in the norm, so each rank reads only a slice of it.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-// An update whose optimizer states are stored in the host's memory.
+// An update whose optimizer states are stored in host memory or on a disk.
 struct MovedUpdate {
   uint32_t op = 0;  // its position
   Segment segment = Segment::kOptimizer;

@@ -86,7 +86,7 @@ double read_original(const ModelConfig& config, const ConfigReader& reader, cons
   return static_cast<double>(original);
 }
 
-// Reads the numbers that rotary embeddings of the type p.type need.
+// Reads the parameters that a rotary embedding of the type p.type needs.
 void read_numbers(RopeParameters& p, const ModelConfig& config, const ConfigReader& reader,
                   const ConfigReader& object) {
   const double positions = static_cast<double>(config.max_position_embeddings);

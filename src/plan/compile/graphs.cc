@@ -189,7 +189,7 @@ bool is_read(const OpLists& readers, ValueId weight) {
   return !readers[index_of(weight)].empty();
 }
 
-// Returns true for a table whose rows are looked up.
+// Returns true for an embedding table, whose rows an op looks up by index.
 bool is_embedding(const Graph& graph, const OpLists& readers, ValueId weight) {
   return weight != kNoValue && std::ranges::any_of(readers[index_of(weight)], [&](uint32_t op) {
            return graph.ops()[op].def == &embedding_sum_op();

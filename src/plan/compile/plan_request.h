@@ -162,8 +162,8 @@ struct RankOptions {
   // such that the slowest stage is as fast as possible, and begin_graphs() gives each stage the same number of layers.
   std::vector<int64_t> first_blocks = {};
   ZeroStage zero_stage = ZeroStage::kNone;
-  // The first rank has all states, makes all updates and sends the new weights to the others, as PyTorch's DataParallel does. Each
-  // rank reserves the memory of the first one, because all have the same plan. Requires: zero_stage is kStates.
+  // The first rank stores all optimizer states, makes all updates and sends the new weights to the other ranks, as PyTorch's DataParallel
+  // does. Each rank reserves the memory of the first one, because all have the same plan. Requires: zero_stage is kStates.
   bool updates_on_first = false;
   // Stage 3 divides weights of at least this many elements: DeepSpeed's stage3_param_persistence_threshold.
   int64_t least_divided_elements = 100'000;

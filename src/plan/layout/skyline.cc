@@ -135,9 +135,9 @@ class Skyline {
       beside_;  // stretches next to the last buffer, which are not in the heap; the last one is the lowest of all
 };
 
-// The buffers that are not placed yet, sorted by their first positions, so that buffers that are live inside a stretch are adjacent. A tree
-// over them stores, for each of its parts, the smallest rank, which is a position in the order, and the smallest last position. A search
-// skips the parts in which no buffer ends inside the stretch, or no buffer precedes the best one found so far.
+// The buffers that are not placed yet, sorted by their first positions, so that buffers that are live inside a stretch are adjacent. Each
+// node of a binary tree over these buffers stores the smallest rank (position in the order) and the smallest last position of the buffers
+// below it. A search skips the nodes below which no buffer ends inside the stretch, or none precedes the best one found so far.
 class Waiting {
  public:
   Waiting(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order, uint32_t last)
@@ -188,7 +188,7 @@ class Waiting {
     return {.rank = std::min(left.rank, right.rank), .last = std::min(left.last, right.last)};
   }
 
-  // Returns the smallest rank of the buffers in a part of the tree whose last position is at most `last`, or `best` if no rank is smaller.
+  // Returns the smallest rank of the buffers below node `part` whose last position is at most `last`, or `best` if no rank is smaller.
   uint32_t first_inside(size_t part, uint32_t last, uint32_t best) const {
     if (parts_[part].last > last || parts_[part].rank >= best) return best;
     if (part >= leaves_) return parts_[part].rank;

@@ -215,7 +215,7 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   EXPECT_NE(refusal(adapter, facts).find("adapters (--lora_r)"), std::string::npos);
   Arguments pure = arguments(2, 2);
   pure.dtype = "bfloat16";
-  EXPECT_NE(refusal(pure, facts).find("rounded stochastically"), std::string::npos);
+  EXPECT_NE(refusal(pure, facts).find("rounded randomly"), std::string::npos);
 }
 
 // The stages of a pipeline on GPUs exchange values in memory that they map from each other, or through NCCL.
@@ -286,7 +286,8 @@ TEST(RequestOf, RefusesFp16OnACpuInOneSentence) {
   const Arguments fp16 = with([](Arguments& a) { a.fp16 = true; });
   EXPECT_EQ(refusal(fp16, cpu_facts()),
             "--fp16: Plimsoll cannot compute fp16 on a CPU; give --bf16 instead, or a GPU (--device cuda:0)");
-  EXPECT_NE(refusal(fp16, cpu_facts(CpuIsa::kAvx512)).find("no bf16 either"), std::string::npos);
+  EXPECT_NE(refusal(fp16, cpu_facts(CpuIsa::kAvx512)).find("does not support bf16 either"),
+            std::string::npos);
   EXPECT_EQ(refusal(fp16, gpu_facts("t4")), "");
   RunFacts reference = cpu_facts();
   reference.device.reference_kernels = true;
@@ -335,7 +336,7 @@ TEST(RequestOf, RefusesFp8WhereTheDeviceHasNone) {
   const Arguments fp8 = with([](Arguments& a) { a.fp8 = true; });
   EXPECT_EQ(refusal(fp8, cpu_facts()),
             "--fp8: Plimsoll cannot multiply fp8 on a CPU; give --bf16 instead, or a GPU (--device cuda:0)");
-  EXPECT_NE(refusal(fp8, cpu_facts(CpuIsa::kAvx512)).find("no bf16 either"), std::string::npos);
+  EXPECT_NE(refusal(fp8, cpu_facts(CpuIsa::kAvx512)).find("does not support bf16 either"), std::string::npos);
   EXPECT_EQ(refusal(fp8, gpu_facts("a100-80gb")),
             "--fp8: a100-80gb has no fp8 (compute capability 8.0; fp8 needs 8.9); give --bf16 instead");
   EXPECT_NE(refusal(fp8, gpu_facts("t4")).find("give --fp16 instead"), std::string::npos);

@@ -113,7 +113,7 @@ void Change::use_zero_stage(ZeroStage stage) {
 }
 
 void Change::use_methods(const MethodSet& all) {
-  // Recomputing whole layers replaces a choice that was made by planning.
+  // Checkpointing replaces the choice of recomputed values that a search has made for this run.
   const bool replaces_choice = all.has("checkpointing") && run_.facts.recompute;
   if (replaces_choice) use_recompute(RecomputePolicy::kFull);
   const MethodSet set = replaces_choice ? all.without_kind("recompute") : all;
