@@ -136,7 +136,7 @@ class DiskTransfers {
 
   std::unique_ptr<ScratchFile> file_;
   std::unique_ptr<TransferMemory> memory_;
-  std::mutex edges_;  // held while a block is read and written again because two values share it
+  std::mutex edges_;  // locked while a block that two values share is read, changed and written
   std::mutex mutex_;
   std::condition_variable has_work_;
   std::condition_variable is_done_;

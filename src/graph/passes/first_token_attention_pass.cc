@@ -18,7 +18,7 @@ bool sees_all(const Op& attention, ValueId cu_seqlens) {
 }
 
 // Runs on a forward graph that is not differentiated, after unread_rows, which leaves first_token as the only reader of
-// the last attention. The fused op takes the place of first_token.
+// the last attention. The fused op is inserted at the position of first_token.
 void fuse_first_token_attention(Graph& graph, const std::function<bool(const OpView&)>& has_kernel) {
   Rewriter rewriter(graph);
   for (uint32_t i = 0; i < rewriter.num_ops(); ++i) {

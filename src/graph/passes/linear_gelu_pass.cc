@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// Runs on a forward graph that is not differentiated. The fused op takes the place of the activation.
+// Runs on a forward graph that is not differentiated. The fused op is inserted at the position of the activation.
 void fuse_linear_gelu(Graph& graph, const std::function<bool(const OpView&)>& has_kernel) {
   Rewriter rewriter(graph);
   for (uint32_t i = 0; i < rewriter.num_ops(); ++i) {

@@ -16,7 +16,7 @@ bool closes_layer(const Rewriter& rewriter, const Op& op) {
                      [&](ValueId id) { return id == kNoValue || rewriter.is_unread(id); });
 }
 
-// Runs on a forward graph that is not differentiated. The fused op takes the place of the norm.
+// Runs on a forward graph that is not differentiated. The fused op is inserted at the position of the norm.
 void fuse_linear_norm(Graph& graph, const std::function<bool(const OpView&)>& has_kernel) {
   using Norm = BiasDropoutResidualNormOp;
   Rewriter rewriter(graph);

@@ -10,9 +10,9 @@
 namespace plimsoll {
 namespace {
 
-// Runs on a differentiated graph. The fused op takes the place of the loss, at the end of the forward pass. If the ranks of a
+// Runs on a differentiated graph. The fused op is inserted at the position of the loss, at the end of the forward pass. If the ranks of a
 // tensor-parallel group divide the classes, gradients depend on what the ranks exchange after the forward op; the fused op then computes
-// both gradients and takes the place of the gradient of the activations.
+// both gradients and is inserted at the position of the op that computes the gradient of the activations.
 //
 // A separate op for the gradient of the weight could run when the activations are no longer live; the fused op computes this gradient
 // earlier, so it takes memory at the peak. This is worthwhile only if there are at least as many rows as columns: the gradient is then not

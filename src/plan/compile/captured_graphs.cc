@@ -107,10 +107,10 @@ void hold(SegmentGroup& group, int64_t buckets) {
   group.num_buckets -= buckets;
 }
 
-// Computes an upper bound if the limit does not allow all graphs together, because the graphs that are held
-// may be those with the most nodes. Graphs are dropped one by one, so that two buckets may be held in part:
-// the least recently used bucket has lost its first graphs, and the bucket in use has not captured its last
-// ones yet. Each of these two buckets is therefore counted with all its bytes, but with only one graph towards the limit.
+// Computes an upper bound if the limit does not allow all graphs at the same time, because the stored graphs may be those with the most
+// nodes. Graphs are dropped one by one, so two buckets may be stored partly: the least recently used bucket has lost its first graphs, and
+// the bucket in use has not captured its last ones yet. Each of these two buckets is therefore counted with all its bytes, but with only
+// one graph towards the limit.
 void hold_at_most(const Programs& programs, std::vector<SegmentGroup>& groups, GpuConstant& held) {
   int64_t room = kMaxCapturedSegments;
   for (SegmentGroup& group : groups) {

@@ -1,4 +1,4 @@
-// The plan of one program: its graph, the kernel of each op, and a place for every value. Pure data.
+// The plan of one program: its graph, the kernel of each op, and the offset of every value in its arena. Pure data.
 #pragma once
 
 #include <algorithm>
@@ -101,7 +101,7 @@ struct ProgramPlan {
   Bucket bucket = {};  // the largest
   std::vector<Bucket> ladder =
       {};  // the buckets that a batch may run in, smallest first; the last is `bucket`
-  // The offset of each value from the start of its space's arena; -1 for values that have no place.
+  // The offset of each value from the start of its space's arena; -1 for values without memory.
   std::vector<int64_t> offsets = {};
   std::vector<OpPlan> ops = {};
   std::vector<TransientBuffer> buffers = {};  // buffers in the device's arena

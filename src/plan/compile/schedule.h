@@ -28,7 +28,7 @@ struct ScheduleEntry {
   Segment segment = Segment::kForward;
   Repeat repeat = Repeat::kPerMicroBatch;
   // kPerMicroBatch: the number of iterations by which this entry is delayed after the first entry for the same micro-batch. In a pipeline
-  // of S stages that runs one forward and one backward pass in turn, the backward segment of stage s has the delay S - 1 - s.
+  // of S stages that alternates forward and backward passes, the backward segment of stage s has the delay S - 1 - s.
   int64_t delay = 0;
   // kPerMicroBatch: the number of chunks of the stage, and of micro-batches that pass through a chunk before the next one runs. An
   // iteration then runs one chunk for one micro-batch: in rounds of `round` micro-batches, the chunks, forwards in their order and
