@@ -21,7 +21,9 @@ int64_t exact_bytes(const PersistentBuffer& buffer) {
 }  // namespace
 
 ArenaMap::ArenaMap(const Plan& plan, Space space, const std::function<std::byte*(int64_t)>& take) {
-  PLIMSOLL_CHECK(plan.request.separate_buffers, "buffers of this plan share their places");
+  PLIMSOLL_CHECK(plan.request.separate_buffers,
+                 "buffers can only be mapped to separate allocations if the plan gives each its own "
+                 "addresses, but this plan lets buffers share addresses");
   for (const PersistentBuffer& buffer : plan.persistent) {
     if (buffer.space == space) blocks_.push_back({buffer.offset, exact_bytes(buffer)});
   }
@@ -36,8 +38,9 @@ ArenaMap::ArenaMap(const Plan& plan, Space space, const std::function<std::byte*
             [](const Block& a, const Block& b) { return a.offset < b.offset; });
   for (size_t i = 0; i + 1 < blocks_.size(); ++i) {
     PLIMSOLL_CHECK(blocks_[i].offset + blocks_[i].bytes <= blocks_[i + 1].offset,
-                   "the buffer at {} of {} bytes reaches into that at {}", blocks_[i].offset,
-                   blocks_[i].bytes, blocks_[i + 1].offset);
+                   "buffers of the arena must not overlap, but the one at offset {} with {} bytes overlaps "
+                   "the one at offset {}",
+                   blocks_[i].offset, blocks_[i].bytes, blocks_[i + 1].offset);
   }
   for (Block& block : blocks_) block.data = take(block.bytes);
 }

@@ -33,7 +33,7 @@ struct BoundProgram {
   const ProgramPlan* plan = nullptr;
   Bucket bucket = {};
   std::vector<BoundOp> ops = {};
-  // Data that a backend keeps per segment, such as a captured graph; opaque to others.
+  // Data that a backend stores per segment, such as a captured CUDA graph. Only the backend knows its type.
   std::array<std::shared_ptr<void>, kNumSegments> prepared = {};
   std::array<bool, kNumSegments> has_run = {};
 };
@@ -41,8 +41,8 @@ struct BoundProgram {
 // States whether the previous run left work for the deferred ops of this run (OpPlan::is_deferred).
 enum class DeferredWork : uint8_t { kNothing, kSomething };
 
-// The two groups of inputs that the host writes at different times: a batch with its random counter before the forward
-// pass; the learning rate and the step number before the first segment that updates weights.
+// The two groups of inputs that the host writes at different times: kBatch, a batch with its random state, before the forward pass;
+// kUpdate, the learning rate and the step number, before the first segment that updates weights.
 enum class Inputs : uint8_t { kBatch, kUpdate };
 constexpr size_t index_of(Inputs inputs) {
   return static_cast<size_t>(inputs);
@@ -54,8 +54,8 @@ struct DiskFile {
   std::string path = {};
 };
 
-// Creates the file of the values that a plan keeps on a disk, and the threads that read and write it. Returns null if the plan
-// keeps none there. `make_memory` is called with the largest number of transfers of a segment. Errors: kDevice.
+// Creates the file of the values that a plan keeps on a disk, and the threads that read and write it. Returns null if the plan stores no
+// values on a disk. `make_memory` is called with the largest number of transfers of a segment. Errors: kDevice.
 std::unique_ptr<DiskTransfers> make_disk_transfers(
     const Plan& plan, const DiskFile& disk,
     const std::function<std::unique_ptr<TransferMemory>(size_t most)>& make_memory);
@@ -66,10 +66,10 @@ struct ExecutorOptions {
   RankConnections connections = {};  // to the other ranks, if the plan has several
   int gpu_ordinal = 0;               // the GPU to run on, among the visible ones
   DiskFile disk = {};                // if the plan keeps values on a disk
-  // For tests, on a CPU: does each copy as late as the plan allows instead of as early.
+  // For tests, on a CPU: executes each copy between memory spaces as late as the plan allows instead of as early as possible.
   bool late_copies = false;
-  // For tests, on a CPU: runs what is enqueued only when the host waits for it, so that a run trains ahead as on a
-  // GPU.
+  // For tests, on a CPU: executes enqueued work only when the host waits for it, so that the host enqueues further steps in advance, as on
+  // a GPU.
   bool runs_ahead = false;
 };
 
@@ -81,16 +81,16 @@ class ExecutorBackend {
   virtual const ArenaMap& arena(Space space) const = 0;
   // Returns the file of the values on a disk; null if the plan has none.
   virtual DiskTransfers* disk() const { return nullptr; }
-  // Returns the address at which the host reads or writes the input or output at this offset of the arena. On a CPU it
-  // is in the arena. On a GPU it is in pinned memory that holds a copy of that part of the arena.
+  // Returns the address at which the host reads or writes the input or output at this offset of the arena. On a CPU the address is in the
+  // arena. On a GPU it is in pinned host memory, which contains a copy of the inputs and outputs.
   virtual std::byte* exchange(int64_t offset) const = 0;
-  // Waits until the inputs that the host wrote earlier have been copied, so that the host may write new ones. Inputs
-  // are copied to the device with the next segment. A batch is copied while the device still works on the previous
-  // one, into a staging buffer where it remains until its segment starts.
+  // Waits until the inputs that the host wrote earlier have been copied, so that the host may overwrite them. Inputs are copied to the
+  // device when the next segment is enqueued. A batch is copied into a staging buffer on the device while the device still works on the
+  // previous batch, and stays there until its segment starts.
   virtual void before_host_writes(Inputs inputs) = 0;
   // Waits until the outputs are the results of all enqueued work, so that the host may read them.
   virtual void before_host_reads() = 0;
-  // Starts to copy the outputs to the host, as they will be after all work that is enqueued now. Does not wait.
+  // Enqueues a copy of the outputs to the host, after all work that is already enqueued. Does not wait.
   virtual void fetch_outputs() = 0;
   // Returns the output at this offset as of the last fetch_outputs(). Waits for that fetch, but not for work that was
   // enqueued after it.
@@ -106,7 +106,7 @@ class ExecutorBackend {
   virtual void write(Space space, int64_t offset, std::span<const std::byte> bytes) = 0;
   virtual void fill(Space space, int64_t offset, int64_t bytes, uint8_t value) = 0;
 
-  // Rounds fp32 weights into the 16-bit copies that products read.
+  // Rounds fp32 weights into the 16-bit copies that matrix products read.
   virtual void copy_weights(ConstView from, View to, int64_t count) = 0;
 
   // Binds an op. Errors: kInternal if the op has no binding.
@@ -124,8 +124,8 @@ class ExecutorBackend {
   // second on a CPU, less on a GPU.
   virtual Ceilings measure_ceilings() = 0;
 
-  // Returns the plan's tuning table, completed by measuring the products that it lacks. Overwrites the arena and then
-  // fills it again. On a device whose products are not tuned, returns the table unchanged.
+  // Measures the matrix products that the tuning table of the plan lacks, and returns the completed table. Overwrites the arena and then
+  // fills it again. On a device without tuning, returns the table unchanged.
   virtual TuningTable measure_products(const Plan& plan) { return plan.request.products.tuning; }
 
   // Returns the observed end of the written part of the arena; its whole size if every buffer has its own block.

@@ -33,7 +33,7 @@ struct ArenaMaps {
   const ArenaMap& of(Space space) const { return space == Space::kDevice ? device : host; }
 };
 
-// Gives the binding of an op what it may read: the addresses of its operands, their sizes in this bucket, and the plan.
+// The information from which an op is bound: the addresses of its operands, their sizes in this bucket, and the plan.
 class BindContext {
  public:
   BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, ArenaMaps arenas,
@@ -61,9 +61,11 @@ class BindContext {
   Queue queue() const { return program_.ops[index_].queue; }
   uint32_t queue_end() const { return program_.ops[index_].queue_end; }
 
-  // Returns the transfers from and to the disk. Errors: kInternal if the plan keeps nothing there.
+  // Returns the transfers from and to the disk. Errors: kInternal if the plan stores nothing on a disk.
   DiskTransfers& disk() const {
-    PLIMSOLL_CHECK(arenas_.disk != nullptr, "'{}' without a file on a disk", op().def->name());
+    PLIMSOLL_CHECK(arenas_.disk != nullptr,
+                   "the op '{}' reads or writes a disk, but the plan stores nothing on a disk",
+                   op().def->name());
     return *arenas_.disk;
   }
   // Returns the address of the first byte of the device's arena.
@@ -82,8 +84,8 @@ class BindContext {
   }
   // Returns the only input with this role, or a null view if the op has none.
   ConstView input_with(InputRole role) const;
-  // Returns the output that a row of the op's operand table describes, or a null view if the op does not have it. For ops
-  // with conditional outputs, whose positions differ from their rows.
+  // Returns the output that row `row` of the op's operand table describes, or a null view if the op does not have this output. Use it for
+  // ops with conditional outputs, whose positions differ from their rows in the table.
   View output_row(int row) const;
   int64_t input_elements(int i) const { return view().in_shape(i).elements(bucket_); }
   int64_t output_elements(int i) const { return view().out_shape(i).elements(bucket_); }
@@ -100,8 +102,10 @@ class BindContext {
     const AxisConnections& connections = connections_.of(axis);
     const bool has_one = plan_.is_on_gpu() ? connections.gpus != nullptr || connections.peers != nullptr
                                            : connections.ranks != nullptr;
-    PLIMSOLL_CHECK(has_one, "'{}' without a connection to the other ranks of the {} axis", op().def->name(),
-                   mesh_axis_name(axis));
+    PLIMSOLL_CHECK(has_one,
+                   "the op '{}' exchanges data with the other ranks on the {} axis of the mesh, but is not "
+                   "connected to them",
+                   op().def->name(), mesh_axis_name(axis));
     return connections;
   }
 
@@ -110,7 +114,9 @@ class BindContext {
   Communicator& communicator() const { return communicator(mesh_axis_of(attributes())); }
   Communicator& communicator(MeshAxis axis) const {
     Communicator* ranks = connections_.of(axis).ranks;
-    PLIMSOLL_CHECK(ranks != nullptr, "'{}' without a connection to the other ranks of the {} axis",
+    PLIMSOLL_CHECK(ranks != nullptr,
+                   "the op '{}' exchanges data with the other ranks on the {} axis of the mesh, but is not "
+                   "connected to them",
                    op().def->name(), mesh_axis_name(axis));
     return *ranks;
   }
@@ -139,7 +145,7 @@ inline int64_t read_integer(ConstView view, int64_t i = 0) {
 inline Accumulate read_flag(ConstView flag) {
   return flag && read_integer(flag) != 0 ? Accumulate::kAdd : Accumulate::kOverwrite;
 }
-// The seed and the number of the micro-batch are inputs; the site belongs to the op.
+// Combines the seed and the number of the micro-batch, which are inputs, with the site, which is an attribute of the op.
 inline RandomSite read_site(ConstView rng, int64_t site) {
   if (!rng) return {};
   return {.seed = static_cast<uint64_t>(read_integer(rng, 0)),

@@ -57,7 +57,8 @@ std::unique_ptr<DiskTransfers> make_disk_transfers(
     const Plan& plan, const DiskFile& disk,
     const std::function<std::unique_ptr<TransferMemory>(size_t most)>& make_memory) {
   if (plan.disk_bytes == 0) return nullptr;
-  PLIMSOLL_CHECK(disk.files != nullptr, "the plan keeps {} bytes in a file that has no path",
+  PLIMSOLL_CHECK(disk.files != nullptr,
+                 "the plan stores {} bytes on a disk, but the executor was given no file for them",
                  plan.disk_bytes);
   size_t most = 0;
   for (const ProgramPlan& program : plan.programs)
@@ -119,10 +120,11 @@ void DiskTransfers::start(const std::shared_ptr<DiskTransfer>& transfer, uint32_
   if (transfer->pieces_.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    PLIMSOLL_CHECK(started_.size() < started_.capacity(), "more than {} transfers in a segment",
+    PLIMSOLL_CHECK(started_.size() < started_.capacity(),
+                   "a segment starts more disk transfers than the {} that the plan announced",
                    started_.capacity());
     PLIMSOLL_CHECK(std::ranges::find(started_, transfer) == started_.end() || transfer->is_done(),
-                   "a transfer starts again before it has ended");
+                   "a disk transfer must end before it starts again, but is still running");
     transfer->end_ = end;
     transfer->point_ = started_.size();
     transfer->next_ = transfer->num_done_ = 0;
@@ -144,7 +146,7 @@ void DiskTransfers::wait_for(const IsWanted& is_wanted) {
 }
 
 void DiskTransfers::wait_before(uint32_t position) {
-  // Only this thread changes the list, so that it may be looked at without the lock.
+  // Only this thread changes the list, so it may read the list without the lock.
   if (started_.empty()) return;
   wait_for([&](const DiskTransfer& transfer) { return transfer.end_ <= position; });
 }
@@ -217,9 +219,9 @@ void DiskTransfers::make(TransferDirection direction, const Piece& piece, std::b
   copy(piece.memory, buffer + (piece.first - piece.block_begin), piece.bytes);
 }
 
-// Writes whole blocks. Two transfers may write different parts of one block at the same time, because the updates of two
-// slices of a parameter need not end between blocks. Such a block is read, changed and written by one thread at a time. A
-// transfer that reads the other part meanwhile gets it from before or after the write, where it is the same.
+// Writes whole blocks. Two transfers may write different parts of one block at the same time, because the slices of a parameter do not
+// always end at the boundary of a block. A lock lets one thread at a time read, change and write such a block. A transfer that reads the
+// other part of the block in the meantime gets the same bytes before and after the write.
 template <typename Copy>
 void DiskTransfers::write_piece(const Piece& piece, std::byte* buffer, const Copy& copy) {
   std::unique_lock edges(edges_, std::defer_lock);
@@ -245,7 +247,7 @@ void DiskTransfers::read(std::span<std::byte> destination, int64_t offset) {
 
 void DiskTransfers::write(std::span<const std::byte> bytes, int64_t offset) {
   std::vector<Piece> pieces;
-  // The bytes are only read. The end of the value is not known, so that what follows them is kept.
+  // The const_cast is safe, because the bytes are only read. The end of the value is not known, so the rest of the last block is kept.
   const DiskTransfer::Part part{.memory = const_cast<std::byte*>(bytes.data()),
                                 .offset = offset,
                                 .bytes = std::ssize(bytes),

@@ -1,8 +1,7 @@
-// Moves values between the arena and a scratch file while ops run: the copies from and to a disk of a plan that keeps values
-// there. Threads make the transfers by ordinary calls, each of which waits for its request.
+// Moves values between the arena and a scratch file on a disk while ops run. Threads read and write the file by ordinary blocking calls.
 //
-// Why threads and not io_uring: a request has half a mebibyte and takes a disk of 1 GB/s half a millisecond, to which the
-// change of a thread adds some microseconds. io_uring would save only these, and containers often forbid it.
+// Why threads and not io_uring: a request has half a mebibyte and takes half a millisecond on a disk of 1 GB/s, to which the switch between
+// threads adds some microseconds. io_uring would only save these microseconds, and containers often forbid it.
 //
 // One thread starts transfers and waits for them. Nothing is allocated after construction.
 #pragma once
@@ -25,8 +24,8 @@ namespace plimsoll {
 enum class TransferDirection : uint8_t { kFromDisk, kToDisk };
 inline constexpr size_t kNumTransferDirections = 2;
 
-// The memory of a device whose values are transferred, and the buffers between it and the disk. The functions are called by
-// the threads of the transfers, except mark().
+// Access to the memory of the device, and the host buffers through which values pass between this memory and the disk. The transfer threads
+// call these functions, except mark().
 class TransferMemory {
  public:
   virtual ~TransferMemory() = default;
@@ -34,9 +33,9 @@ class TransferMemory {
   virtual std::byte* buffers() const = 0;
   // Has to be called by each thread before its first copy. Errors: kDevice.
   virtual void begin_thread() {}
-  // Remembers the work that the device has received so far as the point of this number. Errors: kDevice.
+  // Records all work that the device has received so far under the number `point`. Errors: kDevice.
   virtual void mark(size_t /*point*/) {}
-  // Waits until the device has done the work before a point. Errors: kDevice.
+  // Waits until the device has finished the work that mark() recorded under this number. Errors: kDevice.
   virtual void wait_for(size_t /*point*/) const {}
   // Copies from a buffer to the device's memory or the other way, and waits for the end of the copy. Errors: kDevice.
   virtual void copy(size_t thread, std::byte* to, const std::byte* from, int64_t bytes) = 0;
@@ -59,15 +58,15 @@ class DiskTransfer {
 
  private:
   friend class DiskTransfers;
-  // The part of whole blocks of the file that one request transfers.
+  // The range of bytes that one request transfers, and the whole blocks of the file that contain it.
   struct Piece {
     std::byte* memory = nullptr;
     int64_t first = 0;  // the bytes [first, first + bytes) of the file
     int64_t bytes = 0;
-    int64_t block_begin = 0;  // the blocks that contain them
+    int64_t block_begin = 0;  // the first byte of the blocks that contain this range
     int64_t block_bytes = 0;
     bool keeps_head =
-        false;  // the first block, or the last one, contains bytes of others that a write has to keep
+        false;  // true if the first block, or the last one, contains bytes of other values, which a write must not change
     bool keeps_tail = false;
   };
   // Appends the pieces of a part.
@@ -79,7 +78,7 @@ class DiskTransfer {
   std::vector<Piece> pieces_;
   // Used by DiskTransfers under its lock.
   uint32_t end_ = 0;     // the position of the first op that waits for it
-  size_t point_ = 0;     // the point of the device's work after which it starts
+  size_t point_ = 0;     // the number of the mark() after whose work the transfer starts
   size_t next_ = 0;      // the first piece that no thread has taken
   size_t num_done_ = 0;  // pieces
 };
@@ -89,15 +88,15 @@ class DiskTransfers {
   // `most`: the largest number of transfers of a segment. Errors: kDevice if the operating system cannot create a thread.
   DiskTransfers(std::unique_ptr<ScratchFile> file, size_t most,
                 std::unique_ptr<TransferMemory> memory = make_cpu_transfer_memory());
-  // Waits for the requests that are under way, drops the others, and removes the file.
+  // Waits for the requests that are being executed, drops all others, and removes the file.
   ~DiskTransfers();
   DiskTransfers(const DiskTransfers&) = delete;
   DiskTransfers& operator=(const DiskTransfers&) = delete;
 
   const ScratchFile& file() const { return *file_; }
 
-  // Starts a transfer after the work that the device has received so far. It has ended before the op at position `end` of its
-  // program. Transfers of one direction are made in the order of their starts.
+  // Starts a transfer after the work that the device has received so far. The transfer must end before the op at position `end` of its
+  // program starts. Transfers in one direction are executed in the order of the calls.
   void start(const std::shared_ptr<DiskTransfer>& transfer, uint32_t end);
   // Waits for the transfers that must have ended before the op at this position. Errors: those of the file; after an error
   // nothing more is transferred.
@@ -113,7 +112,7 @@ class DiskTransfers {
   // file.
   void read(std::span<std::byte> destination, int64_t offset);
   void write(std::span<const std::byte> bytes, int64_t offset);
-  // Requires: whole blocks.
+  // Fills whole blocks with `value`. Requires: `offset` and `bytes` are multiples of the block size.
   void fill(int64_t offset, int64_t bytes, uint8_t value);
 
  private:
@@ -137,13 +136,13 @@ class DiskTransfers {
 
   std::unique_ptr<ScratchFile> file_;
   std::unique_ptr<TransferMemory> memory_;
-  std::mutex edges_;  // held while a block is read and written again because two values share it
+  std::mutex edges_;  // locked while a block that two values share is read, changed and written
   std::mutex mutex_;
   std::condition_variable has_work_;
   std::condition_variable is_done_;
   std::vector<std::shared_ptr<DiskTransfer>> started_;  // the transfers of this segment, in order
   std::array<size_t, kNumTransferDirections> first_open_ =
-      {};  // those of a direction before have no piece that is not taken
+      {};  // per direction: threads have taken all pieces of the transfers before this index
   std::exception_ptr failure_;
   bool stop_ = false;
   std::vector<std::thread> threads_;

@@ -103,8 +103,7 @@ TEST(DiskTransfers, SlicesThatShareBlocksAreWrittenAtTheSameTime) {
   }
 }
 
-// A wait returns when the transfers that have to end are done, and not later: the last one here would wait forever for the
-// first if it had to start after it.
+// wait_before(p) waits for the transfers that must end before position p, whatever the order of their starts.
 TEST(DiskTransfers, AWaitIsForTheTransfersBeforeItsPosition) {
   MemoryFileSystem files;
   DiskTransfers disk(files.create_scratch("states", 4 * kTransferPieceBytes), 3);

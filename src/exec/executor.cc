@@ -60,16 +60,18 @@ View Executor::tensor(const std::string& name) {
   const PersistentBuffer& buffer = plan_.buffer(name);
   if (buffer.storage == Storage::kOutput) backend_->before_host_reads();
   PLIMSOLL_CHECK(buffer.is_whole(),
-                 "'{}' is divided among the ranks, so that none of them can access it as a whole", name);
+                 "cannot return the whole tensor '{}': it is divided among the ranks; use read() and write()",
+                 name);
   PLIMSOLL_CHECK(
       !plan_.is_on_gpu() || buffer.storage == Storage::kOutput || buffer.storage == Storage::kInput,
-      "'{}' is in GPU memory, which the host reads and writes by copies", name);
+      "cannot return an address of '{}': it is in GPU memory; use read() and write(), which copy", name);
   if (is_persistent(buffer.storage)) {
     run_deferred_updates();
     backend_->wait();
   }
-  PLIMSOLL_CHECK(buffer.space != Space::kDisk, "'{}' is on a disk, which is read and written by copies",
-                 name);
+  PLIMSOLL_CHECK(
+      buffer.space != Space::kDisk,
+      "cannot return an address of '{}': it is stored on a disk; use read() and write(), which copy", name);
   // On a CPU both arenas are directly accessible.
   if (buffer.space == Space::kHost)
     return {backend_->arena(Space::kHost).at(buffer.offset), buffer.type.dtype};
@@ -85,7 +87,9 @@ void Executor::read(const std::string& name, int64_t offset, std::span<std::byte
 void Executor::read_of_stage(int64_t owner, const std::string& name, int64_t offset,
                              std::span<std::byte> bytes) {
   Communicator* stages = connections_.of(MeshAxis::kPipeline).ranks;
-  PLIMSOLL_CHECK(stages != nullptr, "'{}' belongs to a stage of a pipeline that is not connected", name);
+  PLIMSOLL_CHECK(
+      stages != nullptr,
+      "cannot read '{}': it belongs to another pipeline stage, and this rank is not connected to it", name);
   if (stages->rank() == owner) read_here(name, offset, bytes);
   stages->broadcast(bytes, static_cast<int>(owner));
 }
@@ -96,7 +100,9 @@ void Executor::read_here(const std::string& name, int64_t offset, std::span<std:
   const PersistentBuffer& buffer = plan_.buffer(name);
   if (!buffer.is_whole()) return read_divided(buffer, offset, bytes);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
-                 "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
+                 "cannot access {} bytes from byte {} on of '{}': the range must be inside its {} bytes and "
+                 "consist of whole elements",
+                 bytes.size(), offset, name, buffer.bytes);
   run_deferred_updates();
   backend_->read(buffer.space, buffer.offset + offset, bytes);
 }
@@ -105,7 +111,8 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
     return write_split(split->second, offset, bytes);
   if (plan_.is_pipelined() && !plan_.has_tensor(name)) {
-    PLIMSOLL_CHECK(plan_.owner_of(name) >= 0, "no stage of the pipeline has '{}'", name);
+    PLIMSOLL_CHECK(plan_.owner_of(name) >= 0,
+                   "cannot write '{}': no pipeline stage has a tensor of this name", name);
     return;
   }
   const PersistentBuffer& buffer = plan_.buffer(name);
@@ -114,7 +121,9 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
     write_divided(buffer, offset, bytes);
   } else {
     PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
-                   "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
+                   "cannot access {} bytes from byte {} on of '{}': the range must be inside its {} bytes "
+                   "and consist of whole elements",
+                   bytes.size(), offset, name, buffer.bytes);
     backend_->write(buffer.space, buffer.offset + offset, bytes);
   }
   is_train_undisturbed_ = false;
@@ -124,8 +133,8 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
 
 namespace {
 
-// A piece of a buffer that ranks divide. Of the whole value, each rank has some runs of neighbouring elements, and they are
-// neighbours in its memory. Offsets are in bytes.
+// A range of a value that is divided among ranks. Each rank stores some contiguous ranges of the whole value, one after the other in its
+// memory. Offsets are in bytes.
 class DividedPiece {
  public:
   DividedPiece(const PersistentBuffer& buffer, int64_t offset, int64_t bytes)
@@ -135,10 +144,12 @@ class DividedPiece {
         end_(begin_ + bytes / width_) {
     PLIMSOLL_CHECK(
         offset >= 0 && end_ <= buffer.whole_elements() && offset % width_ == 0 && bytes % width_ == 0,
-        "{} bytes from {} on of '{}', {} long", bytes, offset, buffer.name, buffer.whole_elements() * width_);
+        "cannot access {} bytes from byte {} on of '{}': the range must be inside its {} bytes and consist "
+        "of whole elements",
+        bytes, offset, buffer.name, buffer.whole_elements() * width_);
   }
 
-  // Return where the part of a rank begins in its memory, and its size.
+  // Return the offset in the memory of a rank at which the rank's part of this range begins, and the size of that part.
   int64_t offset_of(int64_t rank) const { return elements_before(begin_, rank) * width_; }
   int64_t bytes_of(int64_t rank) const { return elements_before(end_, rank) * width_ - offset_of(rank); }
 
@@ -173,7 +184,9 @@ class DividedPiece {
 
 Communicator& Executor::owners_of(const PersistentBuffer& buffer) const {
   Communicator* ranks = connections_.of(buffer.split ? MeshAxis::kTensor : MeshAxis::kData).ranks;
-  PLIMSOLL_CHECK(ranks != nullptr, "'{}' is divided among ranks that are not connected", buffer.name);
+  PLIMSOLL_CHECK(ranks != nullptr,
+                 "cannot access '{}': it is divided among ranks, and this one is not connected to the others",
+                 buffer.name);
   return *ranks;
 }
 
@@ -196,7 +209,7 @@ void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std:
 }
 
 Executor::OwnBytes Executor::share_of_stage(const std::string& name) const {
-  // The ranks of a tensor-parallel group have the same bytes.
+  // The ranks of a tensor-parallel group store the same bytes, so only the first one gets a share.
   const Communicator* group = connections_.of(MeshAxis::kTensor).ranks;
   if (group != nullptr && group->rank() > 0) return {};
   const ValueType type = plan_.type_of(name);
@@ -214,13 +227,16 @@ Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
     if (plan_.split_weights.contains(name) || !plan_.buffer(name).divided) return share_of_stage(name);
   }
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end()) {
-    // Each half has 2 bytes per element, and the weight has 4. The ranks may divide one half only.
+    // Each half has 2 bytes per element, and the weight has 4. If the ranks divide only one half, this rank owns the intersection of both
+    // ranges.
     const OwnBytes high = own_bytes(split->second.high), low = own_bytes(split->second.remainder);
     return {.begin = 2 * std::max(high.begin, low.begin), .end = 2 * std::min(high.end, low.end)};
   }
   const PersistentBuffer& buffer = plan_.buffer(name);
   PLIMSOLL_CHECK(!buffer.split,
-                 "'{}' is divided by a tensor-parallel group, so that no rank has a slice of it", name);
+                 "cannot return the contiguous slice of '{}' that this rank stores: a tensor-parallel group "
+                 "divides it, and no rank has a contiguous slice",
+                 name);
   const int64_t whole = buffer.whole_elements();
   const int64_t width = dtype_bytes(buffer.type.dtype);
   if (!buffer.divided) return {.begin = 0, .end = whole * width};
@@ -236,9 +252,10 @@ void Executor::read_own(const std::string& name, int64_t offset, std::span<std::
   const PersistentBuffer& buffer = plan_.buffer(name);
   const OwnBytes own = own_bytes(name);
   if (!buffer.divided) return read_here(name, offset, bytes);
-  PLIMSOLL_CHECK(offset >= own.begin && offset + std::ssize(bytes) <= own.end,
-                 "{} bytes from {} on of '{}', of which this rank has {} to {}", bytes.size(), offset, name,
-                 own.begin, own.end);
+  PLIMSOLL_CHECK(
+      offset >= own.begin && offset + std::ssize(bytes) <= own.end,
+      "cannot read {} bytes from byte {} on of '{}': this rank only stores the bytes from {} to {}",
+      bytes.size(), offset, name, own.begin, own.end);
   run_deferred_updates();
   backend_->read(buffer.space, buffer.offset + offset - own.begin, bytes);
 }
@@ -267,44 +284,54 @@ void Executor::write_divided(const PersistentBuffer& buffer, int64_t offset,
 
 int64_t Executor::elements(const std::string& name) const {
   const Shape shape = plan_.type_of(name).shape;
-  PLIMSOLL_CHECK(!shape.depends_on_bucket(), "the size of '{}' depends on the bucket", name);
+  PLIMSOLL_CHECK(!shape.depends_on_bucket(),
+                 "'{}' has no fixed number of elements, because its size depends on the bucket", name);
   return shape.elements({});
 }
 
 namespace {
 
-// Checks the numbers of rows of a table, which kernels use without checking.
+// Checks that indices of table rows are within the table, because kernels do not check them.
 void check_rows(const PersistentBuffer& input, std::span<const int32_t> rows) {
   for (const int32_t row : rows) {
-    PLIMSOLL_CHECK(row >= 0 && row < input.input.table_rows, "{} in the '{}' of a batch, of a table of {}",
+    PLIMSOLL_CHECK(row >= 0 && row < input.input.table_rows,
+                   "an index in the tensor '{1}' of a batch must be at least 0 and below {2}, the number of "
+                   "rows of its table, but is {0}",
                    row, input.name, input.input.table_rows);
   }
 }
 
-// Checks the start of each sequence, which is followed by the number of tokens.
+// Checks the lengths of the sequences. `starts`: the start of each sequence, and at the end the number of tokens.
 void check_sequences(const PersistentBuffer& input, std::span<const int32_t> starts, const Bucket& bucket) {
   for (size_t i = 1; i < starts.size(); ++i) {
     const int64_t length = starts[i] - starts[i - 1];
     PLIMSOLL_CHECK(length >= 0 && length <= bucket.longest,
-                   "a sequence of {} tokens in '{}' in a bucket of {}", length, input.name, bucket.longest);
+                   "a sequence of a batch has {} tokens according to '{}', but must have 0 to {}, the "
+                   "longest of its bucket",
+                   length, input.name, bucket.longest);
   }
 }
 
 // Checks the ends of rows of a value with `tokens` rows.
 void check_row_ends(const PersistentBuffer& input, std::span<const int32_t> ends, int64_t tokens) {
   PLIMSOLL_CHECK(!ends.empty() && ends.front() == 0 && ends.back() <= tokens,
-                 "'{}' has {} ends and leads beyond {} tokens", input.name, ends.size(), tokens);
+                 "the row ends '{}' of a batch must begin with 0 and end at or before the number of tokens, "
+                 "but do not ({} ends, {} tokens)",
+                 input.name, ends.size(), tokens);
   for (size_t i = 1; i < ends.size(); ++i) {
-    PLIMSOLL_CHECK(ends[i] > ends[i - 1], "{} after {} in the '{}' of a batch", ends[i], ends[i - 1],
-                   input.name);
+    PLIMSOLL_CHECK(ends[i] > ends[i - 1], "the row ends '{2}' of a batch must increase, but {0} follows {1}",
+                   ends[i], ends[i - 1], input.name);
   }
 }
 
-// The halves of a part of a split weight while it is read or written.
+// The upper and lower halves of a range of a split weight while the range is read or written.
 struct Halves {
   std::vector<uint16_t> high, low;
   explicit Halves(size_t whole_bytes) : high(whole_bytes / 4), low(whole_bytes / 4) {
-    PLIMSOLL_CHECK(whole_bytes % 4 == 0, "{} bytes are no whole number of fp32", whole_bytes);
+    PLIMSOLL_CHECK(whole_bytes % 4 == 0,
+                   "a weight that is stored in two halves is accessed in whole fp32 elements, but {} bytes "
+                   "are not a multiple of 4",
+                   whole_bytes);
   }
 };
 
@@ -313,7 +340,10 @@ struct Halves {
 void Executor::read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole,
                           ReadFunction read_half) {
   Halves halves(whole.size());
-  PLIMSOLL_CHECK(offset % 4 == 0, "a split weight is read from byte {} on", offset);
+  PLIMSOLL_CHECK(offset % 4 == 0,
+                 "a weight that is stored in two halves must be read from a multiple of 4 bytes on, but byte "
+                 "{} is given",
+                 offset);
   (this->*read_half)(parts.high, offset / 2, std::as_writable_bytes(std::span(halves.high)));
   (this->*read_half)(parts.remainder, offset / 2, std::as_writable_bytes(std::span(halves.low)));
   for (size_t i = 0; i < halves.high.size(); ++i) {
@@ -324,7 +354,10 @@ void Executor::read_split(const SplitWeight& parts, int64_t offset, std::span<st
 
 void Executor::write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole) {
   Halves halves(whole.size());
-  PLIMSOLL_CHECK(offset % 4 == 0, "a split weight is written from byte {} on", offset);
+  PLIMSOLL_CHECK(offset % 4 == 0,
+                 "a weight that is stored in two halves must be written from a multiple of 4 bytes on, but "
+                 "byte {} is given",
+                 offset);
   for (size_t i = 0; i < halves.high.size(); ++i) {
     float value = 0;
     std::memcpy(&value, whole.data() + 4 * i, 4);
@@ -349,7 +382,9 @@ void Executor::fill_input(const PersistentBuffer& input, const TensorBatch& batc
   const View to = input_view(input);
   const int64_t count = input.type.shape.elements(bucket);
   const auto check_room = [&](size_t used) {
-    PLIMSOLL_CHECK(static_cast<int64_t>(used) <= count, "{} values for '{}' of {}", used, input.name, count);
+    PLIMSOLL_CHECK(static_cast<int64_t>(used) <= count,
+                   "a batch has {} values for the input '{}', which has room for {}", used, input.name,
+                   count);
   };
   if (is_floating(to.dtype)) {
     const std::span<const float> values = batch.floats(input.name);
@@ -383,12 +418,15 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
   const int64_t tokens = batch.size().tokens;
   const int64_t sequences = batch.size().sequences;
   const Bucket bucket = bucket_for(*target.plan, batch.size());
-  PLIMSOLL_CHECK(sequences >= 1 && sequences <= bucket.sequences, "a batch of {} sequences in a bucket of {}",
+  PLIMSOLL_CHECK(sequences >= 1 && sequences <= bucket.sequences,
+                 "a batch must have at least one sequence and fit into its bucket, but has {} sequences in a "
+                 "bucket for {}",
                  sequences, bucket.sequences);
   target.bucket = bucket;
   target.staged = {
       .tokens = tokens, .sequences = sequences, .longest = bucket.longest, .labels = batch.size().labels};
-  PLIMSOLL_CHECK(pass.slot >= 0 && pass.slot < target.plan->num_slots, "slot {} of {}", pass.slot,
+  PLIMSOLL_CHECK(pass.slot >= 0 && pass.slot < target.plan->num_slots,
+                 "the slot of a micro-batch must be one of those of the program, but is {} of {}", pass.slot,
                  target.plan->num_slots);
   target.bound = &bound_for(target, bucket, pass);
   backend_->before_host_writes(Inputs::kBatch);
@@ -425,7 +463,7 @@ void Executor::set_accumulate(bool add) {
   const PersistentBuffer* input = input_with(InputSource::kAccumulate);
   if (input == nullptr) return;
   backend_->before_host_writes(Inputs::kBatch);
-  // The flag has the bits of 1.0f: kernels compare it with 0, and a product library on a GPU uses it as a factor.
+  // The flag has the bits of 1.0f, because kernels compare it with 0 and the library of matrix products on a GPU uses it as a factor.
   input_view(*input).as<int32_t>()[0] = add ? std::bit_cast<int32_t>(1.0f) : 0;
 }
 
@@ -444,7 +482,7 @@ int64_t Executor::skipped_steps() {
 void Executor::set_update(double learning_rate, int64_t step, int64_t skipped) {
   backend_->before_host_writes(Inputs::kUpdate);
   const PersistentBuffer* number = input_with(InputSource::kUpdateNumber);
-  PLIMSOLL_CHECK(number != nullptr, "the plan has no update");
+  PLIMSOLL_CHECK(number != nullptr, "cannot set the learning rate: no program of the plan updates weights");
   // Parameters with their own factor on the learning rate read a separate input.
   for (const PersistentBuffer* input : program_of(kTrainProgram).inputs) {
     if (input->input.source == InputSource::kLearningRate)
@@ -455,7 +493,8 @@ void Executor::set_update(double learning_rate, int64_t step, int64_t skipped) {
 
 ConstView Executor::fetched(const std::string& name) {
   const PersistentBuffer& buffer = plan_.buffer(name);
-  PLIMSOLL_CHECK(buffer.storage == Storage::kOutput, "'{}' is no output", name);
+  PLIMSOLL_CHECK(buffer.storage == Storage::kOutput,
+                 "only outputs of a program are fetched to the host, but '{}' is not an output", name);
   return {backend_->fetched(buffer.offset), buffer.type.dtype};
 }
 
@@ -479,7 +518,7 @@ BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket, PassOfM
   bound.bucket = bucket;
   bound.ops.reserve(target.plan->graph.ops().size());
   for (uint32_t i = 0; i < target.plan->graph.ops().size(); ++i) {
-    // The optimizer's ops are bound with those of the first chunk, whose backward pass is the last one.
+    // The ops of the optimizer belong to chunk 0, whose backward pass is the last one, and are bound with it.
     if (has_chunks && chunk_of(target.plan->graph.ops()[i]) != pass.chunk) continue;
     const ArenaMaps arenas{backend_->arena(Space::kDevice), backend_->arena(Space::kHost), backend_->disk()};
     const BindContext context(plan_, *target.plan, bucket, arenas, connections_, i, pass.slot);
@@ -504,7 +543,7 @@ void Executor::refresh_copies() {
   }
 }
 
-// Rounds a weight piece by piece, in a buffer that the device can read.
+// Reads a weight from the disk in parts, into a buffer that the device can access, and rounds each part into the 16-bit copy.
 void Executor::copy_weights_from_disk(const PersistentBuffer& weight, const PersistentBuffer& copy) {
   const int64_t width = dtype_bytes(weight.type.dtype), copy_width = dtype_bytes(copy.type.dtype);
   const std::span<std::byte> piece = backend_->disk()->idle_buffer();
@@ -522,7 +561,7 @@ void Executor::copy_weights_from_disk(const PersistentBuffer& weight, const Pers
 
 void Executor::run(std::string_view name, Segment segment) {
   Program& target = program_of(name);
-  PLIMSOLL_CHECK(target.bound != nullptr, "a segment runs before a batch is staged");
+  PLIMSOLL_CHECK(target.bound != nullptr, "stage() must be called before run(), but no batch is staged");
   const bool is_training = name == kTrainProgram;
   DeferredWork deferred = DeferredWork::kNothing;
   if (is_training && segment == Segment::kForward) {
@@ -596,7 +635,8 @@ std::vector<UpdatedParameter> Executor::updated_parameters() {
   const ProgramPlan& program_plan = *program_of(kTrainProgram).plan;
   const Graph& graph = program_plan.graph;
   PLIMSOLL_CHECK(plan_.host_arena_bytes == 0 && plan_.disk_bytes == 0,
-                 "the states are in the host's memory or on a disk, and updates work on copies of them");
+                 "cannot return the optimizer states: they are stored in host memory or on a disk, and "
+                 "updates work on temporary copies");
   backend_->wait();
   const auto view_of = [&](ValueId id) {
     return View{backend_->arena(Space::kDevice).at(program_plan.offsets[index_of(id)]),
@@ -610,7 +650,9 @@ std::vector<UpdatedParameter> Executor::updated_parameters() {
       if (op.inputs[i] == kNoValue) continue;
       const Value& value = graph.value(op.inputs[i]);
       if (value.storage == Storage::kWeight) {
-        PLIMSOLL_CHECK(i + 1 < op.inputs.size(), "'{}' is updated without a gradient", value.name);
+        PLIMSOLL_CHECK(i + 1 < op.inputs.size(),
+                       "the update of '{}' must have a gradient as its next operand, but has none",
+                       value.name);
         parameters.push_back({.name = value.name,
                               .count = value.type.shape.elements(program_plan.bucket),
                               .weight = view_of(op.inputs[i]),
@@ -630,11 +672,13 @@ View BindContext::place(ValueId id) const {
   const int64_t offset = program_.offsets[index_of(id)];
   if (offset < 0) return {};
   const Value& value = program_.graph.value(id);
-  PLIMSOLL_CHECK(value.space != Space::kDisk, "'{}' works on '{}', which is on a disk", op().def->name(),
-                 value.name);
+  PLIMSOLL_CHECK(value.space != Space::kDisk,
+                 "the op '{}' cannot access '{}', which is stored on a disk; only copies can",
+                 op().def->name(), value.name);
   const int64_t arena_bytes = plan_.arena_bytes_of(value.space);
-  PLIMSOLL_CHECK(offset + value.bytes(bucket_) <= arena_bytes, "'{}' ends at {} in an arena of {} bytes",
-                 value.name, offset + value.bytes(bucket_), arena_bytes);
+  PLIMSOLL_CHECK(offset + value.bytes(bucket_) <= arena_bytes,
+                 "'{}' must be inside its arena, but ends at byte {} of {}", value.name,
+                 offset + value.bytes(bucket_), arena_bytes);
   if (value.bytes(program_.bucket) == 0) return {arenas_.device.at(0), value.type.dtype};
   if (value.space == Space::kDevice)
     return {arenas_.device.at(program_.in_slot(offset, slot_)), value.type.dtype};

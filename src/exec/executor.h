@@ -25,14 +25,14 @@ namespace plimsoll {
 struct StepOutputs {
   double loss = 0;  // loss of the last micro-batch; 0 in a stage of a pipeline that does not compute it
   double grad_norm = 0;
-  bool is_finite = false;  // the loss and all gradients are finite; otherwise nothing was updated
+  bool is_finite = false;  // true if the loss and all gradients are finite; otherwise nothing was updated
   std::string first_bad =
-      {};  // the first gradient that is not finite, or ""; of a pipeline, among those of this stage
-  double loss_scale = 1;      // the factor that the gradients contain
+      {};  // name of the first gradient that is not finite, or ""; in a pipeline, among the gradients of this stage
+  double loss_scale = 1;      // the loss scale by which the gradients are multiplied
   int64_t skipped_steps = 0;  // number of steps that were skipped in the run so far
 };
 
-// The pass of a stage of a pipeline that a micro-batch is staged for: its slot (ProgramPlan::num_slots), and the chunk that runs.
+// In a pipeline: the slot of the micro-batch (ProgramPlan::num_slots), and the chunk of layers that runs next.
 struct PassOfMicroBatch {
   int64_t slot = 0;
   int64_t chunk = 0;
@@ -51,17 +51,17 @@ class Executor {
  public:
   // Allocates the arena and fills it. The plan must outlive the executor. Errors: kDevice if memory is refused.
   explicit Executor(const Plan& plan, const ExecutorOptions& options = {});
-  // Waits until other stages of a pipeline have received what this one sent from the arena, unless a rank has failed.
+  // Waits until the other pipeline stages have received the values that this stage sends from its arena, unless a rank has failed.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Returns true if enqueued work may run while the host reads what was fetched before.
+  // Returns true if enqueued work may run while the host reads outputs that it fetched earlier.
   bool runs_ahead() const { return runs_ahead_; }
 
   // Returns the tuning table that the plan should have (see tuning.h). The caller puts it into the plan
-  // before it stages the first batch, because binding a bucket reads it there. Requires: nothing was written
-  // yet, for measuring overwrites the arena. Cost: some seconds on a GPU, nothing on a CPU.
+  // before it stages the first batch, because binding a bucket reads it there. Requires: nothing has been written to the arena yet, because
+  // measuring overwrites it. Cost: some seconds on a GPU, nothing on a CPU.
   TuningTable measure_products() { return backend_->measure_products(plan_); }
 
   // Returns an input or output at the address where the host reads and writes it. Waits for the device, so that outputs are
@@ -70,29 +70,30 @@ class Executor {
   View tensor(const std::string& name);
   int64_t elements(const std::string& name) const;
   // Reads or writes part of any persistent buffer on any device, starting `offset` bytes after its begin. A split weight is
-  // read and written as fp32, in whole elements. Waits for the device. If the ranks divide the buffer, the bytes are those of the
-  // whole value: every rank has to read the same parts in the same order, because the owners send them to the others, and has to
-  // write all parts, of which it keeps its slice. The same holds for a weight or a state of another stage of a pipeline, of which this
-  // rank keeps nothing.
+  // read and written as fp32, in whole elements. Waits for the device. If the ranks divide the buffer, `offset` and `bytes` refer to the
+  // whole value. Every rank must read the same ranges in the same order, because the owners send them to the other ranks. Every rank must
+  // write all ranges, of which it stores its own slice. The same applies to a weight or a state of another pipeline stage, of which this
+  // rank stores nothing.
   void read(const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void write(const std::string& name, int64_t offset, std::span<const std::byte> bytes);
 
-  // The bytes [begin, end) of a whole value that this rank has.
+  // The bytes [begin, end) of a whole value that this rank stores.
   struct OwnBytes {
     int64_t begin = 0;
     int64_t end = 0;
   };
-  // Returns the bytes of a persistent buffer, or of a split weight as fp32, that this rank has: all of them unless the ranks divide
-  // it. Of a pipeline, the ranks of the first stage that has the buffer share its bytes among them, and the others have none.
+  // Returns the range of a persistent buffer, or of a split weight as fp32, that this rank stores: the whole buffer unless the ranks divide
+  // it. In a pipeline, the ranks of the first stage that stores the buffer get equal shares of it, and all other ranks get an empty range.
   // Requires: no tensor-parallel group divides it.
   OwnBytes own_bytes(const std::string& name) const;
-  // Reads like read(), but without an exchange between the ranks. Requires: as own_bytes(); the bytes are among these.
+  // Reads like read(), but without communication between the ranks. Requires: as own_bytes(); the bytes are within the range that
+  // own_bytes() returns.
   void read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes);
 
   // Writes a batch into the inputs of a program, as each input declares it (InputRule), and chooses the bucket. The loss
   // is divided by `denominator`. Errors: kInternal for a batch that is larger than planned, that lacks a tensor which the
-  // program declares, or that contains a row number outside its table. `pass`: of a stage of a pipeline, the slot of the micro-batch and the chunk
-  // (ProgramPlan::num_slots). The batch is staged once before each segment that it runs in, unless no other was staged in between.
+  // program declares, or that contains an index outside its table. `pass`: in a pipeline, the slot of the micro-batch and the chunk. A
+  // batch must be staged again before each of its segments if another batch was staged in between.
   void stage(std::string_view program, const TensorBatch& batch, double denominator,
              PassOfMicroBatch pass = {});
   // Sets the seed and the number of the micro-batch for every random draw of the next run.
@@ -106,7 +107,7 @@ class Executor {
   // Runs one segment of a program in the bucket of the staged batch. May return before the device has finished.
   void run(std::string_view program, Segment segment);
 
-  // Starts to copy all outputs to the host, as they will be after all work that is enqueued now. Does not wait.
+  // Enqueues a copy of all outputs to the host, after all work that is already enqueued. Does not wait.
   void fetch() { backend_->fetch_outputs(); }
   // Returns an output as of the last fetch(). Waits for that fetch, but, if the plan runs ahead, not for work that was
   // enqueued after it.
@@ -118,7 +119,7 @@ class Executor {
     run_deferred_updates();
     backend_->wait();
   }
-  // Requires: the last fetch() came after an optimizer segment.
+  // Returns the results of the last step from the last fetch(). Requires: that fetch() was called after an optimizer segment.
   StepOutputs fetched_step();
   // Returns true if the memory is as the last segments of training left it: since then no other program has run, and
   // no caller has written weights or states.
@@ -130,11 +131,11 @@ class Executor {
   // Returns the name of the first gradient that was not finite in the optimizer segment, or "". In a pipeline, each stage knows its
   // own.
   std::string first_bad_gradient();
-  // Returns every parameter with its gradient and those of its states that have its shape, in the order of the update. The
-  // gradients are valid between the backward and the optimizer segment. Requires: a CPU, weights that are not split, and
-  // gradients that outlive the backward segment.
+  // Returns every parameter with its gradient and its states, except states of another shape, in the order of the update. The gradients are
+  // valid between the backward and the optimizer segment. Requires: a CPU, weights that are not split, and gradients that outlive the
+  // backward segment.
   std::vector<UpdatedParameter> updated_parameters();
-  // Has to be called after the host changed weights or states in place (updated_parameters()).
+  // Must be called after the host has changed weights or states in place (updated_parameters()).
   void note_own_update() {
     copies_are_stale_ = true;
     updated_ = false;
@@ -145,9 +146,9 @@ class Executor {
   std::string first_bad_value();
 
   const Bucket& current_bucket(std::string_view program) const { return program_of(program).bucket; }
-  // Returns the observed end of the used part of the arena, rounded up to the arena's alignment. Bytes count as used if they
-  // were written, or if they are scratch of a kernel that ran: a kernel may leave the end of its scratch unwritten. Cost on
-  // a GPU: copies the arena.
+  // Returns the observed end of the used part of the arena, rounded up to the arena's alignment. Bytes count as used if they were written,
+  // or if they are scratch memory of a kernel that ran, because a kernel may leave the end of its scratch memory unwritten. Cost on a GPU:
+  // copies the arena.
   int64_t high_water_bytes() { return std::max(written_bytes(), used_scratch_end_); }
   // Returns the observed end of the written part of the arena, rounded up likewise.
   int64_t written_bytes();
@@ -158,8 +159,8 @@ class Executor {
   double used_loss_scale();
   int64_t skipped_steps();
 
-  // Returns a hash of all pieces that were written to weights which the ranks divide, in any order. Ranks that wrote the same
-  // pieces have the same hash.
+  // Returns a hash of everything that write() has written to weights which the ranks divide. It does not depend on the order of the calls,
+  // so all ranks that wrote the same have the same hash.
   uint64_t hash_of_divided_writes() const { return divided_writes_; }
 
   // Returns the file of the values on a disk; null if the plan has none.
@@ -187,7 +188,8 @@ class Executor {
   struct Program {
     const ProgramPlan* plan = nullptr;
     std::vector<const PersistentBuffer*> inputs;
-    // By the numbers of tokens and of labels of a bucket, and by the slot and the chunk; bound at its first use.
+    // The bound ops; the key is the number of tokens and of labels of the bucket, the slot and the chunk. Ops are bound when a key is used
+    // for the first time.
     std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, BoundProgram> by_size;
     BoundProgram* bound = nullptr;  // program of the staged batch
     Bucket bucket;
@@ -207,7 +209,7 @@ class Executor {
   // Executes the work that the last step deferred to the next one: updates of weights and copies to the host. Has to
   // be called before weights or states are read or written, and before another program reuses the memory.
   void run_deferred_updates();
-  // Read a weight or a state of a stage of a pipeline: the stage that has it sends it to the others.
+  // Reads a weight or a state in a pipeline: the stage that stores it sends it to all others.
   void read_of_stage(int64_t owner, const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void read_here(const std::string& name, int64_t offset, std::span<std::byte> bytes);
   OwnBytes share_of_stage(const std::string& name) const;
@@ -236,11 +238,11 @@ class Executor {
   bool runs_ahead_;
   bool copies_are_stale_ = true;  // true if the host has written weights since their copies were made
   bool is_train_undisturbed_ = false;
-  uint64_t divided_writes_ = 0;  // the sum of the hashes of the pieces
-  bool updated_ = false;         // true if an update ran since the host wrote states
+  uint64_t divided_writes_ = 0;  // the combined hash of all write() calls to divided weights
+  bool updated_ = false;         // true if an update ran since the host last wrote optimizer states
   std::map<std::string, Program, std::less<>> programs_;
-  int64_t used_scratch_end_ = 0;  // end of the used scratch memory, in units of the arena's alignment
-  BoundProgram* deferred_program_ = nullptr;  // the bucket of a step with deferred work
+  int64_t used_scratch_end_ = 0;  // end of the used scratch memory, rounded up to the arena's alignment
+  BoundProgram* deferred_program_ = nullptr;  // the bound program of a step that left deferred work, or null
   bool profiling_ = false;
 };
 

@@ -37,8 +37,8 @@ class FiniteCheck {
   std::vector<std::byte> piece_;
 };
 
-// Returns true if a batch that is smaller than the bucket fills the first elements of a value of this shape, and nothing
-// after them: only the outermost dimension depends on the batch.
+// Returns true if a batch that is smaller than the bucket fills exactly the first elements of a value of this shape, because only the
+// outermost dimension depends on the batch.
 bool is_filled_from_the_front(const Shape& shape) {
   for (int i = 1; i < shape.rank(); ++i) {
     if (!shape[i].is_constant()) return false;
@@ -62,8 +62,8 @@ std::string Executor::bad_gradient(ConstView first_bad) const {
   if (operand < 0) return {};
   const Graph& graph = program_of(kTrainProgram).plan->graph;
   for (const Op& op : graph.ops()) {
-    // Only the norm op of the optimizer segment has all gradients. If weights are updated in the backward pass, each
-    // module also has a norm op in that pass.
+    // Only the norm op of the optimizer segment reads all gradients. If weights are updated in the backward pass, each module also has a
+    // norm op in that pass.
     if (op.def == &global_norm_op() && op.segment == Segment::kOptimizer)
       return graph.value(gradients_of_norm(op)[static_cast<size_t>(operand)]).name;
   }
@@ -72,7 +72,8 @@ std::string Executor::bad_gradient(ConstView first_bad) const {
 
 std::string Executor::first_bad_value() {
   Program& target = program_of(kTrainProgram);
-  PLIMSOLL_CHECK(target.bound != nullptr, "first_bad_value() needs a staged batch");
+  PLIMSOLL_CHECK(target.bound != nullptr,
+                 "stage() must be called before first_bad_value(), but no batch is staged");
   run_deferred_updates();
   backend_->run(*target.bound, Segment::kForward, DeferredWork::kNothing);
   const Graph& graph = target.plan->graph;

@@ -24,13 +24,14 @@ constexpr int64_t kMostRuns = 2000;
 constexpr double kWantedError = 0.02;
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
-// Returns the number of elements of a size: parts of whole vectors of 16 bytes for every rank.
+// Returns the number of elements for a size in bytes, rounded so that the part of every rank is a multiple of 16 bytes.
 int64_t elements_of(int64_t bytes, int num_ranks) {
   constexpr int64_t kVector = 4;
   return std::max<int64_t>(1, bytes / kFloatBytes / kVector / num_ranks) * kVector * num_ranks;
 }
 
-// The value of an element before an operation. Sums over 2^17 ranks are whole numbers below 2^24, which fp32 represents exactly.
+// Returns the value of an element before an operation. It is a small integer, so that sums over up to 2^17 ranks are below 2^24 and exact
+// in fp32.
 float value_before(int rank, int64_t element) {
   return static_cast<float>((element * 7 + rank * int64_t{13}) % 97);
 }
@@ -60,11 +61,11 @@ class LinkBench {
     LinkCurve curve;
     for (const int64_t bytes : measured_sizes(limits_)) {
       const int64_t count = elements_of(bytes, ranks_.size());
-      progress(fmt::format("{} of {} bytes by {}", collective_name(collective), bytes,
+      progress(fmt::format("{} of {} bytes through {}", collective_name(collective), bytes,
                            describe_link_exchange(exchanger_.exchange())));
       require_right_result(collective, count);
       const LinkPoint point = measure(collective, count);
-      // Few ranks and small sizes may round to the same number of elements.
+      // Two small sizes may round to the same number of elements; then only the first one is kept.
       if (curve.empty() || point.bytes > curve.back().bytes) curve.push_back(point);
       if (kLeastRuns * point.median_ms > 1e3 * limits_.seconds_per_size) break;
     }
@@ -85,13 +86,13 @@ class LinkBench {
       const float wanted = value_after(collective, ranks_.size(), count, i);
       if (found == wanted) continue;
       throw_error(ErrorCode::kDevice,
-                  "{} of {} numbers by {}: number {} on rank {} of {} is {}, but the exact result is {}; its "
-                  "times do "
-                  "not count. Check the memory, the links and their driver before you train here",
+                  "{} of {} numbers through {} computes a wrong result: number {} on rank {} of {} is {}, "
+                  "but the exact result is {}. The measurement stops. Check the memory, the links "
+                  "and their driver before you train on this machine",
                   collective_name(collective), count, describe_link_exchange(exchanger_.exchange()), i,
                   ranks_.rank(), ranks_.size(), found, wanted);
     }
-    // Sums of zeros stay zero, however often they are summed.
+    // The measured runs sum zeros, because other numbers would overflow when they are summed repeatedly.
     std::ranges::fill(values_, 0.0F);
     exchanger_.write(values_);
   }
@@ -105,7 +106,7 @@ class LinkBench {
       const LinkPoint point = summarize_times(count * kFloatBytes, times);
       const double left_ms = 1e3 * limits_.seconds_per_size - elapsed_of_first_rank(start);
       if (left_ms <= 0 || point.num_runs >= kMostRuns || is_spread_known(point)) return point;
-      // All ranks have the same numbers here, and so make the same decision.
+      // All ranks have the same times here, so they choose the same number of runs.
       const auto affordable = static_cast<int64_t>(left_ms / point.median_ms);
       if (affordable < 1) return point;
       next = std::min({affordable, point.num_runs, kMostRuns - point.num_runs});
@@ -198,9 +199,10 @@ int64_t link_buffer_elements(const LinkBenchLimits& limits, int num_ranks) {
 }
 
 LinkPoint summarize_times(int64_t bytes, std::vector<double> milliseconds) {
-  PLIMSOLL_CHECK(!milliseconds.empty(), "no time of {} bytes was measured", bytes);
+  PLIMSOLL_CHECK(!milliseconds.empty(),
+                 "cannot summarize the times of exchanging {} bytes: none was measured", bytes);
   std::ranges::sort(milliseconds);
-  // Returns the value that this share of the times is below, linear between two of them.
+  // Returns a quantile of the times, linearly interpolated between two of them.
   const auto quantile = [&](double share) {
     const double at = share * static_cast<double>(milliseconds.size() - 1);
     const auto below = static_cast<size_t>(at);

@@ -1,5 +1,5 @@
-// Measures collective operations between the ranks of a run: their times, after their results have been checked. Every rank
-// calls the same functions with the same arguments. Not thread-safe. Errors: kDevice if a rank fails or a result is wrong.
+// Checks the results of collective operations between the ranks of a run, and measures their times. Every rank calls the same functions
+// with the same arguments. Not thread-safe. Errors: kDevice if a rank fails or a result is wrong.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace plimsoll {
 
-// One way of exchanging data between ranks, with a buffer of f32 on each rank. In operations that divide the data, it consists
-// of one part per rank, in the order of the ranks, all of the same size.
+// An implementation of collective operations, with an fp32 buffer on each rank. In operations that divide the data, the buffer consists of
+// one part per rank, in the order of the ranks, all of the same size.
 class LinkExchanger {
  public:
   virtual ~LinkExchanger() = default;
@@ -31,13 +31,13 @@ class LinkExchanger {
   // Runs the operation like run(), possibly several times, and returns the milliseconds of one run on this rank, from a moment at
   // which all ranks had arrived.
   virtual double run_ms(Collective collective, int64_t count) = 0;
-  // Ends the use of the memory of other ranks. Every rank calls it before any of them destroys its object.
+  // Stops using the memory of other ranks. All ranks must have called this before any of them destroys its object.
   virtual void disconnect() {}
 };
 
 // Returns the exchange between CPUs. `ranks` has to outlive it.
 std::unique_ptr<LinkExchanger> gloo_exchanger(Communicator& ranks, int64_t buffer_elements);
-// Return the exchanges between GPUs, one GPU per rank. `uuid` is that of the GPU. `ranks` has to outlive them. Errors: those of
+// Return the exchanges between GPUs, one GPU per rank. `uuid` identifies the GPU. `ranks` must outlive the result. Errors: those of
 // connect_peers() and connect_gpus(); kDevice in a program without CUDA.
 std::unique_ptr<LinkExchanger> mapped_memory_exchanger(Communicator& ranks, int gpu_ordinal,
                                                        const std::string& uuid, int64_t buffer_elements);
@@ -52,17 +52,17 @@ struct LinkBenchLimits {
 
 // Returns the sizes that are measured: powers of 4 times the smallest one, and the largest one.
 std::vector<int64_t> measured_sizes(const LinkBenchLimits& limits);
-// Returns the elements of f32 of a buffer for all sizes.
+// Returns the number of fp32 elements of a buffer that is sufficient for all sizes.
 int64_t link_buffer_elements(const LinkBenchLimits& limits, int num_ranks);
 
 // Returns the median and the spread of times. Requires: there is at least one.
 LinkPoint summarize_times(int64_t bytes, std::vector<double> milliseconds);
-// Returns true if the times suffice: at least 8 of them, and a standard error of the median of at most 2 %, as far as the
-// quartiles tell (half their distance, divided by the square root of the number of times).
+// Returns true if the times suffice: at least 8 of them, and a standard error of the median of at most 2 %, estimated from the quartiles
+// (half their distance, divided by the square root of the number of times).
 bool is_spread_known(const LinkPoint& point);
 
 // Measures all operations of the exchange with increasing sizes. A size is repeated until is_spread_known() or until its time
-// limit is reached, at least 3 times; if 3 times take longer than the limit, larger sizes are left out. Before times count, the
+// limit is reached, at least 3 times; if 3 times take longer than the limit, larger sizes are left out. Before the times are measured, the
 // result of the operation is compared with the exact one. `progress` receives a text before each size. The result has no date.
 MeasuredLinks measure_links(LinkExchanger& exchanger, Communicator& ranks, const LinkBenchLimits& limits,
                             const std::function<void(const std::string&)>& progress);

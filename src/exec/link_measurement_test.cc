@@ -75,7 +75,7 @@ class FaultyExchanger final : public LinkExchanger {
   void write(std::span<const float> values) override { inner_->write(values); }
   void read(std::span<float> values) override {
     inner_->read(values);
-    // One number of the part of each of two ranks.
+    // Makes one number wrong in the part of each of the two ranks.
     if (last_ != wrong_) return;
     values[values.size() / 4] += 1;
     values[values.size() / 4 * 3] += 1;
@@ -113,12 +113,13 @@ TEST(LinkBench, AWrongResultIsAnErrorThatNamesIt) {
       }
     });
     ASSERT_EQ(errors.size(), 2u);
-    const std::string start = std::string(collective_name(wrong)) + " of 256 numbers by Gloo: number ";
+    const std::string start =
+        std::string(collective_name(wrong)) + " of 256 numbers through Gloo computes a wrong result: number ";
     for (const std::string& error : errors) EXPECT_TRUE(error.starts_with(start)) << error;
   }
 }
 
-// The times say that one run of the smallest size takes longer than the limit.
+// The exchange reports that one run of the smallest size takes longer than the limit.
 TEST(LinkBench, TheTimeLimitLeavesOutLargerSizes) {
   testing::run_on_ranks(2, [&](Communicator& ranks) {
     FaultyExchanger exchanger(ranks, Collective::kBroadcast, 500);

@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-// Tells if the plan stores this weight in 4 or 8 bits.
+// Returns true if the plan stores this weight in 4 or 8 bits.
 bool is_quantized(const Plan& plan, const std::string& weight);
 
 // Quantizes one part (of WeightSpec::parts) of a weight that the plan stores in 4 or 8 bits, and writes it. `values`
@@ -15,8 +15,7 @@ bool is_quantized(const Plan& plan, const std::string& weight);
 // scales.
 void write_quantized(Executor& executor, const WeightSpec& spec, size_t part, ConstView values);
 
-// Reads one part of a quantized weight and converts it to fp32 numbers as products use them. Cost: as
-// write_quantized().
+// Reads one part of a quantized weight and converts it to the numbers that matrix products use, in fp32. Cost: as write_quantized().
 void read_quantized(Executor& executor, const WeightSpec& spec, size_t part, View values);
 
 }  // namespace plimsoll

@@ -42,8 +42,7 @@ class Tuner {
  private:
   double elapsed() const { return measurer_.seconds() - begin_; }
 
-  // Measures the products of a bucket that the table lacks. Returns true if all products of the bucket were in the
-  // table already.
+  // Measures the matrix products of a bucket that the table lacks. Returns true if the table already contained all of them.
   bool measure_bucket(const ProgramPlan& program, const Bucket& bucket, double until) {
     bool had_all = true;
     for (const auto& [key, product] : list_matmuls(program, bucket, plan_.request)) {
@@ -88,7 +87,7 @@ class Tuner {
     return median(other.ms) <= (1.0 - limits_.least_gain) * median(first.ms);
   }
 
-  // Returns the fastest algorithm, or nothing if the library's first choice is refused: without its time no gain can be
+  // Returns the fastest algorithm, or nothing if the library's first choice is refused: without the time of that choice, no gain can be
   // computed.
   std::optional<TunedProduct> choose(const PlannedMatmul& product) {
     std::vector<Timed> list;
@@ -175,7 +174,7 @@ void fill_with_noise(std::span<std::byte> bytes, DType dtype) {
   const int64_t count = std::ssize(bytes) / dtype_bytes(dtype);
   uint64_t state = 0x9E3779B97F4A7C15u;
   for (int64_t i = 0; i < count; ++i) {
-    // xorshift64 (Marsaglia 2003): good enough to have no pattern.
+    // xorshift64 (Marsaglia 2003), which is random enough for operands.
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;

@@ -1,6 +1,6 @@
-// Chooses the product library's algorithm for each matrix product of a plan by measuring those that the library proposes,
-// the most important products first, within a time limit. A device's ProductMeasurer runs the products, so that the logic
-// here is the same for every device and is tested without one.
+// Chooses the algorithm of the matrix product library for each product of a plan by measuring the algorithms that the library proposes, the
+// most important products first, within a time limit. A device's ProductMeasurer runs the products, so that the logic here is the same for
+// every device and is tested without one.
 //
 // Thread-safety: one caller. Ownership: borrows plan and measurer for the call.
 #pragma once
@@ -30,9 +30,9 @@ struct TuningLimits {
   int duel_rounds = 5;
   double least_gain = 0.02;
   double warm_up_seconds =
-      0.25;              // duration of measurements that do not count, while the clocks of an idle card rise
-  double seconds = 3.0;  // time limit for products of smaller buckets
-  double largest_seconds = 9.0;  // time limit for products of the largest buckets
+      0.25;  // seconds of warm-up, whose times are ignored, because the clocks of an idle GPU first rise
+  double seconds = 3.0;          // time limit for matrix products of smaller buckets
+  double largest_seconds = 9.0;  // time limit for matrix products of the largest buckets
 };
 
 // The functions that a device provides for tuning.
@@ -50,31 +50,30 @@ class ProductMeasurer {
   virtual double seconds() const = 0;
 };
 
-// Completes the table of the plan's request: measures the products that it lacks, first those of the largest
-// buckets, then, while time is left, those of smaller buckets in tuning_order(). A table of another card, library or
-// workspace is discarded. A table that has all products of the largest buckets is returned unchanged, so that runs of the
-// same kind use the same algorithms.
+// Completes the tuning table of the plan's request: measures the matrix products that it lacks, first those of the largest buckets, then,
+// while time is left, those of smaller buckets in tuning_order(). A table of another GPU model, library or workspace is discarded. A table
+// that contains all products of the largest buckets is returned unchanged, so that runs of the same kind use the same algorithms.
 TuningTable tune_products(const Plan& plan, ProductMeasurer& measurer, const TuningLimits& limits = {});
 
 // Returns the indices of a ladder's buckets in the order in which they are measured: the largest, then every eighth below
 // it, every fourth, every second, and the rest.
 std::vector<size_t> tuning_order(size_t num_buckets);
 
-// The highest measured rates of the device, to which a profile compares the ops. Plans do not use them: their rates come
-// from src/hardware, so that a plan is the same on every machine. Not thread-safe: measuring uses the device.
+// The highest measured rates of the device, with which a profile compares the rates of ops. Plans do not use them, but the rates in
+// src/hardware, so that a plan is the same on every machine. Not thread-safe: measuring uses the device.
 
 struct Ceilings {
-  // The rate of a large square product in the run's types; 0 if it is not known.
+  // The rate of a large square matrix product in the run's types; 0 if it is not known.
   double product_gflops = 0;
   // Bytes read plus bytes written per second by a copy that is larger than the caches; 0 if it is not known.
   double copy_gb_per_s = 0;
 };
 
-// Returns the type in which the plan computes products.
+// Returns the type in which the plan computes matrix products.
 DType product_type(const PlanRequest& request);
 
-// Returns the size of the square product to measure: the largest n, at most `most` and a multiple of 128, for which three
-// n x n matrices of this type and `scratch_bytes` fit into `bytes`. Returns 0 if that would be less than 512.
+// Returns the size of the square matrix product to measure: the largest n, at most `most` and a multiple of 128, for which three n x n
+// matrices of this type and `scratch_bytes` fit into `bytes`. Returns 0 if that would be less than 512.
 int64_t ceiling_product_size(int64_t bytes, int64_t scratch_bytes, DType dtype, int64_t most);
 
 // Fills operands with numbers that are uniform over [-1, 1). The bits of the operands determine how much power a product

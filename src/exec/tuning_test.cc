@@ -92,8 +92,8 @@ TEST(Tuning, KeepsTheFirstChoiceWithinTheNoise) {
   EXPECT_EQ(chosen(tune_products(build_plan(gpu_request()), measurer)), 2);
 }
 
-// Rising clocks, another process that disturbs for some milliseconds, and one time that is far too short do not
-// change the choice.
+// The choice does not change if clocks rise during the measurement, if another process disturbs it for some milliseconds, or if one time is
+// far too short.
 TEST(Tuning, WhatDisturbsForAWhileChangesNoChoice) {
   const Plan plan = build_plan(gpu_request());
   StubMeasurer rising;
@@ -148,7 +148,7 @@ TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
   second.times = {1.0, 2.0};
   EXPECT_EQ(tune_products(build_plan(request), second), request.products.tuning);
   EXPECT_EQ(second.measurements, 0);
-  // With another card, library or workspace everything is measured again.
+  // With another GPU model, library or workspace everything is measured again.
   second.card_name = "NVIDIA H100";
   const TuningTable other = tune_products(build_plan(request), second);
   EXPECT_EQ(other.card, "NVIDIA H100");

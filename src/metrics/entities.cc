@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// The type of a tag without a type, such as O. A tag "B" without a type is an entity of this type.
+// The type that a tag without a type gets, such as O. A tag that is only "B" begins an entity of this type.
 constexpr std::string_view kNoType = "_";
 
 bool is_one_of(char letter, std::string_view letters) {
@@ -72,14 +72,15 @@ void EntityCounts::find_entities(std::span<const int32_t> ids, std::vector<Entit
     if (begins_with(previous.letter, tag.letter, type_changes)) begin = i;
     previous = tag;
   }
-  // seqeval compares sets.
+  // Removes duplicates, because seqeval compares sets of entities.
   std::sort(entities.begin(), entities.end());
   entities.erase(std::unique(entities.begin(), entities.end()), entities.end());
 }
 
 void EntityCounts::add_sequence(std::span<const int32_t> labels, std::span<const int32_t> predictions) {
-  PLIMSOLL_CHECK(labels.size() == predictions.size(), "{} labels and {} predictions", labels.size(),
-                 predictions.size());
+  PLIMSOLL_CHECK(labels.size() == predictions.size(),
+                 "a sequence must have one prediction per label, but has {} labels and {} predictions",
+                 labels.size(), predictions.size());
   num_words_ += std::ssize(labels);
   for (size_t i = 0; i < labels.size(); ++i) num_right_words_ += labels[i] == predictions[i] ? 1 : 0;
   find_entities(labels, labelled_);

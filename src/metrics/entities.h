@@ -25,12 +25,12 @@ class EntityCounts {
   void add_sequence(std::span<const int32_t> labels, std::span<const int32_t> predictions);
 
   int64_t num_words() const { return num_words_; }
-  // An entity is predicted correctly if its type, its first word and its last word are correct. Each metric is 0
-  // where it would be 0 / 0.
+  // An entity is predicted correctly if its type, its first word and its last word are correct. A metric is 0 if its formula would divide 0
+  // by 0.
   double precision() const;
   double recall() const;
   double f1() const;
-  // Returns the share of words whose tag is right.
+  // Returns the share of words whose tag is predicted correctly.
   double accuracy() const;
 
  private:
@@ -59,8 +59,7 @@ class EntityCounts {
   std::vector<Entity> predicted_;
 };
 
-// Returns the metrics of these names in their order: "precision", "recall", "f1", "accuracy". Errors: kUsage for another
-// name.
+// Returns the metrics with these names, in the order of `names`: "precision", "recall", "f1", "accuracy". Errors: kUsage for another name.
 MetricList entity_metrics(const EntityCounts& counts, std::span<const std::string_view> names);
 
 }  // namespace plimsoll

@@ -34,7 +34,8 @@ void ClassCounts::add(int64_t label, int64_t prediction) {
     return;
   }
   PLIMSOLL_CHECK(label < num_classes_ && prediction >= 0 && prediction < num_classes_,
-                 "label {} and prediction {} of {} classes", label, prediction, num_classes_);
+                 "label {} and prediction {} must be below the number of classes, which is {}", label,
+                 prediction, num_classes_);
   ++labels_[static_cast<size_t>(label)];
   ++predictions_[static_cast<size_t>(prediction)];
   if (label == prediction) ++right_[static_cast<size_t>(label)];
@@ -43,8 +44,9 @@ void ClassCounts::add(int64_t label, int64_t prediction) {
 
 void ClassCounts::add_logits(std::span<const float> logits, std::span<const int32_t> labels) {
   const auto classes = static_cast<size_t>(num_classes_);
-  PLIMSOLL_CHECK(logits.size() == labels.size() * classes, "{} logits for {} rows", logits.size(),
-                 labels.size());
+  PLIMSOLL_CHECK(logits.size() == labels.size() * classes,
+                 "there must be one logit per row and class, but there are {} logits for {} rows",
+                 logits.size(), labels.size());
   for (size_t row = 0; row < labels.size(); ++row) {
     const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row * classes);
     add(labels[row], std::max_element(begin, begin + static_cast<std::ptrdiff_t>(classes)) - begin);
@@ -74,7 +76,7 @@ double ClassCounts::f1(F1Average average) const {
     return f1_of(right_count(k), prediction_count(k) - right_count(k), label_count(k) - right_count(k));
   };
   if (average == F1Average::kBinary) {
-    PLIMSOLL_CHECK(num_classes_ == 2, "binary F1 of {} classes", num_classes_);
+    PLIMSOLL_CHECK(num_classes_ == 2, "the binary F1 score needs 2 classes, but there are {}", num_classes_);
     return of_class(1);
   }
   if (average == F1Average::kMicro) {
@@ -125,7 +127,9 @@ MultiLabelCounts::MultiLabelCounts(int64_t num_classes)
 void MultiLabelCounts::add_logits(std::span<const float> logits, std::span<const float> labels) {
   const auto classes = static_cast<size_t>(num_classes_);
   PLIMSOLL_CHECK(logits.size() == labels.size() && logits.size() % classes == 0,
-                 "{} logits, {} labels, {} classes", logits.size(), labels.size(), classes);
+                 "there must be one logit and one label per row and class, but there are {} logits and {} "
+                 "labels for {} classes",
+                 logits.size(), labels.size(), classes);
   for (size_t row = 0; row < labels.size() / classes; ++row) {
     const std::span<const float> row_labels = labels.subspan(row * classes, classes);
     if (std::any_of(row_labels.begin(), row_labels.end(), [](float value) { return std::isnan(value); })) {
@@ -150,7 +154,8 @@ double MultiLabelCounts::accuracy() const {
 }
 
 double MultiLabelCounts::f1(F1Average average) const {
-  PLIMSOLL_CHECK(average != F1Average::kBinary, "binary F1 of a multi-label problem");
+  PLIMSOLL_CHECK(average != F1Average::kBinary,
+                 "the binary F1 score is not defined if a row can have several labels");
   if (average == F1Average::kMicro) {
     const auto total = [](const std::vector<int64_t>& counts) {
       return std::accumulate(counts.begin(), counts.end(), int64_t{0});
@@ -209,8 +214,7 @@ double RegressionPairs::spearman() const {
 double pearson_correlation(std::span<const double> x, std::span<const double> y) {
   PLIMSOLL_CHECK(x.size() == y.size());
   const double nothing = std::numeric_limits<double>::quiet_NaN();
-  // The values themselves are compared, because the spread of a constant side around its rounded mean need not be
-  // zero.
+  // Compares the values themselves, because the computed variance of constant values need not be zero: their mean is rounded.
   const auto constant = [](std::span<const double> values) {
     return std::all_of(values.begin(), values.end(), [&](double value) { return value == values[0]; });
   };

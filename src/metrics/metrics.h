@@ -2,10 +2,9 @@
 // correlation, and the combined score of GLUE. Thread-safety: each object may be used by one thread at a
 // time. No object keeps logits.
 //
-// Classifications are counted per class, batch by batch; the counts are exact integers. A
-// regression stores two doubles per row, because ranks need all rows; its sums are doubles, added in the
-// order of the rows. Definitions and corner cases are those of scikit-learn 1.9 and SciPy 1.17; the tests
-// contain values of both.
+// Classifications are counted per class, batch by batch; the counts are exact integers. A regression stores two doubles per row, because
+// rank correlation needs all rows; its sums are doubles, added in the order of the rows. Definitions and corner cases are those of
+// scikit-learn 1.9 and SciPy 1.17; the tests contain values of both.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +29,7 @@ class ClassCounts {
   void add(int64_t label, int64_t prediction);
   // Adds the arg max (the first, on ties) of each row of logits [rows, num_classes].
   void add_logits(std::span<const float> logits, std::span<const int32_t> labels);
-  // Adds the counts of another object, such as those of another process. Requires: both have the same number of
-  // classes.
+  // Adds the counts of another object, such as the counts of another process. Requires: both have the same number of classes.
   void merge(const ClassCounts& other);
 
   int64_t num_classes() const { return num_classes_; }
@@ -41,7 +39,7 @@ class ClassCounts {
   int64_t prediction_count(int64_t k) const { return predictions_[static_cast<size_t>(k)]; }
   int64_t right_count(int64_t k) const { return right_[static_cast<size_t>(k)]; }
 
-  // Returns the share of right predictions; 0 if there are no rows.
+  // Returns the share of correct predictions; 0 if there are no rows.
   double accuracy() const;
   // Returns the F1 score. kBinary: 2 TP / (2 TP + FP + FN) of class 1, and 0 if that is 0 / 0. kMacro: the
   // mean over the classes that occur as a label or as a prediction; kWeighted: the same, weighted by the
@@ -68,7 +66,7 @@ class MultiLabelCounts {
   // label are skipped.
   void add_logits(std::span<const float> logits, std::span<const float> labels);
   int64_t num_rows() const { return num_rows_; }
-  // Returns the share of rows in which all classes are right.
+  // Returns the share of rows in which all classes are predicted correctly.
   double accuracy() const;
   // Returns the F1 score: kMicro of the summed counts; kMacro and kWeighted as in ClassCounts, but over
   // all classes.

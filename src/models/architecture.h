@@ -42,7 +42,7 @@ struct Preset {
   int64_t intermediate_size = 0;
   int64_t embedding_size = 0;  // 0: hidden_size
   void (*adjust)(ModelConfig& config) =
-      nullptr;  // sets what else differs from set_defaults(); null: nothing does
+      nullptr;  // sets all other values that differ from set_defaults(); null if there are none
 };
 
 // The part of a model that turns the encoder's output into logits.
@@ -56,9 +56,9 @@ struct Head {
 struct Architecture {
   std::string_view model_type;    // the value in config.json
   std::string_view class_prefix;  // Hugging Face's class is this and a suffix of HeadKind
-  // Its class for language modelling has HeadKind::old_suffix, as GPT2LMHeadModel does.
+  // True if the name of Hugging Face's class for language modelling ends with HeadKind::old_suffix, as in GPT2LMHeadModel.
   bool has_old_class_names = false;
-  // The keys of config.json that common_config_keys() lacks.
+  // The keys of config.json that only this architecture has, in addition to common_config_keys().
   std::span<const ConfigKey> config_keys;
   // Sets the defaults that differ from ModelConfig's.
   void (*set_defaults)(ModelConfig& config) = nullptr;
@@ -66,10 +66,10 @@ struct Architecture {
   void (*refuse_variants)(const ConfigReader& reader) = nullptr;
   // Sets the sizes that a file may leave out because they follow from others; null if there are none.
   void (*complete)(ModelConfig& config, const ConfigReader& reader) = nullptr;
-  // Writes the keys that config_keys cannot state; null if there are none.
+  // Writes the keys that are not in a one-to-one relation with a field, so that config_keys cannot list them; null if there are none.
   void (*write_config)(nlohmann::json& json, const ModelConfig& config) = nullptr;
   bool has_token_types = false;
-  // Positions start at pad_token_id + 1, and a padding token has the position pad_token_id, as in RoBERTa.
+  // True if positions start at pad_token_id + 1 and a padding token has the position pad_token_id, as in RoBERTa.
   bool positions_follow_padding = false;
   void (*add_encoder_weights)(std::vector<WeightSpec>& specs, const ModelConfig& config) = nullptr;
   // Builds the encoder and returns x_TC, the hidden state of every token.
@@ -78,8 +78,8 @@ struct Architecture {
   std::span<const Preset> presets;
   // Modules that get LoRA adapters by default, as in PEFT. Empty: PEFT has no default either.
   std::span<const std::string_view> lora_targets;
-  // The endings of names in a checkpoint that no weight needs and that are not reported as unused: buffers that
-  // transformers once saved, and copies of tied weights.
+  // Endings of the names of checkpoint tensors that no weight needs and that are not reported as unused: buffers that transformers once
+  // saved, and copies of tied weights.
   std::span<const std::string_view> ignored_on_disk = {};
   // True if checkpoints store the matrices of linear layers transposed. Adapters are then saved with fan_in_fan_out,
   // as PEFT does.

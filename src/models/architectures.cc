@@ -35,7 +35,8 @@ const Architecture* find_architecture(std::string_view model_type) {
 
 const Architecture& architecture_of(std::string_view model_type) {
   const Architecture* architecture = find_architecture(model_type);
-  PLIMSOLL_CHECK(architecture != nullptr, "no architecture has the model_type '{}'", model_type);
+  PLIMSOLL_CHECK(architecture != nullptr, "the table of architectures has none with the model_type '{}'",
+                 model_type);
   return *architecture;
 }
 

@@ -84,7 +84,8 @@ std::vector<std::string> labels_of(const Json& id2label, std::string_view where)
           where, text.substr(0, 40), label.dump().substr(0, 40));
     }
     if (labels.contains(*key)) {
-      throw_error(ErrorCode::kBadData, "{}: id2label has the key {} twice, once written \"{}\"; remove one",
+      throw_error(ErrorCode::kBadData,
+                  "{}: id2label has two entries for the key {}, one of them written \"{}\"; remove one",
                   where, *key, text.substr(0, 40));
     }
     labels.emplace(*key, label_text(label));
@@ -204,16 +205,14 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
   const Architecture& architecture = architecture_of(config.model_type);
   if (architecture.positions_follow_padding && config.pad_token_id < 0) {
     throw_error(ErrorCode::kBadData,
-                "{}: pad_token_id is null, and the positions of a model of type '{}' start after it; write "
-                "the id of the "
-                "padding token",
+                "{}: pad_token_id is null, but in a model of type '{}' it determines the first position; set "
+                "it to the id of the padding token",
                 where, config.model_type);
   }
   if (max_sequence_length(config) < 1) {
     throw_error(ErrorCode::kBadData,
-                "{}: max_position_embeddings is {}, and positions start at pad_token_id + 1 = {}, which "
-                "leaves no position "
-                "for a token; correct one of them",
+                "{}: max_position_embeddings is {}, but positions start at pad_token_id + 1 = {}, which "
+                "leaves no position for a token; correct one of the two values",
                 where, config.max_position_embeddings, config.pad_token_id + 1);
   }
   if (architecture.has_token_types) positive("type_vocab_size", config.type_vocab_size, 1 << 16);
@@ -323,7 +322,7 @@ void apply_config_overrides(ModelConfig& config, std::string_view overrides) {
     throw_error(ErrorCode::kUsage,
                 "--config_overrides: a value is not UTF-8; use the encoding of config.json");
   } catch (const Error& error) {
-    // The value came from the command line, not from a file, so the error is one of usage.
+    // The value is from the command line and not from a file, so the error is reported as kUsage.
     throw Error(ErrorCode::kUsage, error.what());
   }
   config.id2label = labels;

@@ -22,7 +22,7 @@ struct ConfigSource {
   friend bool operator==(const ConfigSource&, const ConfigSource&) = default;
 };
 
-// The probabilities of dropout in training, by place.
+// The dropout probabilities in training.
 struct DropoutRates {
   double hidden_dropout_prob = 0.1;
   double attention_probs_dropout_prob = 0.1;
@@ -47,12 +47,15 @@ struct DecoderSettings {
 
 // The settings of ModernBERT, whose layers attend to all tokens or to those nearby.
 struct LocalAttentionSettings {
-  int64_t local_attention = 128;  // a token sees half as many tokens before it and half as many after it
-  int64_t global_attn_every_n_layers = 3;  // the others are local; `slides` states it if it is not empty
-  RopeParameters local_rope;               // used by the local layers; `rope` is used by the others
+  int64_t local_attention =
+      128;  // the window: a token attends to half as many tokens before it and half as many after it
+  int64_t global_attn_every_n_layers =
+      3;  // every n-th layer is global, the others are local; ignored if `slides` is not empty
+  RopeParameters local_rope;  // used by the local layers; `rope` is used by the others
   bool norm_bias = false;
   bool classifier_bias = false;  // true if the dense layer of the head has a bias
-  bool decoder_bias = true;      // bias of the product in the head for masked language modelling
+  bool decoder_bias =
+      true;  // true if the matrix product of the head for masked language modelling has a bias
   std::string classifier_activation = "gelu";
   std::string classifier_pooling = "cls";           // "cls" or "mean"
   std::optional<double> initializer_cutoff_factor;  // in standard deviations; absent: 3
@@ -68,19 +71,21 @@ struct ModelConfig : DropoutRates, DecoderSettings, LocalAttentionSettings {
   std::string hidden_act = "gelu";  // one of the names in base/activation_names.h
   int64_t vocab_size = 30522;
   int64_t hidden_size = 768;
-  int64_t embedding_size = 0;  // a projection widens embeddings to hidden_size; 0: they have that width
+  int64_t embedding_size =
+      0;  // width of the embeddings, which a projection widens to hidden_size; 0: hidden_size, without a projection
   int64_t num_hidden_layers = 12;
   int64_t num_attention_heads = 12;
   int64_t intermediate_size = 3072;
   int64_t max_position_embeddings = 512;
   int64_t type_vocab_size = 2;
-  int64_t pad_token_id = 0;  // its word embedding starts as zero and gets no gradient; -1: none
+  int64_t pad_token_id =
+      0;  // id of the padding token, whose word embedding starts as zero and gets no gradient; -1: none
   double layer_norm_eps = 1e-12;
   double initializer_range = 0.02;
   int64_t num_labels = 2;
   std::vector<std::string> id2label;  // empty: LABEL_0, LABEL_1, ...
   std::optional<ProblemType> problem_type;
-  // The head for language modelling multiplies by the table of word embeddings instead of a matrix of its own.
+  // True if the head for language modelling multiplies by the table of word embeddings instead of a separate matrix.
   bool tie_word_embeddings = true;
   ConfigSource source;
 
@@ -94,7 +99,7 @@ struct ModelConfig : DropoutRates, DecoderSettings, LocalAttentionSettings {
   int64_t window_of(int64_t layer) const {
     return slides.empty() || slides[static_cast<size_t>(layer)] ? sliding_window : 0;
   }
-  // The number of logits per prediction: the vocabulary's for language modelling, otherwise one per label.
+  // Returns the number of logits per prediction: one per token of the vocabulary for language modelling, otherwise one per label.
   int64_t num_outputs() const { return predicts_tokens() ? vocab_size : num_labels; }
   bool predicts_tokens() const { return problem_type && record_of(*problem_type).head->predicts_tokens; }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
@@ -121,7 +126,7 @@ std::string describe_outputs(const ModelConfig& config);
 // Applies "key=value,key=value" (run_clm's --config_overrides) with the names of config.json. Errors: kUsage.
 void apply_config_overrides(ModelConfig& config, std::string_view overrides);
 
-// Errors: kBadData if sizes contradict each other (the message names both values).
+// Checks the sizes of a configuration. Errors: kBadData if they contradict each other (the message names both values).
 void check_model_config(const ModelConfig& config, std::string_view where);
 
 }  // namespace plimsoll

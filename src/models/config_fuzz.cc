@@ -15,7 +15,7 @@ namespace {
 
 void check_file(std::string_view text) {
   const ModelConfig config = parse_model_config(text, "fuzz");
-  // Writing the names of a million labels takes seconds and tests nothing.
+  // Skips configurations with many labels, because writing the names of a million labels takes seconds and tests nothing new.
   if (config.num_labels > 1000) return;
   const std::string written = model_config_json(config);
   ModelConfig again = parse_model_config(written, "fuzz");

@@ -23,7 +23,7 @@ class ConfigReader {
   // Returns true if the key is present, also with the value null.
   bool has(const char* key) const { return json_.contains(key); }
 
-  // Each of these keeps `value` if the key is absent or null. Errors: kBadData for a value of another type.
+  // Each read() leaves `value` unchanged if the key is absent or null. Errors: kBadData for a value of another type.
   void read(int64_t& value, const char* key) const;
   void read(double& value, const char* key) const;
   void read(std::string& value, const char* key) const;
@@ -41,8 +41,8 @@ class ConfigReader {
 // Sets the keys to the configuration's values; an optional without a value becomes null.
 void write_config_keys(nlohmann::json& json, const ModelConfig& config, std::span<const ConfigKey> keys);
 
-// Refuses configurations of decoders and of relative positions, which encoders of transformers also have. If these
-// settings were ignored, a run would train a model that transformers does not have. Errors: kUsage.
+// Refuses configurations of decoders and of relative positions, which the encoders of transformers also support. If these settings were
+// ignored, the trained model would differ from the one that transformers makes of the same file. Errors: kUsage.
 void refuse_encoder_variants(const ConfigReader& reader);
 
 }  // namespace plimsoll

@@ -66,8 +66,8 @@ std::vector<std::string> part_names(const WeightSpec& spec) {
   }
   throw_error(
       ErrorCode::kUsage,
-      "--freeze {}: it names {}, but not {}; query, key and value of a layer are one matrix in memory "
-      "and are frozen together: add a pattern for the rest, or leave these out",
+      "--freeze {}: the pattern names {}, but not {}; query, key and value of a layer are one matrix in "
+      "memory and can only be frozen together: add a pattern for the rest, or leave the named ones out",
       pattern, fmt::join(frozen, ", "), fmt::join(others, ", "));
 }
 
@@ -129,7 +129,7 @@ std::vector<std::string> all_names(const std::vector<WeightSpec>& specs) {
   return names;
 }
 
-// `argument`: "--freeze bert.*", for the message.
+// Checks that a pattern matches a parameter. `argument`: the argument for the message, such as "--freeze bert.*".
 void require_match(const std::string& argument, const std::string& pattern,
                    const std::vector<std::string>& names) {
   const auto matches = [&](const std::string& name) { return glob_matches(pattern, name); };
@@ -157,7 +157,7 @@ void set_rate_factors(std::vector<WeightSpec>& specs, const std::map<std::string
     });
     if (!is_trained) {
       throw_error(ErrorCode::kUsage,
-                  "{}: this run trains none of the parameters that the pattern names; leave it out",
+                  "{}: this run trains none of the parameters that the pattern names; leave the pattern out",
                   argument(pattern));
     }
   }

@@ -1,6 +1,6 @@
 // Chooses the parameters that a run does not train, and those that it trains faster or slower, by their names in Hugging Face's
-// checkpoints. A weight may contain several of them (query, key and value of a layer are one weight); those are
-// frozen together or not at all. Thread-safe: pure functions.
+// checkpoints. A weight may contain several parameters of a checkpoint (query, key and value of a layer are one weight); these can only be
+// frozen together. Thread-safe: pure functions.
 #pragma once
 
 #include <map>
@@ -22,8 +22,7 @@ bool glob_matches(std::string_view pattern, std::string_view name);
 void freeze_weights(std::vector<WeightSpec>& specs, const std::vector<std::string>& patterns);
 
 // Sets the factors on the learning rate of the weights that the patterns name; the longest pattern that matches
-// decides. Errors: kUsage for a pattern that matches nothing, or nothing that is trained, and if query, key and value of
-// a layer get different factors.
+// decides. Errors: kUsage for a pattern that matches no trained parameter, and if query, key and value of a layer get different factors.
 void set_rate_factors(std::vector<WeightSpec>& specs, const std::map<std::string, double>& factors);
 
 // Returns up to three of the names that differ least from the word, by insertions, deletions and substitutions.

@@ -22,11 +22,11 @@ constexpr std::string_view kAllLinear = "all-linear";
 constexpr std::string_view kTargets = "lora_target_modules";
 constexpr std::string_view kExcluded = "exclude_modules";
 constexpr std::string_view kWeightSuffix = ".weight";
-// Longer than any useful expression for module names.
+// The largest accepted length of an expression for module names, longer than any useful one.
 constexpr size_t kMaxExpressionLength = 1000;
-// More digits than any useful number in an expression for module names has.
+// The largest accepted number of digits in such an expression, more than any useful number has.
 constexpr size_t kMaxDigits = 9;
-// The dropout sites of the adapters follow those of the model, which are numbered from 0.
+// The first dropout site of adapters; the sites of the model are numbered from 0 and stay below it.
 constexpr int64_t kFirstSite = int64_t{1} << 20;
 
 std::string_view module_of(std::string_view parameter) {
@@ -47,7 +47,7 @@ bool is_part_of(std::string_view parameter, std::string_view module) {
   return false;
 }
 
-// Returns every linear module of the model: a matrix that products read.
+// Returns every linear module of the model: the matrices that matrix products read.
 std::vector<LoraTarget> linear_modules(const std::vector<WeightSpec>& specs) {
   std::vector<LoraTarget> modules;
   for (const WeightSpec& spec : specs) {
@@ -78,7 +78,7 @@ bool is_expression(const std::vector<std::string>& targets) {
   return targets.size() == 1 && targets[0].find_first_of("*+?()[]{}|\\^$") != std::string::npos;
 }
 
-// Returns whether the name of a module that contains the parameter ends so. PEFT does not require a dot before the end.
+// Returns true if the name of a module that contains the parameter ends with `end`. PEFT does not require a dot before the ending.
 bool is_in_module_ending(std::string_view parameter, std::string_view end) {
   for (size_t dot = parameter.rfind('.'); dot != std::string_view::npos; dot = parameter.rfind('.')) {
     parameter = parameter.substr(0, dot);
@@ -113,9 +113,9 @@ bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
               fmt::join(nearest_names(target, short_names(modules)), ", "));
 }
 
-// Compiles an expression, which may come from an untrusted adapter. Without references to groups, matching takes
-// time in proportion to the states of the expression. The limit on the length bounds the states, and the library
-// bounds them if counted repetitions multiply them.
+// Compiles an expression, which may come from an untrusted adapter. References to groups are refused, so the time of matching is
+// proportional to the number of states of the expression. The limit on the length bounds this number, and the library limits it if counted
+// repetitions multiply it.
 std::regex expression_of(const std::string& text, std::string_view argument) {
   if (text.size() > kMaxExpressionLength) {
     throw_error(ErrorCode::kUsage,
@@ -145,8 +145,8 @@ struct NumberedPart {
   int64_t number = 0;
 };
 
-// Returns the numbers that may be those of layers, as PEFT finds them: they follow at least two components, or at least
-// one if an expression names it, and are not the last component.
+// Returns the components of a module's name that may be layer numbers, by PEFT's rules: a number after at least `fewest_before` components
+// (two, or one if an expression names the component before it) that is not the last component.
 std::vector<NumberedPart> numbered_parts(std::string_view module, int fewest_before) {
   constexpr size_t kMostDigits = 6;
   std::vector<NumberedPart> parts;
@@ -164,8 +164,8 @@ std::vector<NumberedPart> numbered_parts(std::string_view module, int fewest_bef
   return parts;
 }
 
-// Returns the number of the layer that contains a module: the first that follows a name which one of the patterns
-// matches, without patterns the first of all. Returns -1 if there is none.
+// Returns the number of the layer that contains a module: the first number after a name that one of the patterns matches, or, without
+// patterns, the first number. Returns -1 if there is none.
 int64_t layer_of(std::string_view module, const std::vector<std::regex>& patterns = {}) {
   const std::vector<NumberedPart> parts = numbered_parts(module, patterns.empty() ? 2 : 1);
   if (patterns.empty()) return parts.empty() ? -1 : parts.front().number;
@@ -203,14 +203,15 @@ void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
   }
   if (!targets.empty()) return;
   if (!config.layers_pattern.empty()) {
-    throw_error(
-        ErrorCode::kUsage,
-        "layers_pattern {}: none of the modules that --{} chooses is in a layer of this name with one of the "
-        "numbers {}, so no module is left to adapt; set layers_pattern to null in adapter_config.json",
-        fmt::join(config.layers_pattern, ", "), kTargets, fmt::join(layers, ", "));
+    throw_error(ErrorCode::kUsage,
+                "layers_pattern {}: no module that --{} chooses is in a list of layers with this name and "
+                "has one of the layer numbers {}, so no module is left to adapt; set layers_pattern to null "
+                "in adapter_config.json",
+                fmt::join(config.layers_pattern, ", "), kTargets, fmt::join(layers, ", "));
   }
   throw_error(ErrorCode::kUsage,
-              "--{}: it excludes all modules that --{} chooses, so no module is left to adapt; exclude fewer",
+              "--{}: the setting excludes all modules that --{} chooses, so no module is left to adapt; "
+              "exclude fewer",
               layers.empty() ? kExcluded : "layers_to_transform", kTargets);
 }
 
@@ -220,8 +221,9 @@ void check_layers(const LoraConfig& config) {
   const bool is_text = is_expression(targets) || (targets.size() == 1 && targets[0] == kAllLinear);
   if (config.layers_to_transform.empty() || !is_text) return;
   throw_error(ErrorCode::kUsage,
-              "--layers_to_transform {}: this needs suffixes of names, and --{} is {}; give suffixes such as "
-              "query,value, or put the layers into the expression: .*layer\\.[0-3]\\..*query",
+              "--layers_to_transform {}: layers can only be chosen together with suffixes of module names, "
+              "but --{} is {}; give suffixes such as query,value, or put the layers into the expression: "
+              ".*layer\\.[0-3]\\..*query",
               fmt::join(config.layers_to_transform, ","), kTargets, targets[0]);
 }
 
@@ -292,7 +294,7 @@ class AddLora {
     graph_.replace_ops({});
     // For each value, the value that later ops read instead of it.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
-    // The products that get an adapter, indexed by the value after which its ops are added.
+    // The matrix products that get an adapter, indexed by the value after which the ops of the adapter are inserted.
     struct Pending {
       ValueId weight;
       ValueId x;
@@ -358,7 +360,7 @@ class AddLora {
       const ValueId input = dropped(x, kFirstSite + static_cast<int64_t>(i), target.module);
       ValueId low = emit_matmul(graph_, input, MatmulTranspose::kNo, a, MatmulTranspose::kYes,
                                 target.module + ".lora_A");
-      // The product with A is narrow, so it is scaled instead of the output.
+      // Scales the product with A instead of the output, because it is much narrower.
       if (config_.scale() != 1.0) {
         low = emit(graph_, columns_op(), {low},
                    {{"first", int64_t{0}}, {"count", config_.r}, {"scale", config_.scale()}},
@@ -403,11 +405,10 @@ std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::
   std::vector<std::string> wanted = config.target_modules;
   if (wanted.empty()) wanted = default_lora_targets(model_type);
   if (wanted.empty()) {
-    throw_error(
-        ErrorCode::kUsage,
-        "LoRA has no usual modules for the architecture {}: give --lora_target_modules with some of {}, or "
-        "all-linear",
-        model_type, fmt::join(short_names(modules), ", "));
+    throw_error(ErrorCode::kUsage,
+                "LoRA has no default modules for the architecture {}: give --lora_target_modules with some "
+                "of {}, or all-linear",
+                model_type, fmt::join(short_names(modules), ", "));
   }
   std::vector<LoraTarget> chosen = named_modules(specs, modules, wanted);
   leave_out(chosen, config);

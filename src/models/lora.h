@@ -43,7 +43,7 @@ struct LoraConfig {
   BaseChange base_change = BaseChange::kNone;
   BaseWeights base_weights = BaseWeights::kAsLoaded;
   bool double_quant = false;  // the scales of 4-bit blocks are stored in 8 bits
-  // Modules whose weights are not quantized. An adapter's file does not store this list.
+  // Modules whose weights are not quantized. Adapter files do not contain this list.
   std::vector<std::string> as_loaded_modules = {};
   double scale() const;
   friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
@@ -64,7 +64,7 @@ struct LoraTarget {
 // default. Requires: the model_type is an architecture's.
 std::vector<std::string> default_lora_targets(std::string_view model_type);
 
-// The names that the module of a model's head may have. PEFT trains it in full and saves it with the adapter.
+// The possible module names of a model's head, which PEFT trains in full and saves with the adapter.
 inline constexpr std::array<std::string_view, 2> kHeadModules{"classifier", "score"};
 
 // The prefix of every name in an adapter's file.
@@ -81,14 +81,14 @@ std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::
 // has, as in PEFT. Errors: kUsage for an excluded module, a layer or an unquantized module that the model lacks.
 void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& config);
 
-// Returns true if as_loaded_modules names this weight of the base. Errors: kUsage if they name a part of it.
+// Returns true if as_loaded_modules names this weight of the base. Errors: kUsage if it names only some parts of a fused weight.
 bool is_held_as_loaded(const WeightSpec& spec, const LoraConfig& config);
 
 // Returns true if the module is trained in full and saved with the adapter.
 bool is_saved_with_adapter(const std::string& module, const LoraConfig& config);
 
-// Excludes the targets that are trained in full although their name only ends as one of modules_to_save does: all-linear
-// on DistilBERT includes "pre_classifier". PEFT fails when it reads an adapter in which such a module is not excluded.
+// Excludes targets that are trained in full because their name ends with an entry of modules_to_save. For example, all-linear on DistilBERT
+// includes "pre_classifier", which ends with "classifier". PEFT fails when it reads an adapter in which such a module is not excluded.
 void exclude_saved_targets(const std::vector<WeightSpec>& specs, LoraConfig& config);
 
 // Freezes the model's weights, except for the modules to save, and appends the adapter's weights.
@@ -103,23 +103,23 @@ void add_lora(Graph& graph, const std::vector<LoraTarget>& targets, const LoraCo
 struct AdapterConfig {
   LoraConfig lora;
   std::string base_model;  // "" if the file does not name one
-  // The setting with which PEFT trains the adapter in a way that Plimsoll does not implement ("init_lora_weights mica");
-  // "" if there is none. Evaluating and merging do not depend on it.
+  // The setting, such as "init_lora_weights mica", that makes PEFT train the adapter in a way that Plimsoll does not implement; "" if there
+  // is none. Evaluating and merging do not depend on it.
   std::string trained_otherwise = {};
 };
 
-// Reads the text of such a file. `where` names the file in messages. Errors: kBadData for malformed text (the
-// message names the key and both values); kUsage for adapters other than LoRA, for variants of LoRA that Plimsoll does not
-// compute, and for an initialisation that changed the base in a way that cannot be computed again.
+// Reads the text of an adapter_config.json. `where` names the file in messages. Errors: kBadData for malformed text (the message names the
+// key and both values); kUsage for adapters other than LoRA, for variants of LoRA that Plimsoll does not compute, and for an initialisation
+// that changed the base in a way that cannot be computed again.
 AdapterConfig parse_adapter_config(std::string_view json, std::string_view where);
 
 // Returns the text as PEFT writes it: two spaces of indent, keys sorted, one newline at the end.
 std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type,
                                 const HeadKind& head = kSequenceClassificationHead);
 
-// The base that belongs to an adapter whose initialisation changed it. PEFT's "pissa" and "olora" split a weight W into
-// s B A and a rest, train B and A, and keep the rest as the base. Neither file contains the rest: a program that reads
-// the adapter computes it again from W. Thread-safe: pure functions.
+// The changed base of an adapter with the initialisation "pissa" or "olora" of PEFT. These split a weight W into s B A and a rest, train B
+// and A, and use the rest as the base. Neither the file of the adapter nor that of the base contains the rest: a program that reads the
+// adapter must compute it again from W. Thread-safe: pure functions.
 
 // Replaces a weight w_NK by the rest that PEFT 0.21 computes for it:
 // - PiSSA (Meng et al., arXiv 2404.02948): W - U_r S_r V_r^T, the weight without its r largest singular values. The rest
@@ -133,7 +133,8 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
 // 8 min(rows, columns)^3 operations on one thread, OLoRA about 8 r rows columns.
 void change_base(std::span<double> w_NK, int64_t rows, int64_t columns, const LoraConfig& config);
 
-// Errors: kBadData if a weight of the base is smaller than the rank, which such an adapter cannot have been made for.
+// Checks that the base can be changed. Errors: kBadData if the rank exceeds a dimension of an adapted weight, because the adapter then
+// belongs to another base.
 void check_base_change(const std::vector<LoraTarget>& targets, const LoraConfig& config);
 
 }  // namespace plimsoll

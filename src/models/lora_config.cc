@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Wider than any model. A larger rank is a mistake.
+// The largest accepted rank. It is larger than the width of any model, so a larger rank is a mistake.
 constexpr int64_t kMaxRank = 65536;
 
 const Json* present(const Json& config, const char* key) {
@@ -98,7 +98,7 @@ void refuse_variants(const Json& config, std::string_view where) {
     const Json* value = present(config, key);
     if (value != nullptr && !(value->is_structured() && value->empty())) refuse(where, key, *value, "null");
   }
-  // Each of these, if PEFT has set it, selects another forward pass or another base.
+  // Each of these keys, if it is set, selects another forward pass or another base.
   for (const char* key : {"alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"}) {
     if (const Json* value = present(config, key)) refuse(where, key, *value, "null");
   }
@@ -107,7 +107,8 @@ void refuse_variants(const Json& config, std::string_view where) {
   }
 }
 
-// PEFT's initialisations. Those without a reason are read: they keep the base, or lora.h computes the change again.
+// The values of PEFT's init_lora_weights. A value without a refusal is accepted: it does not change the base, or change_base() can compute
+// the change.
 struct Initialisation {
   std::string_view name;
   std::string_view refusal;
@@ -122,9 +123,14 @@ constexpr Initialisation kInitialisations[] = {
     {"mica", ""},
     {"pissa", "", BaseChange::kPissa},
     {"olora", "", BaseChange::kOlora},
-    {"pissa_niter_", "PEFT changed the base with an approximation from random numbers"},
-    {"corda", "PEFT changed the base by an amount that depends on activations of the training data"},
-    {"loftq", "PEFT replaced the base's weights by weights that bitsandbytes quantized on a GPU"},
+    {"pissa_niter_",
+     "with this initialisation PEFT changed the base by an approximation that uses random numbers"},
+    {"corda",
+     "with this initialisation PEFT changed the base by an amount that depends on activations of the "
+     "training data"},
+    {"loftq",
+     "with this initialisation PEFT replaced the weights of the base with weights that bitsandbytes "
+     "quantized on a GPU"},
 };
 
 bool is_initialisation(const std::string& text, const Initialisation& row) {
@@ -136,7 +142,7 @@ bool is_initialisation(const std::string& text, const Initialisation& row) {
   });
 }
 
-// Reads init_lora_weights, from which it follows if the adapter belongs to the original base or to a changed one.
+// Reads init_lora_weights, which determines whether the adapter belongs to the original base or to a changed one.
 void read_initialisation(const Json& config, std::string_view where, AdapterConfig& adapter) {
   const Json* value = present(config, "init_lora_weights");
   if (value == nullptr || value->is_boolean()) return;
@@ -161,7 +167,7 @@ void read_initialisation(const Json& config, std::string_view where, AdapterConf
          "true, false, gaussian, eva, orthogonal, lora_ga, mica, pissa and olora");
 }
 
-// Returns a list, or a string for an expression.
+// Returns the JSON form of a choice of modules: a list of names, or a string for an expression.
 Json modules_json(const std::vector<std::string>& modules) {
   const bool is_text =
       modules.size() == 1 &&

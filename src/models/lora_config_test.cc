@@ -267,7 +267,7 @@ TEST(LoraTargets, WhatIsLeftOutIsThereAndLeavesSomething) {
   expect_words({.layers_to_transform = {12}}, {"--layers_to_transform 12", "0 to 11"});
   expect_words({.target_modules = {"pooler.dense"}, .layers_to_transform = {0}}, {"no module is left"});
   expect_words({.target_modules = {"all-linear"}, .layers_to_transform = {0}},
-               {"--layers_to_transform 0", "suffixes of names", "all-linear"});
+               {"--layers_to_transform 0", "suffixes of module names", "all-linear"});
   expect_words({.as_loaded_modules = {"poler"}}, {"--llm_int8_skip_modules poler", "near it are"});
   expect_words({.as_loaded_modules = {"self.query"}}, {"--llm_int8_skip_modules self.query", "all three"});
   for (const char* name : {"classifier", "score", "pooler", "attention.self", "encoder.layer.3"})

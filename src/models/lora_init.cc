@@ -61,7 +61,7 @@ void remove_principal_part(const Matrix& w, size_t r) {
   }
 }
 
-// The reflection I - factor v v^T, which acts on the rows from `first` on.
+// The Householder reflection I - factor v v^T, which acts on the rows from `first` on.
 struct Reflection {
   size_t first = 0;
   std::vector<double> v;
@@ -75,7 +75,7 @@ struct Reflection {
   }
 };
 
-// W becomes Q D Q^T W, in which D multiplies the first r rows by 1 - scale. The reflections are those of LAPACK's dgeqr2.
+// W becomes Q D Q^T W, in which D multiplies the first r rows by 1 - scale. The reflections are computed as in LAPACK's dgeqr2.
 void remove_first_columns(const Matrix& w, size_t r, double scale) {
   std::vector<Reflection> reflections;
   for (size_t k = 0; k < r; ++k) {
@@ -97,8 +97,12 @@ void remove_first_columns(const Matrix& w, size_t r, double scale) {
 
 void change_base(std::span<double> w_NK, int64_t rows, int64_t columns, const LoraConfig& config) {
   const Matrix w{w_NK, static_cast<size_t>(rows), static_cast<size_t>(columns)};
-  PLIMSOLL_CHECK(w.values.size() == w.rows * w.columns, "a weight of {} x {}", rows, columns);
-  PLIMSOLL_CHECK(config.r >= 1 && config.r <= std::min(rows, columns), "the rank {}", config.r);
+  PLIMSOLL_CHECK(w.values.size() == w.rows * w.columns, "the values of a weight must be {} x {}, but are not",
+                 rows, columns);
+  PLIMSOLL_CHECK(
+      config.r >= 1 && config.r <= std::min(rows, columns),
+      "the rank of an adapter must be between 1 and the smaller dimension of the weight, but is {}",
+      config.r);
   const auto r = static_cast<size_t>(config.r);
   if (config.base_change == BaseChange::kPissa) remove_principal_part(w, r);
   if (config.base_change == BaseChange::kOlora) remove_first_columns(w, r, config.scale());
@@ -110,8 +114,8 @@ void check_base_change(const std::vector<LoraTarget>& targets, const LoraConfig&
     if (config.r <= std::min(target.out, target.in)) continue;
     throw_error(
         ErrorCode::kBadData,
-        "the adapter's rank {} is larger than the weight of '{}', [{}, {}]: its initialisation cannot "
-        "have changed this base; give the base that its adapter_config.json names",
+        "the adapter's rank {} is larger than a dimension of the weight of '{}', [{}, {}], so the adapter "
+        "was not trained for this base model; give the base that its adapter_config.json names",
         config.r, target.module, target.out, target.in);
   }
 }

@@ -91,7 +91,7 @@ TEST(SymmetricEigen, MatricesOfManyKinds) {
 // The rest of a matrix without its largest singular values is orthogonal to what was removed, and the spectral norm falls
 // to the next singular value. Both follow from the theorem of Eckart and Young.
 TEST(LoraInit, PissaRemovesTheLargestSingularValues) {
-  // W = diag(5, 3, 2, 1) between rotations: the rest is that of diag(0, 0, 2, 1).
+  // W is diag(5, 3, 2, 1) multiplied by rotations on both sides, so its rest is diag(0, 0, 2, 1) multiplied by the same rotations.
   const double c = 0.6;
   const double s = 0.8;
   const auto rotated = [&](double a, double b, double d, double e) {

@@ -1,4 +1,4 @@
-// From a model's configuration to its weights and its forward graph. Thread-safe: pure functions.
+// Builds the list of weights and the forward graph of a model from its configuration. Thread-safe: pure functions.
 //
 // The graph reads these inputs (each is declared only if the model needs it): ids, token_types, positions
 // i32[T]; cu_seqlens i32[B+1]; rng i64[2]. It computes logits_BK; a task (src/tasks) adds the loss and its
@@ -26,8 +26,8 @@ struct KvCacheSizes {
   int64_t pages_per_sequence = 0;  // number of pages of the longest sequence
 };
 
-// The tokens for which a head that predicts tokens computes logits: each of them, or those with a label. Their rows are the
-// input label_ends i32[L+1]: 0, then one more than the number of each row, in ascending order.
+// The tokens for which a head that predicts tokens computes logits: kEach for all, kLabelled only for tokens with a label. The latter are
+// listed in the input label_ends i32[L+1]: 0, then (index + 1) of the row of each token with a label, in ascending order.
 enum class HeadRows : uint8_t { kEach, kLabelled };
 
 struct ForwardOptions {
@@ -35,14 +35,14 @@ struct ForwardOptions {
   DType dtype = DType::kF32;   // type of weights and activations; f64 runs on the reference kernels
   bool outputs_logits = true;  // true if an evaluation copies the logits to the host
   HeadRows head_rows = HeadRows::kEach;
-  // If it is set, each sequence of a batch continues the tokens that the cache has of it, and there are logits for its last
+  // If set, each sequence of a batch continues the tokens of this sequence that are in the cache, and logits are computed for its last
   // token only: logits_BK. Requires: kEvaluate and a head for language modelling.
   std::optional<KvCacheSizes> cache = {};
 };
 
 struct ForwardGraph {
   Graph graph;
-  ValueId loss = kNoValue;  // set by who adds a loss
+  ValueId loss = kNoValue;  // set by add_loss() (tasks/task.h)
   ValueId logits = kNoValue;
 };
 
@@ -55,8 +55,8 @@ ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& opti
 ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& options,
                            std::span<const WeightSpec> weights);
 
-// Returns the endings of names in a checkpoint that no weight needs and that are not reported as unused:
-// buffers that transformers once saved.
+// Returns endings of the names of checkpoint tensors that no weight needs and that are not reported as unused: buffers that transformers
+// once saved.
 std::vector<std::string> ignored_on_disk(const ModelConfig& config);
 
 }  // namespace plimsoll

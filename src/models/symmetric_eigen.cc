@@ -58,7 +58,7 @@ Tridiagonal reduce(std::vector<double> a, size_t n) {
 
 // Diagonalizes T. Row i of z becomes the eigenvector of diagonal[i]; z starts as the identity.
 void diagonalize(std::vector<double>& d, std::vector<double>& e, std::vector<double>& z, size_t n) {
-  constexpr int kMostSteps = 60;  // EISPACK allows 30; fewer than 2 per value are usual
+  constexpr int kMostSteps = 60;  // EISPACK allows 30; usually fewer than 2 steps per eigenvalue are needed
   const double eps = std::numeric_limits<double>::epsilon();
   // The tolerance is relative to the whole matrix, because the smallest eigenvalues of A^T A need no higher accuracy.
   double size = 0.0;
@@ -113,7 +113,9 @@ void diagonalize(std::vector<double>& d, std::vector<double>& e, std::vector<dou
 
 SymmetricEigen largest_eigenpairs(std::vector<double> a_NN, int64_t n, int64_t count) {
   const auto size = static_cast<size_t>(n);
-  PLIMSOLL_CHECK(n >= 1 && count >= 1 && count <= n && a_NN.size() == size * size, "a matrix of {}", n);
+  PLIMSOLL_CHECK(
+      n >= 1 && count >= 1 && count <= n && a_NN.size() == size * size,
+      "the matrix must be square with {} rows, and the number of eigenpairs must be between 1 and that", n);
   Tridiagonal t = reduce(std::move(a_NN), size);
   std::vector<double> z(size * size, 0.0);
   for (size_t i = 0; i < size; ++i) z[i * size + i] = 1.0;

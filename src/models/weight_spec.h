@@ -1,4 +1,4 @@
-// A weight of a model: its shape, how it starts, and the tensors of a checkpoint that fill it. Values only.
+// A weight of a model: its shape, its initial distribution, and the tensors of a checkpoint that fill it. Values only.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct WeightPart {
   std::vector<std::string> disk_names;
   int64_t first_row = 0;  // first row along dimension 0
   int64_t num_rows = 0;
-  // Further names under which a saved model has the tensor, because versions of transformers read different ones.
+  // Additional names under which a saved model contains the tensor, because versions of transformers read different names.
   std::vector<std::string> copies = {};
 };
 
@@ -34,16 +34,17 @@ struct WeightSpec {
   Initializer initializer = Initializer::kNormal;
   bool decays = true;  // weight decay applies (not to biases and norms, as in Trainer)
   std::vector<WeightPart> parts;
-  int64_t zero_row = -1;     // the row that starts as zero: the padding token's; -1: no row does
+  int64_t zero_row = -1;     // the row of the padding token, which starts as zero; -1: no row does
   double rate_factor = 1.0;  // factor of the learning rate
   bool trainable = true;     // false: it has no gradient and no optimizer states, and keeps its loaded values
-  // The files that contain it: a model's, an adapter's (under PEFT's names), or both.
+  // The files that contain the weight: model files, adapter files (under PEFT's names), or both.
   bool in_model = true;
   bool in_adapter = false;
-  // A row per token of the vocabulary or per position. Adapters take linear layers, and no tables.
+  // True for a table with one row per token of the vocabulary or per position. Adapters apply to linear layers, not to tables.
   bool is_table = false;
   bool transposed = false;  // a checkpoint stores the transposed matrix, as GPT-2's Conv1D does
-  // The distribution of kNormal. A cutoff of 0 means none.
+  // The distribution of kNormal: `deviation`, or initializer_range if it is not set, times `normal_scale`, cut off at `cutoff` standard
+  // deviations (0: not cut off).
   double normal_scale = 1.0;  // multiplies the standard deviation
   double cutoff = 0.0;
   std::optional<double> deviation = {};
@@ -53,8 +54,8 @@ struct WeightSpec {
     for (int64_t size : shape) n *= size;
     return n;
   }
-  // Returns the largest number of rows into which every part can be divided: the height of the units in which a weight is
-  // quantized. Parts differ in height if queries have more heads than keys and values.
+  // Returns the number of rows of the units in which a fused weight is quantized: the largest number that divides the number of rows of
+  // every part. Parts have different numbers of rows if there are more heads of queries than of keys and values.
   int64_t rows_per_unit() const {
     int64_t rows = 0;
     for (const WeightPart& part : parts) rows = std::gcd(rows, part.num_rows);
@@ -62,7 +63,7 @@ struct WeightSpec {
   }
 };
 
-// The weights of a run's model. Copies share the list, which does not change. Thread-safe.
+// The weights of a run's model. Copies of an object share one list, which is immutable. Thread-safe.
 class WeightList {
  public:
   WeightList() = default;

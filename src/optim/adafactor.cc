@@ -63,8 +63,10 @@ void add_adafactor_update(Graph& graph, const OptimizerRow& row, std::span<const
     std::vector<Parameter> part;
     for (const Parameter& parameter : group) {
       const Value& weight = graph.value(parameter.weight);
-      PLIMSOLL_CHECK(weight.type.shape.rank() <= 2, "Adafactor cannot update '{}' with {} dimensions",
-                     weight.name, weight.type.shape.rank());
+      PLIMSOLL_CHECK(
+          weight.type.shape.rank() <= 2,
+          "Adafactor cannot update '{}': a weight must have at most 2 dimensions, but this one has {}",
+          weight.name, weight.type.shape.rank());
       if (is_factored(graph, parameter) == factored) part.push_back(parameter);
     }
     if (!part.empty()) add_group(graph, row, part, config, weight_decay, clip, finite, factored);

@@ -1,6 +1,6 @@
-// Dynamic loss scaling as a part of the graph: the scale and its counters are optimizer states, the backward
-// pass starts from the scale, and an op of the optimizer segment adjusts it. If gradients overflow, the flag
-// of the global norm prevents all updates. Thread-safe: pure functions of the graph.
+// Dynamic loss scaling as part of the graph: the scale and its counters are optimizer states, the gradient of the loss is the scale instead
+// of 1, and an op of the optimizer segment adjusts the scale. If gradients overflow, the flag of the global norm prevents all updates.
+// Thread-safe: pure functions of the graph.
 #pragma once
 
 #include <string_view>
@@ -20,7 +20,7 @@ inline constexpr std::string_view kSkippedStepsOutput = "skipped_steps";
 // The initial scale of torch.amp.GradScaler. It is a power of two, so scaling does not round.
 inline constexpr double kInitialLossScale = 65536.0;
 inline constexpr int64_t kLossScaleGrowthInterval = 2000;
-// At this scale the unscaled gradient itself overflows, so a smaller scale would not help.
+// The smallest scale. If gradients overflow at 1, the unscaled gradient itself overflows, so a smaller scale would not help.
 inline constexpr double kSmallestLossScale = 1.0;
 
 struct LossScale {
@@ -30,11 +30,11 @@ struct LossScale {
   explicit operator bool() const { return scale != kNoValue; }
 };
 
-// Declares the states. The backward pass starts from the scale.
+// Declares the states and returns them. The caller uses the scale as the gradient of the loss.
 LossScale declare_loss_scale(Graph& graph);
 
-// Appends the adjustment of the scale after the gradients of a step. `norm` and `finite` are those of the
-// scaled gradients; "grad_norm" becomes the norm of the unscaled gradients.
+// Appends the adjustment of the scale after the gradients of a step. `norm` and `finite` belong to the scaled gradients; the output
+// "grad_norm" becomes the norm of the unscaled gradients.
 void add_loss_scale_adjustment(Graph& graph, const LossScale& loss_scale, ValueId norm, ValueId finite);
 
 }  // namespace plimsoll

@@ -22,8 +22,7 @@ std::vector<int64_t> part_elements(const Graph& graph, const Parameter& paramete
   return elements;
 }
 
-// Returns true if the states are in 8 bits. If a weight consists of several tensors, the smallest decides for
-// all.
+// Returns true if the states of a parameter are in 8 bits. If a fused weight consists of several tensors, its smallest tensor decides.
 bool is_eight_bit(const Graph& graph, const Parameter& parameter) {
   const std::vector<int64_t> elements = part_elements(graph, parameter);
   return !parameter.is_embedding && *std::min_element(elements.begin(), elements.end()) >= kLeastElements;
@@ -50,7 +49,7 @@ std::string absmax_name(const std::string& state) {
   return state + ".absmax";
 }
 
-// The names of fp32 states are listed too, because small tensors and embeddings keep their states in fp32.
+// Returns the names of 8-bit states and of fp32 states, because small tensors and embeddings keep their states in fp32.
 std::vector<std::string> eight_bit_state_names(const OptimizerRow& row, const OptimizerConfig& config) {
   std::vector<std::string> names;
   for (const std::string& state : code_names(row)) {
@@ -67,7 +66,8 @@ int64_t eight_bit_state_bytes(const OptimizerRow& row, const OptimizerConfig&) {
   return std::ssize(row.states);
 }
 
-// Appends the update of parameters with states in 8 bits. Each state is a value of codes and one of absmax.
+// Appends the update of parameters with states in 8 bits. Each state consists of two values: the codes, and the absmax of each quantization
+// block.
 void add_part_in_eight_bits(Graph& graph, const OptimizerRow& row, std::span<const Parameter> group,
                             const OptimizerConfig& config, double weight_decay, ValueId clip,
                             ValueId finite) {
@@ -90,7 +90,7 @@ void add_part_in_eight_bits(Graph& graph, const OptimizerRow& row, std::span<con
 
 void add_eight_bit_update(Graph& graph, const OptimizerRow& row, std::span<const Parameter> group,
                           const OptimizerConfig& config, double weight_decay, ValueId clip, ValueId finite) {
-  PLIMSOLL_CHECK(!row.needs_momentum() || config.momentum > 0.0, "{} needs a momentum, this one is {}",
+  PLIMSOLL_CHECK(!row.needs_momentum() || config.momentum > 0.0, "{} needs a momentum above 0, but it is {}",
                  row.label, config.momentum);
   const Split parts = split(graph, group);
   if (!parts.fp32.empty()) {

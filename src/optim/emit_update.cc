@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// Sites of dropout are small numbers, so these do not collide with them.
+// The first noise sites of updates. The sites of dropout are smaller numbers, so they do not collide.
 constexpr int64_t kFirstSites = int64_t{1} << 30;
 constexpr int64_t kSecondSites = kFirstSites + (int64_t{1} << 29);
 

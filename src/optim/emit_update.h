@@ -22,26 +22,25 @@ struct UpdateState {
 };
 using UpdateStatesOf = std::function<std::vector<UpdateState>(const Parameter&, const ValueType& weight)>;
 
-// Returns fp32, or fp64 in an f64 graph: the type of states that do not depend on the type of their weight.
+// Returns the type of states that does not depend on the storage of the weight: fp32, or fp64 in an f64 graph.
 DType whole_state_dtype(const ValueType& weight);
 
 // Returns the attribute part_rows of an update of this group.
 std::string format_part_rows(const Graph& graph, std::span<const Parameter> group);
 
-// kYes: the update rounds its states stochastically, whatever the type of the weights is.
+// kYes: the update rounds its states stochastically, independent of the type of the weights.
 enum class RoundedStates : uint8_t { kNo, kYes };
-// Sets noise_seed and noise_site of an update of this group if it rounds stochastically: with weights in bf16
-// alone, or with states that do. Stochastic rounding preserves, on average, changes smaller than the spacing
-// of the numbers. Requires: the sites of all parameters are of one kind.
+// Sets noise_seed and noise_site of an update of this group if it rounds stochastically: with weights that are stored in bf16 only, or with
+// states that are rounded stochastically. Stochastic rounding preserves, on average, changes smaller than the spacing of the numbers.
+// Requires: all parameters of the group have the same NoiseSites.
 void set_noise(const Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
                Attributes& attributes, RoundedStates states = RoundedStates::kNo);
 
-// Returns the name of the input with the learning rate times this factor.
+// Returns the name of the graph input that contains the learning rate times this factor.
 std::string learning_rate_input(double factor);
 
-// Declares the states of every parameter and appends `op` to the graph. Sets the attribute `copies`; the
-// caller sets the others. Requires: the parameters have names, one storage format and one learning rate; all of them have a copy
-// or none has.
+// Declares the states of every parameter and appends `op` to the graph. Sets the attribute `copies`; the caller sets all other attributes.
+// Requires: the parameters have names, one storage format and one learning rate; all of them have a copy or none has.
 void emit_update(Graph& graph, const OpSchema& op, std::span<const Parameter> group,
                  const UpdateStatesOf& states_of, Attributes attributes, ValueId clip, ValueId finite);
 

@@ -90,7 +90,7 @@ void follow_greedily(const MetricScheduleOptions& options, MetricScheduleState& 
     state.warmup_left = options.warmup;
     state.num_good = 0;
   } else if (state.num_bad > options.patience) {
-    // A reset happens before the cooldown is set, so the cooldown stays set, as in the source.
+    // As in the source, a reset happens before the cooldown is set, so it does not clear the cooldown.
     reduce_or_reset(options, state);
     state.cooldown_left = options.cooldown;
     state.num_bad = 0;
@@ -109,7 +109,10 @@ void read_greedy_options(MetricScheduleOptions& options, ScheduleOptionReader& r
 }  // namespace
 
 MetricScheduleOptions make_metric_schedule(ScheduleKind kind, std::span<const ScheduleOption> list) {
-  PLIMSOLL_CHECK(follows_metric(kind), "schedule '{}' follows no metric", schedule_name(kind));
+  PLIMSOLL_CHECK(
+      follows_metric(kind),
+      "the learning-rate schedule '{}' cannot be made here: it does not depend on a metric of evaluations",
+      schedule_name(kind));
   const bool greedy = kind == ScheduleKind::kGreedy;
   MetricScheduleOptions options{.kind = kind};
   if (greedy) {
@@ -137,7 +140,7 @@ MetricScheduleOptions make_metric_schedule(ScheduleKind kind, std::span<const Sc
   reader.refuse_the_rest();
   if (!(options.factor < 1.0) || (greedy && !(options.factor > 0.0))) {
     throw_error(ErrorCode::kUsage,
-                "--lr_scheduler_kwargs: factor of schedule '{}' is {}; it must be {}below 1",
+                "--lr_scheduler_kwargs: the factor of schedule '{}' is {}, but it must be {}below 1",
                 schedule_name(kind), options.factor, greedy ? "above 0 and " : "");
   }
   return options;
@@ -206,9 +209,8 @@ MetricScheduleState state_from_values(const MetricScheduleOptions& options,
   const int64_t length = whole("window_length");
   if (length < 0 || length > options.window_size) {
     throw_error(ErrorCode::kBadData,
-                "the saved state of the learning-rate schedule '{}' holds {} metrics, but its window has "
-                "room for {}; the "
-                "checkpoint is damaged: resume from another one",
+                "the saved state of the learning-rate schedule '{}' contains {} metrics, but its window has "
+                "room for {}; the checkpoint is damaged: resume from another one",
                 schedule_name(options.kind), length, options.window_size);
   }
   for (int64_t i = 0; i < length; ++i) state.window.push_back(number(fmt::format("window.{}", i)));

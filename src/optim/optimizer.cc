@@ -21,7 +21,7 @@ WeightFormat format_of(const Parameter& parameter) {
   return parameter.copy != kNoValue ? WeightFormat::kWithCopy : WeightFormat::kWhole;
 }
 
-// Returns the end of the parameters that one op updates, beginning with `first`.
+// Returns the index after the last parameter that one op updates together with parameter `first`.
 size_t end_of_op(const Graph& graph, std::span<const Parameter> group, size_t first, int64_t most_elements) {
   if (most_elements == 0) return group.size();
   int64_t elements = 0;
@@ -43,8 +43,8 @@ std::set<double> rate_factors(std::span<const Parameter> parameters) {
   return factors;
 }
 
-// Appends one op, or several, for each group of parameters with one decay, one format and one learning rate. Noise sites are
-// taken from `taken` on.
+// Appends one op, or several, for each group of parameters with one decay, one format and one learning rate. `taken`: the number of noise
+// sites that are in use already; increased by the function.
 void add_updates(Graph& graph, std::span<const Parameter> parameters, const OptimizerConfig& config,
                  ValueId clip, ValueId finite, SitesTaken& taken) {
   const OptimizerRow& row = optimizer_row(config.kind);
@@ -86,8 +86,8 @@ void declare_scalars(Graph& graph, std::span<const Parameter> parameters) {
   graph.add_input("step", {DType::kI64, Shape{1}}, {.source = InputSource::kUpdateNumber});
 }
 
-// Adds the loss to the values that the norm checks: if the loss or a gradient is not finite, no parameter is updated. Of a pipeline,
-// only the last stage has a loss.
+// Adds the loss to the values that the norm checks: if the loss or a gradient is not finite, no parameter is updated. In a pipeline, only
+// the last stage has a loss.
 std::vector<ValueId> with_loss(const Graph& graph, std::vector<ValueId> gradients) {
   if (const ValueId loss = graph.find("loss"); loss != kNoValue) gradients.push_back(loss);
   return gradients;
@@ -107,7 +107,8 @@ std::vector<ValueId> add_norm(Graph& graph, std::vector<ValueId> gradients,
   std::vector<ValueId> norm =
       emit_all(graph, global_norm_op(), with_loss(graph, std::move(gradients)), std::move(attributes), names);
   graph.value(norm[1]).storage = graph.value(norm[2]).storage = Storage::kOutput;
-  // The host reads the norm of the unscaled gradients.
+  // Without a loss scale, this norm is the output that the host reads. With one, the adjustment of the scale outputs the norm of the
+  // unscaled gradients.
   if (!loss_scale) graph.value(norm[0]).storage = Storage::kOutput;
   return norm;
 }
@@ -137,7 +138,8 @@ OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> paramete
 OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Parameter> parameters,
                                            const OptimizerConfig& config) {
   PLIMSOLL_CHECK(config.max_grad_norm == 0.0,
-                 "cannot clip to {}: an update in the backward pass does not know the global norm",
+                 "gradients cannot be clipped to {} if the backward pass updates the weights: the global "
+                 "norm is only known after it",
                  config.max_grad_norm);
   graph.set_segment(Segment::kBackward);
   declare_scalars(graph, parameters);
@@ -185,7 +187,7 @@ const UpdateBuilder& update_builder(UpdateFrame frame) {
     case UpdateFrame::kFactored:
       return kAdafactorUpdates;
   }
-  PLIMSOLL_CHECK(false, "the frame {} has no builder", static_cast<int>(frame));
+  PLIMSOLL_CHECK(false, "no function builds the updates of the kind {}", static_cast<int>(frame));
 }
 
 int64_t least_state_bytes(const OptimizerConfig& config) {

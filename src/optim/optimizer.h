@@ -38,9 +38,9 @@ struct AdagradOptions {
 
 // The storage of fp32 weights that matrix products read in 16 bits.
 enum class MasterWeights : uint8_t {
-  kAuto,   // kSplit if products read bf16 and the optimizer supports it, else kWhole
+  kAuto,   // kSplit if matrix products read bf16 and the optimizer supports it, else kWhole
   kWhole,  // fp32 and a copy in 16 bits: 6 bytes per parameter
-  kSplit,  // the bf16 that products read, and the remaining 16 bits of fp32: 4 bytes per parameter
+  kSplit,  // the bf16 upper half, which matrix products read, and the remaining 16 bits of fp32: 4 bytes per parameter
 };
 
 struct OptimizerConfig {
@@ -56,19 +56,21 @@ struct OptimizerConfig {
   // Types of the moments of AdamW, except in fp64 graphs.
   DType momentum_dtype = DType::kF32;
   DType variance_dtype = DType::kF32;
-  double max_grad_norm = 1.0;  // 0 switches clipping off
+  double max_grad_norm = 1.0;  // limit for gradient clipping; 0 switches clipping off
   MasterWeights master_weights = MasterWeights::kAuto;
   // The largest number of elements that one op updates. A single parameter with more elements still has one op. 0: no
   // limit. It does not change the results.
   int64_t most_elements_at_once = 0;
-  // The seed for stochastic rounding of weights in bf16 alone and of variances in bf16.
+  // The seed for stochastic rounding, which applies to weights that are stored in bf16 only and to variances in bf16.
   uint64_t noise_seed = 0;
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };
 
-// If an optimizer updates parameters with two kinds of ops, each kind draws noise from its own sites.
+// An optimizer may update some parameters with one kind of op and some with another, such as 8-bit and fp32 updates. Each kind numbers its
+// noise sites separately.
 enum class NoiseSites : uint8_t { kFirst, kSecond };
-// The noise sites of a parameter. If its op treats the parameter as several tensors, each tensor has a site.
+// The kind and the number of the noise sites that a parameter takes: one, or one per tensor if the op treats a fused parameter as several
+// tensors.
 struct TakenSites {
   NoiseSites sites = NoiseSites::kFirst;
   int64_t count = 1;
@@ -79,15 +81,14 @@ struct Parameter {
   std::string name;  // names of states contain it; empty: the name of `weight`
   ValueId weight = kNoValue;
   ValueId gradient = kNoValue;
-  ValueId copy = kNoValue;       // 16-bit copy that products read; the update writes it as well
+  ValueId copy = kNoValue;       // 16-bit copy that matrix products read; the update writes it too
   ValueId remainder = kNoValue;  // u8[2 n], for a `weight` in bf16 (base/split_f32.h)
   bool decays = true;
   double rate_factor = 1.0;  // factor of the learning rate
   bool is_embedding = false;
-  // Rows of the tensors that the parameter consists of in a checkpoint, if there are several: q, k and v.
+  // If the parameter consists of several tensors of a checkpoint, such as q, k and v: the number of rows of each.
   std::vector<int64_t> part_rows = {};
-  // add_optimizer assigns the sites. The sites of the parameters that an op updates are consecutive, for any
-  // number of ops.
+  // Set by add_optimizer(), which assigns consecutive noise sites to the parameters that an op updates, however many ops there are.
   NoiseSites sites = NoiseSites::kFirst;
   int64_t first_site = 0;
 };
@@ -101,9 +102,8 @@ struct OptimizerOutputs {
 };
 
 // Appends the global norm, clipping and the update of every parameter. Reads the value "loss" and declares
-// and reads the inputs "learning_rate" f64[1] and "step" i64[1] (1 for the first update). The names of states
-// contain those of their weights ("adamw.m/NAME"). The clip coefficient also divides gradients by the loss
-// scale.
+// and reads the inputs "learning_rate" f64[1] and "step" i64[1] (1 for the first update). The name of a state contains the name of its
+// weight ("adamw.m/NAME"). The clip coefficient includes the division of gradients by the loss scale.
 OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
                                const OptimizerConfig& config, const LossScale& loss_scale = {});
 
@@ -118,11 +118,10 @@ OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Paramet
 // Returns the names of the kinds of states that parameters may have. A checkpoint stores them.
 std::vector<std::string> optimizer_state_names(const OptimizerConfig& config);
 
-// Returns the rows of the parts of a parameter: all rows if it is one tensor.
+// Returns the number of rows of each part of a parameter; a parameter that is one tensor has one part.
 std::vector<int64_t> part_rows(const Graph& graph, const Parameter& parameter);
 
-// Returns the learning rate of update `step` (1 for the first): that of the schedule, or with relative_step
-// that of Adafactor.
+// Returns the learning rate of update `step` (1 for the first): `scheduled`, or the rate that Adafactor computes if relative_step is set.
 double learning_rate_of_step(const OptimizerConfig& config, double scheduled, int64_t step);
 
 // Returns the configuration for the arguments `optim` and `optim_args` of Trainer. Errors: kUsage for an

@@ -179,7 +179,7 @@ std::vector<OptimizerOption> options_of(const OptimizerRow& row) {
   for (const OptimizerOption& option : options_of(row)) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", option.key);
   }
-  throw_error(ErrorCode::kUsage, "--optim_args: '{}' is no argument of {} ({}{})", key, optim,
+  throw_error(ErrorCode::kUsage, "--optim_args: '{}' is not an argument of {} ({}{})", key, optim,
               known.empty() ? "" : fmt::format("it has {}; ", known), row.other_arguments);
 }
 
@@ -216,13 +216,13 @@ OptimizerConfig parse_optimizer(const std::string& optim,
   }
   if (config.nesterov && config.momentum == 0.0) {
     throw_error(ErrorCode::kUsage,
-                "--optim_args: nesterov needs a momentum above 0, but momentum is 0; give momentum=0.9, or "
+                "--optim_args: nesterov needs momentum above 0, but momentum is 0; give momentum=0.9, or "
                 "leave nesterov out");
   }
   if (config.adafactor.warmup_init && !config.adafactor.relative_step) {
     throw_error(ErrorCode::kUsage,
-                "--optim_args: warmup_init needs relative_step=True, but relative_step is False; set it, or "
-                "leave warmup_init out");
+                "--optim_args: warmup_init needs relative_step=True, but relative_step is False; set "
+                "relative_step=True, or leave warmup_init out");
   }
   return config;
 }

@@ -108,7 +108,7 @@ TEST(OptimizerOptions, AdagradAndSgdTakeTheirs) {
   EXPECT_EQ(adagrad.adagrad.lr_decay, 0.5);
   EXPECT_EQ(adagrad.adagrad.epsilon, 1e-6);
   EXPECT_EQ(error_of("adagrad", {{"momentum", "0.9"}}),
-            "--optim_args: 'momentum' is no argument of adagrad (it has lr_decay, eps; the decay is "
+            "--optim_args: 'momentum' is not an argument of adagrad (it has lr_decay, eps; the decay is "
             "--weight_decay)");
   EXPECT_EQ(error_of("adagrad", {{"eps", "-1"}}), "--optim_args: eps is -1, but it must be at least 0");
   const OptimizerConfig sgd = parse_optimizer("sgd", {{"momentum", "0.9"}, {"nesterov", "True"}});
@@ -116,7 +116,7 @@ TEST(OptimizerOptions, AdagradAndSgdTakeTheirs) {
   EXPECT_TRUE(sgd.nesterov);
   EXPECT_EQ(error_of("sgd", {{"momentum", "1"}}), "--optim_args: momentum is 1, but it must be in [0, 1)");
   EXPECT_EQ(error_of("sgd", {{"nesterov", "True"}}),
-            "--optim_args: nesterov needs a momentum above 0, but momentum is 0; give momentum=0.9, or leave "
+            "--optim_args: nesterov needs momentum above 0, but momentum is 0; give momentum=0.9, or leave "
             "nesterov out");
   const OptimizerConfig sgd_8bit = parse_optimizer("sgd_bnb_8bit", {{"momentum", "0.9"}});
   EXPECT_EQ(sgd_8bit.kind, OptimizerKind::kSgd8Bit);
@@ -127,7 +127,7 @@ TEST(OptimizerOptions, AdagradAndSgdTakeTheirs) {
   EXPECT_EQ(parse_optimizer("adagrad_bnb_8bit", {{"eps", "1e-6"}}).adagrad.epsilon, 1e-6);
   EXPECT_EQ(
       error_of("lion_32bit", {{"beta1", "0.9"}}),
-      "--optim_args: 'beta1' is no argument of lion_32bit (the betas are --adam_beta1 and --adam_beta2)");
+      "--optim_args: 'beta1' is not an argument of lion_32bit (the betas are --adam_beta1 and --adam_beta2)");
 }
 
 TEST(OptimizerOptions, AdamwTakesTheTypesOfItsMoments) {
@@ -176,8 +176,8 @@ TEST(OptimizerOptions, AdafactorTakesAllOfHuggingFaces) {
             "--optim_args: relative_step is 'Ture', but True or False is expected");
   EXPECT_EQ(parse_optimizer("adafactor", {{"relative_step", "False"}}).adafactor, AdafactorOptions());
   EXPECT_EQ(error_of("adafactor", {{"warmup_init", "True"}}),
-            "--optim_args: warmup_init needs relative_step=True, but relative_step is False; set it, or "
-            "leave warmup_init out");
+            "--optim_args: warmup_init needs relative_step=True, but relative_step is False; set "
+            "relative_step=True, or leave warmup_init out");
   EXPECT_NE(error_of("adafactor", {{"beta2", "0.9"}}).find("it has eps, eps1, eps2, clip_threshold"),
             std::string::npos);
 }

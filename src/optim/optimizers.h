@@ -1,5 +1,6 @@
-// The code of the optimizers' rows (base/optimizer_table.h) that builds graphs and reads arguments: one UpdateBuilder per
-// frame, and one OptimizerSettings per kind of settings. Thread-safe: constant data and pure functions.
+// For the optimizers in base/optimizer_table.h: the code that builds update ops (one UpdateBuilder per UpdateFrame, which is a kind of
+// update op), and the code that reads arguments (one OptimizerSettings per group of optimizers with the same settings). Thread-safe:
+// constant data and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +17,20 @@ namespace plimsoll {
 struct OptimizerOption {
   std::string_view key;
   void (*set)(OptimizerConfig&, const std::string& key, const std::string& text);
-  // True if the key selects how floating-point states or weights are stored. An optimizer with states in 8 bits does not
-  // have it.
+  // True if the key selects how floating-point states or weights are stored. Optimizers with 8-bit states do not accept such a key.
   bool is_of_storage = false;
 };
 
 // The settings of an update. Optimizers that differ only in how their states are stored share them.
 struct OptimizerSettings {
   std::span<const OptimizerOption> options = {};
-  // Returns the attributes of the op with the constants of the update; the weight decay is not one of them.
+  // Returns the attributes of the update op that contain its constants, except the weight decay.
   Attributes (*constants)(const OptimizerConfig&);
 };
 // Returns the settings that the row of an optimizer names (optimizer_options.cc).
 const OptimizerSettings& optimizer_settings(OptimizerKind kind);
 
-// How a frame builds the updates of a row. Each `add` appends the update of one group of parameters with one weight
+// The functions that build the update ops of one UpdateFrame. `add` appends the updates of a group of parameters with a common weight
 // decay.
 struct UpdateBuilder {
   void (*add)(Graph&, const OptimizerRow&, std::span<const Parameter>, const OptimizerConfig&,
@@ -45,7 +45,7 @@ struct UpdateBuilder {
 };
 const UpdateBuilder& update_builder(UpdateFrame frame);
 
-// The builder of each frame, for update_builder().
+// The builder of each UpdateFrame, for update_builder().
 extern const UpdateBuilder kPlainUpdates;      // plain_updates.cc
 extern const UpdateBuilder kEightBitUpdates;   // eight_bit_updates.cc
 extern const UpdateBuilder kAdafactorUpdates;  // adafactor.cc

@@ -17,7 +17,7 @@ std::vector<std::string> plain_state_names(const OptimizerRow& row, const Optimi
   return names;
 }
 
-// Returns the type of each state except in fp64 graphs. Only AdamW has options for them.
+// Returns the types of the states in all graphs except fp64 ones. Only AdamW has options for these types.
 std::array<DType, 2> state_dtypes(const OptimizerConfig& config) {
   return {config.momentum_dtype, config.variance_dtype};
 }

@@ -2,11 +2,10 @@
 // names and options of transformers' Trainer (lr_scheduler_type, lr_scheduler_kwargs). Pure host functions.
 // The two schedules that follow a metric are in metric_schedule.h. Thread-safe: values only.
 //
-// Units: a step is an optimizer step; step s of the multiplier is the number of optimizer steps already done,
-// so that the first update uses the multiplier of 0 and the last one that of num_training_steps - 1. Learning
-// rates are absolute. Source: transformers.optimization (version 5.23); the multipliers equal those up to a
-// few roundings of double precision. Beyond the end (step > num_training_steps) a schedule that has an end
-// keeps its last value; the cosine schedules of transformers would rise again.
+// Units: a step is an optimizer step; the argument of the multiplier is the number of optimizer steps that are already done, so the first
+// update uses schedule_multiplier(0), and the last one schedule_multiplier(num_training_steps - 1). Learning rates are absolute. Source:
+// transformers.optimization (version 5.23); the multipliers equal those up to a few roundings of double precision. Beyond the end (step >
+// num_training_steps) a schedule that has an end keeps its last value; the cosine schedules of transformers would rise again.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +39,8 @@ std::span<const ScheduleKind> all_schedules();
 // Returns the kind of that name. Errors: kUsage with the list of names if the name is unknown.
 ScheduleKind parse_schedule(std::string_view name);
 
-// Returns true if the schedule follows a metric (reduce_lr_on_plateau, greedy). Such a schedule has no
-// multiplier, needs evaluations, and is implemented in metric_schedule.h.
+// Returns true if the schedule depends on a metric of evaluations (reduce_lr_on_plateau, greedy). Such a schedule has no multiplier, needs
+// evaluations, and is implemented in metric_schedule.h.
 constexpr bool follows_metric(ScheduleKind kind) {
   return kind == ScheduleKind::kReduceLrOnPlateau || kind == ScheduleKind::kGreedy;
 }

@@ -1,4 +1,4 @@
-// Reads lr_scheduler_kwargs: takes named values from a list and refuses the remaining ones. Internal to this
+// Reads lr_scheduler_kwargs: takes named values from a list, and then refuses the values that no schedule option has read. Internal to this
 // folder. Thread-safe: distinct readers may be used from distinct threads. Borrows the list.
 #pragma once
 
@@ -26,7 +26,7 @@ class ScheduleOptionReader {
   // Returns the text of this name, or nothing. Errors: kUsage if it is not one of the choices; the message
   // lists them.
   std::optional<std::string> text(std::string_view name, std::span<const std::string_view> choices);
-  // Errors: kUsage for the first option that was not read; the message lists the options of the kind.
+  // Checks that all options were read. Errors: kUsage for the first one that was not; the message lists the options of the kind.
   void refuse_the_rest() const;
 
  private:

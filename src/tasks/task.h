@@ -23,11 +23,11 @@ struct LossOptions {
   DType dtype = DType::kF32;  // type of labels that are numbers, and of the denominator
   int64_t num_labels = 0;
   double label_smoothing = 0.0;
-  double z_coefficient = 0.0;  // of the z-loss; Requires: 0 unless the task predicts tokens
+  double z_coefficient = 0.0;  // factor of the z-loss; Requires: 0 unless the task predicts tokens
 };
 
-// A batch of an evaluation. A row is what has a prediction: a sequence, or a token if tokens have labels. If the task has no
-// logits, its program states the number of correct predictions instead.
+// A batch of an evaluation. There is one row per prediction: per sequence, or per token if tokens have labels. If the task has no logits,
+// its program outputs the number of correct predictions instead.
 struct EvaluatedBatch {
   std::span<const float> logits;  // [rows, K]
   std::span<const int32_t>
@@ -45,7 +45,7 @@ class MetricSums {
  public:
   virtual ~MetricSums() = default;
   virtual void add(const EvaluatedBatch& batch) = 0;
-  // Returns the metrics of these names in their order. Errors: kUsage for a name that this task lacks.
+  // Returns the metrics with these names, in the order of `names`. Errors: kUsage for a name that this task lacks.
   virtual MetricList metrics(std::span<const std::string_view> names) const = 0;
 };
 
@@ -53,21 +53,21 @@ struct TaskRecord {
   ProblemType problem_type;
   const HeadKind& head() const { return *record_of(problem_type).head; }
   LabelKind labels = LabelKind::kClass;
-  // State if the loss has label smoothing, and if it can be computed over chunks of rows.
+  // State whether the loss supports label smoothing, and whether it can be computed in chunks of rows.
   bool has_label_smoothing = false;
   bool has_chunked_loss = false;
-  // False if the logits of a batch are too large to leave the device: those of every token over a vocabulary. An evaluation
-  // then has the output kNumCorrect.
+  // False if the logits of a batch are too large to be copied to the host, because there is one per token and entry of the vocabulary. An
+  // evaluation then has the output kNumCorrect instead.
   bool has_logits = true;
   // Declares the inputs `labels`, `denominator` and, if the loss needs it, `num_sequences`, and returns loss_1 of
   // logits.
   ValueId (*build_loss)(Graph& graph, ValueId logits, const LossOptions& options) = nullptr;
-  // The metrics of an evaluation that names none.
+  // The metrics that an evaluation computes if the user names none.
   std::span<const std::string_view> default_metrics;
   // `names` are the labels by id; an id without a name is a number.
   std::unique_ptr<MetricSums> (*new_metric_sums)(int64_t num_labels,
                                                  std::span<const std::string> names) = nullptr;
-  // Bytes that MetricSums keeps per row. Rank correlations such as Spearman's need every row, not only sums.
+  // Bytes that MetricSums stores per row. Rank correlations such as Spearman's need every row, not only sums.
   int64_t metric_bytes_per_row = 0;
   // Returns the prediction for one sequence from its logits: [K], or [words, K] if tokens have labels.
   std::string (*format_prediction)(std::span<const float> logits, std::span<const std::string> names,
@@ -99,7 +99,7 @@ ValueId add_loss(Graph& graph, ValueId logits, const TaskRecord& task, const Los
 // The name of an output of a training program with a z-loss: the value of the z-loss, which is a part of the loss.
 inline constexpr std::string_view kZLossOutput = "z_loss";
 
-// Adds the output kNumCorrect to the graph of an evaluation that has a loss. Requires: one class per row.
+// Adds the output kNumCorrect to the graph of an evaluation, which already has a loss. Requires: one class per row.
 void add_num_correct(Graph& graph, ValueId logits);
 
 // Every task, in the order in which messages list them.

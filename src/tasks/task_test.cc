@@ -87,7 +87,8 @@ TEST(Tasks, AddUpTheirMetrics) {
   EXPECT_THROW(numbers->metrics(accuracy), Error);
 }
 
-// Probabilities of classes add up to one for each row, those of labels are independent, and a regression has none.
+// The probabilities of classes add up to one for each row, the probabilities of several labels per row are independent, and a regression
+// has no probabilities.
 TEST(Tasks, Probabilities) {
   const std::vector<float> logits{1.0f, 2.0f, 3.0f, -1e4f, 0.0f, 1e4f};
   const std::vector<float> classes = task_of(ProblemType::kTokenClassification).probabilities(logits, 3);

@@ -176,8 +176,7 @@ std::vector<Case> adapter_cases() {
        }},
       {"AdapterPissaOnAQuantizedBase",
        2,
-       {"--load_in_4bit", "(pissa) changed the base", "in PEFT too", "leave the setting out",
-        "plimsoll merge"},
+       {"--load_in_4bit", "initialised with pissa", "like PEFT", "leave the setting out", "plimsoll merge"},
        [](const Ground& ground) {
          const std::string adapter = ground.adapter_copy();
          std::string text = read_file(adapter + "/adapter_config.json");

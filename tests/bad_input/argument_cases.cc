@@ -180,8 +180,8 @@ std::vector<Case> precision_cases() {
                {"--fp16", "--use_cpu"}),
       // This is no error if the CPU has bf16 instructions.
       cpu_has_bf16() ? argument("ArgumentBf16OnCpu", 0, {"bf16 mixed"}, {"--bf16"})
-                     : argument("ArgumentBf16OnCpu", 2, {"--bf16", "leave it out"}, {"--bf16"}),
-      argument("ArgumentGradientType", 2, {"--gradient_dtype bf16", "CPU", "leave it out"},
+                     : argument("ArgumentBf16OnCpu", 2, {"--bf16", "leave the setting out"}, {"--bf16"}),
+      argument("ArgumentGradientType", 2, {"--gradient_dtype bf16", "CPU", "leave the setting out"},
                {"--gradient_dtype", "bf16"}),
       argument("ArgumentProductsInBf16", 2, {"--matmul_precision bf16", "fp32", "--bf16"},
                {"--matmul_precision", "bf16"}),

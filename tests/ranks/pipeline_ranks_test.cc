@@ -266,7 +266,7 @@ TEST(PipelineRuns, RefuseWhatTheyCannotDo) {
        "of "
        "4 stages (--pp_size) needs at least one; give --pipeline_schedule 1f1b"},
       {{"--nproc_per_node", "2", "--pp_size", "2", "--pipeline_schedule", "interleaved"},
-       "--gradient_accumulation_steps 1: --pipeline_schedule interleaved runs micro-batches in rounds of "
+       "--gradient_accumulation_steps 1: --pipeline_schedule interleaved runs micro-batches in groups of "
        "--pp_size 2"},
       {{"--nproc_per_node", "2", "--pp_size", "2", "--optimizer_in_backward", "--max_grad_norm", "0"},
        "--pp_size 2 needs the norm"}};

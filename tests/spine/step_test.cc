@@ -160,10 +160,9 @@ TEST(Step, APassThatARunNeedsIsNeverLeftOut) {
       ADD_FAILURE() << pass << " was left out";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUsage);
-      EXPECT_EQ(
-          std::string(error.what()),
-          fmt::format("--disable_pass {}: a run with {} needs this pass; leave it on, or run without that",
-                      pass, reason));
+      EXPECT_EQ(std::string(error.what()), fmt::format("--disable_pass {0}: a run with {1} needs this pass; "
+                                                       "remove --disable_pass {0}, or run without {1}",
+                                                       pass, reason));
     }
   }
 }

@@ -25,8 +25,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Returns the rate of the best of five copies of one half of the memory, at most 256 MiB, to the other half; 0 if that
-// would fit into the caches.
+// Returns the rate of the fastest of five copies of one half of the memory, at most 256 MiB, to the other half; 0 if the memory is so small
+// that it would fit into the caches.
 double copy_gb_per_s(std::span<std::byte> memory) {
   constexpr int64_t kMost = int64_t{256} << 20;
   constexpr int64_t kLeast = int64_t{32} << 20;
@@ -44,7 +44,7 @@ double copy_gb_per_s(std::span<std::byte> memory) {
   return best;
 }
 
-// Returns the rate of the best of three products of n x n matrices, n at most 2048.
+// Returns the rate of the fastest of three products of n x n matrices, where n is at most 2048.
 double best_product_gflops(std::span<std::byte> memory, const PlanRequest& request) {
   const DType dtype = product_type(request);
   if (dtype != DType::kF32 && dtype != DType::kBF16) return 0;
@@ -236,7 +236,7 @@ class CpuBackend final : public ExecutorBackend {
       queued.run();
       if (disk_) disk_->wait_for_all();
     };
-    // A queue runs its ops in the order in which they were enqueued, so that those before one that is waited for end, too.
+    // A queue runs its ops in the order in which they were enqueued, so waiting for an op also finishes the ops before it.
     const auto finish = [&](uint32_t position) {
       std::array<size_t, kNumQueues> num_ending{};
       for (size_t i = 0; i < under_way.size(); ++i) {
@@ -318,7 +318,7 @@ class CpuBackend final : public ExecutorBackend {
   ArenaMap host_map_;
   mutable std::optional<CollectiveThread> collectives_;  // if the plan has collective operations
   std::unique_ptr<DiskTransfers>
-      disk_;  // if the plan keeps values on a disk; ended before the arena is freed
+      disk_;  // if the plan stores values on a disk; destroyed before the arena, which the threads access
 };
 
 }  // namespace

@@ -28,7 +28,8 @@ CollectiveThread::~CollectiveThread() {
 void CollectiveThread::start(const std::function<void()>& op, uint32_t end) {
   {
     const std::lock_guard lock(mutex_);
-    PLIMSOLL_CHECK(started_.size() < started_.capacity(), "more than {} collective operations in a segment",
+    PLIMSOLL_CHECK(started_.size() < started_.capacity(),
+                   "a segment starts more collective operations than the {} that the plan announced",
                    started_.capacity());
     started_.push_back({&op, end});
   }

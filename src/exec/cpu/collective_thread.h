@@ -20,15 +20,16 @@ class CollectiveThread {
  public:
   // `most`: the largest number of ops of a segment. Errors: kDevice if the operating system cannot create a thread.
   explicit CollectiveThread(size_t most);
-  // Waits for the op that runs, and drops those that have not started.
+  // Waits for the op that is running, and drops the ops that have not started.
   ~CollectiveThread();
   CollectiveThread(const CollectiveThread&) = delete;
   CollectiveThread& operator=(const CollectiveThread&) = delete;
 
-  // Starts an op that has ended before the op at position `end` of its program. `op` must live until it has been waited for.
+  // Starts an op that must end before the op at position `end` of its program starts. `op` must stay valid until a wait for it has
+  // returned.
   void start(const std::function<void()>& op, uint32_t end);
-  // Waits for the ops that must have ended before the op at this position, and for those started before them. Errors: those
-  // of the ops; the ops after a failed one do not run.
+  // Waits for the ops that must have ended before the op at this position, and for all ops that were started before these. Errors: those of
+  // the ops; the ops after a failed one do not run.
   void wait_before(uint32_t position);
   // Waits for all ops. Errors: as wait_before().
   void wait_for_all();

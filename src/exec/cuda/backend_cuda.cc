@@ -59,7 +59,7 @@ class CudaBackend final : public ExecutorBackend {
     if (plan.request.separate_buffers) exchange_.fill_outputs(fill_);
     connections_.map_peers(arena_.data(), arena_.bytes());
   }
-  // The other ranks' memory is not used any more, nor is this one's by others.
+  // Waits until this GPU no longer uses the memory of other ranks, and they no longer use its memory.
   ~CudaBackend() override {
     if (std::uncaught_exceptions() == 0) wait_until_messages_are_taken();
     connections_.unmap_peers();
@@ -148,7 +148,7 @@ class CudaBackend final : public ExecutorBackend {
   // count as the first run. A segment that moves activations is never captured: replays on an H200 wait for one another at
   // the link, which then carries 49 to 51 GB/s instead of 55.
   void run(BoundProgram& program, Segment segment, DeferredWork deferred) override {
-    // The driver lets the host wait if a stream that waits for another rank has too much work.
+    // Enqueuing may block: the driver makes the host wait if too much work is enqueued on a stream that waits for another rank.
     const WaitForRanks wait(connections_);
     require_all_ranks();
     exchange_.begin_segment();
@@ -211,7 +211,8 @@ class CudaBackend final : public ExecutorBackend {
 
   TuningTable measure_products(const Plan& plan) override {
     if (plan.request.separate_buffers) return plan.request.products.tuning;
-    // Measurements rotate through at most this many bytes; a larger part of the arena would be filled again for nothing.
+    // Measurements use at most this number of bytes. With a larger part of the arena, filling it again afterwards would take longer without
+    // a benefit.
     constexpr int64_t kMost = int64_t{6} << 30;
     const int64_t bytes = std::min(arena_.bytes(), kMost);
     TuningTable table = tune_products(plan, *make_cuda_measurer(device_, arena_.data(), bytes));
@@ -244,7 +245,7 @@ class CudaBackend final : public ExecutorBackend {
     return data;
   }
 
-  // Other stages of a pipeline copy messages from the arena, unless a rank has failed.
+  // Waits until the other pipeline stages have copied the values that this stage sends from its arena, unless a rank has failed.
   void wait_until_messages_are_taken() {
     const auto [ranks, gpus, stages, messages] = connections_.pipeline;
     if (stages == nullptr && messages == nullptr) return;
@@ -260,7 +261,7 @@ class CudaBackend final : public ExecutorBackend {
     }
   }
 
-  // Has to be called after each wait: the work that was enqueued may have ended because a rank failed. Errors: kDevice.
+  // Must be called after each wait, because the enqueued work may have been aborted when another rank failed. Errors: kDevice.
   void require_all_ranks() const { connections_.require_all_ranks(); }
 
   // Enqueues the ops of a segment. The stream waits for all queued ops of the segment before its end. The host waits for the
@@ -310,7 +311,7 @@ class CudaBackend final : public ExecutorBackend {
   CudaEvent before_op_{CudaEvent::Times::kYes};
   CudaEvent after_op_{CudaEvent::Times::kYes};
   std::unique_ptr<DiskTransfers>
-      disk_;  // if the plan keeps values on a disk; ended before the arenas are freed
+      disk_;  // if the plan stores values on a disk; destroyed before the arenas, which the threads access
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Segments of programs that are captured as CUDA graphs and replayed. There are at most as many as the plan has memory for.
-// Only for the CUDA backend; not thread-safe.
+// Segments of programs that are captured as CUDA graphs and replayed. Their number is limited by the memory that the plan reserves for
+// them. Only for the CUDA backend; not thread-safe.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,7 +31,7 @@ class CapturedSegment {
   // Captures the work that body() enqueues on the stream. Errors: those of body(), after which nothing is captured.
   template <typename Body>
   void capture(CudaStream stream, const Body& body) {
-    // The relaxed mode would capture calls of other threads; the thread-local mode refuses unsafe calls of this thread.
+    // In this mode, calls of other threads are not affected by the capture, and calls of this thread that a capture does not allow fail.
     PLIMSOLL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     cudaGraph_t graph = nullptr;
     try {
@@ -66,14 +66,14 @@ inline CapturedSegment& captured_segment(BoundProgram& program, Segment segment)
   return *static_cast<CapturedSegment*>(kept.get());
 }
 
-// The list of captured segments, least recently used first. There are never more than the plan has memory for.
+// The list of captured segments, least recently used first. There are never more than the plan reserves memory for.
 class CapturedSegments {
  public:
   explicit CapturedSegments(const Plan& plan) : most_(static_cast<size_t>(plan.gpu_constant.graph_count())) {}
 
   // Returns true if one more segment may be captured. If a run uses more segments than were planned (an evaluation
-  // that a callback requests, a loop of the caller), the others are enqueued op by op. If the plan has the maximum
-  // number of captured segments, this function waits for the device and releases the least recently used one.
+  // that a callback requests, a loop of the caller), the additional segments are enqueued op by op. If the plan has the maximum number of
+  // captured segments, this function waits for the device and releases the least recently used one.
   bool make_room(CudaDevice& device) {
     if (used_.size() < most_) return true;
     if (most_ < size_t{kMaxCapturedSegments}) return false;

@@ -17,7 +17,7 @@ class Stopwatch {
  public:
   explicit Stopwatch(CudaStream stream) : stream_(stream) {}
 
-  // Returns the seconds of the shortest of `rounds` runs, after one run that does not count.
+  // Returns the seconds of the fastest of `rounds` runs, after one warm-up run.
   template <typename Work>
   double best_seconds(int rounds, const Work& work) {
     float best = 0;
@@ -38,7 +38,7 @@ class Stopwatch {
   CudaEvent end_{CudaEvent::Times::kYes};
 };
 
-// Returns the rate of copies of up to 1 GiB; 0 if the memory is too small to exceed the caches of every card.
+// Returns the rate of copies of up to 1 GiB; 0 if the memory is not larger than the caches that a GPU may have.
 double copy_gb_per_s(Stopwatch& stopwatch, CudaStream stream, std::span<std::byte> memory) {
   constexpr int64_t kMost = int64_t{1} << 30;
   constexpr int64_t kLeast = int64_t{128} << 20;
@@ -51,7 +51,7 @@ double copy_gb_per_s(Stopwatch& stopwatch, CudaStream stream, std::span<std::byt
   return 2e-9 * static_cast<double>(bytes) / seconds;
 }
 
-// Returns the rate of products of n x n matrices. n is at most 8192, which makes 1.1e12 operations.
+// Returns the rate of products of n x n matrices, where n is at most 8192, for 1.1e12 operations.
 double best_product_gflops(Stopwatch& stopwatch, CudaDevice& device, std::span<std::byte> memory,
                            const PlanRequest& request) {
   const DType dtype = product_type(request);

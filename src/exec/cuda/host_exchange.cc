@@ -30,7 +30,9 @@ HostExchange::HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap&
                std::max(update_.end, buffer.offset + buffer.bytes)};
     update_bytes += buffer.bytes;
   }
-  PLIMSOLL_CHECK(update_.end - update_.begin == update_bytes, "the inputs of an update are not adjacent");
+  PLIMSOLL_CHECK(
+      update_.end - update_.begin == update_bytes,
+      "the inputs that the host writes before an update must be adjacent in the arena, but are not");
   twin_ = PinnedMemory(all_.end - all_.begin);
   std::memset(twin_.data(), fill, static_cast<size_t>(twin_.bytes()));
 }
@@ -41,7 +43,9 @@ void HostExchange::fill_outputs(uint8_t fill) {
 }
 
 std::byte* HostExchange::at(int64_t offset) const {
-  PLIMSOLL_CHECK(offset >= all_.begin && offset < all_.end, "offset {} is no input or output", offset);
+  PLIMSOLL_CHECK(offset >= all_.begin && offset < all_.end,
+                 "the host can only access inputs and outputs of a program, but offset {} belongs to neither",
+                 offset);
   return twin_.data() + (offset - all_.begin);
 }
 

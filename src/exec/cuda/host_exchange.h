@@ -1,7 +1,7 @@
 // The exchange between host and device in every step: the batch, the learning rate and the step number go to the device;
-// loss, norm and flags come back. The host reads and writes a copy of that part of the arena in pinned memory, the twin. A
-// batch is copied from the twin to a staging buffer on the device while the previous batch is still computed, and from
-// there to the inputs when that batch is done; if the device is idle, it goes to the inputs directly. Only for the CUDA backend; not thread-safe.
+// loss, norm and flags come back. The host reads and writes the twin, which is a copy of the inputs and outputs of the arena in pinned host
+// memory. A batch is copied from the twin to a staging buffer on the device while the previous batch is still computed, and from there to
+// the inputs when that batch is done; if the device is idle, it goes to the inputs directly. Only for the CUDA backend; not thread-safe.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ class HostExchange {
   // Fills the twin with `fill`. `map` and `device` must outlive the object.
   HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap& map, uint8_t fill);
 
-  // Fills the outputs on the device. They are read before a program has written them, and separate buffers are not filled
-  // when they are allocated.
+  // Fills the outputs on the device, because they may be read before a program has written them, and separate buffers are not filled when
+  // they are allocated.
   void fill_outputs(uint8_t fill);
 
   // Returns the address in the twin of the input or output at this offset of the arena. Errors: kInternal for another
@@ -43,8 +43,8 @@ class HostExchange {
     int64_t end = 0;
   };
   struct Sent {
-    bool is_changed = false;    // the host has changed it since it was sent
-    bool is_in_flight = false;  // the copy to the device may still read the twin
+    bool is_changed = false;    // the host has changed these inputs since they were copied to the device
+    bool is_in_flight = false;  // a copy to the device may still be reading the twin
   };
 
   std::array<Range, 2> batch_ranges() const;
@@ -64,8 +64,8 @@ class HostExchange {
   bool outputs_stale_ = false;      // a segment ran after the last fetch
   bool outputs_in_flight_ = false;  // a fetch was started, and no caller has waited for it
   CudaSideStream staging_;
-  CudaEvent staged_;  // the batch has left the twin
-  CudaEvent taken_;   // the batch has left the staging buffer
+  CudaEvent staged_;  // recorded when the batch has been copied out of the twin
+  CudaEvent taken_;   // recorded when the batch has been copied out of the staging buffer
   CudaEvent update_sent_;
   CudaEvent fetched_;
 };

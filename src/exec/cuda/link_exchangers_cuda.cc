@@ -20,8 +20,8 @@ namespace {
 
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
-// The time of an operation is a few microseconds, and events have a resolution of half a microsecond. Small operations are
-// therefore timed together.
+// Returns the number of operations that are timed together. A small operation takes a few microseconds, and events have a resolution of
+// half a microsecond.
 int num_timed_calls(int64_t count) {
   return count * kFloatBytes < (int64_t{1} << 20) ? 20 : 2;
 }
@@ -45,7 +45,7 @@ class GpuExchanger : public LinkExchanger {
     device_.synchronize();
     require_all_ranks();
   }
-  // The GPUs wait for one another in a first call, whose time does not count.
+  // The first call synchronizes the GPUs and is not timed.
   double run_ms(Collective collective, int64_t count) override {
     const int num_calls = num_timed_calls(count);
     enqueue(collective, count);
@@ -72,7 +72,8 @@ class GpuExchanger : public LinkExchanger {
   CudaEvent end_{CudaEvent::Times::kYes};
 };
 
-// Small data needs scratch memory of its own size, larger data may need less.
+// Returns the bytes of the buffer and of scratch memory. Scratch memory for small data is as large as the data; for larger data it may be
+// smaller.
 int64_t peers_buffer_bytes(int64_t elements, int num_ranks) {
   const int64_t scratch =
       std::max(kSmallTensorBytes, peer_scratch_bytes_of(elements, kFloatBytes, num_ranks));
@@ -83,7 +84,7 @@ DividedTensor divided(const ReducedTensor& tensor, int num_ranks) {
   return {.data = tensor.data, .count = tensor.count, .slice = tensor.count / num_ranks};
 }
 
-// The operations are those of training; broadcast copies with the same copy engines and waits at the same points.
+// Executes the operations in the same way as training. broadcast uses the same copy engines and waits at the same points.
 class MappedMemoryExchanger final : public GpuExchanger {
  public:
   MappedMemoryExchanger(Communicator& ranks, int gpu_ordinal, const std::string& uuid,

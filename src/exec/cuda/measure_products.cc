@@ -15,10 +15,10 @@ namespace plimsoll {
 namespace {
 
 // Consecutive runs read their operands from different parts of this many bytes, which is at least twice the cache of an
-// H200 (50 MiB) and of newer cards, so that no run finds its operands in the cache.
+// H200 (50 MiB) and of newer GPUs, so that no run finds its operands in the cache.
 constexpr int64_t kRotatedBytes = 320 * kMiB;
 constexpr int kRuns = 3;
-// The size of the pattern that all operands are copied from.
+// The size of the block of numbers from which all operands are filled by copies.
 constexpr int64_t kPatternBytes = kMiB;
 
 int64_t aligned(int64_t bytes) {
@@ -68,7 +68,7 @@ class CudaMeasurer final : public ProductMeasurer {
     const std::unique_ptr<CudaMatmul> matmul = prepare_matmul_cuda(problem, product.fp32, &candidate);
     if (matmul->description().find(candidate.words) == std::string::npos) return std::nullopt;
     const bool adds = problem.writes == MatmulWrites::kOverwriteOrAdd;
-    // 1.0f as bits: the flag that tells a product to add to its output instead of overwriting it.
+    // The accumulation flag, with the bits of 1.0f: the matrix product adds to its output instead of overwriting it.
     const int32_t* flag = adds ? static_cast<const int32_t*>(one_on_device()) : nullptr;
     int64_t turn = 0;
     const auto run = [&] {
@@ -85,8 +85,8 @@ class CudaMeasurer final : public ProductMeasurer {
                    .scratch = {scratch, static_cast<size_t>(scratch_bytes)}},
                   flag, device_.stream());
     };
-    // The first run loads the algorithm and is not measured. The copies of fill() keep the card busy while the host
-    // enqueues the measured runs, so that no measured time contains a wait for the host.
+    // The first run loads the algorithm and is not measured. The copies of fill() keep the GPU busy while the host enqueues the measured
+    // runs, so that no measured time contains a wait for the host.
     run();
     fill(operands, sets * places.bytes);
     std::vector<float> times;
@@ -102,8 +102,8 @@ class CudaMeasurer final : public ProductMeasurer {
   }
 
  private:
-  // Writes numbers of either sign between 0.5 and 2 in every type that may read these bytes. Zeros would be
-  // misleading: their product draws less power and runs faster than a product of a model's numbers.
+  // Writes numbers of either sign between 0.5 and 2 in every type that may read these bytes. Zeros would be misleading: multiplying them
+  // draws less power, and therefore runs faster, than multiplying the numbers of a model.
   void write_pattern() {
     if (bytes_ < kPatternBytes) return;
     std::vector<uint16_t> host(static_cast<size_t>(kPatternBytes / 2));
@@ -116,7 +116,7 @@ class CudaMeasurer final : public ProductMeasurer {
     device_.synchronize();
   }
 
-  // Repeats the pattern by copies, each of which is twice as long as the one before it.
+  // Fills memory with the pattern by copies, each of which copies twice as many bytes as the previous one.
   void fill(std::byte* begin, int64_t bytes) {
     const auto copy = [&](std::byte* to, const std::byte* from, int64_t count) {
       PLIMSOLL_CUDA(

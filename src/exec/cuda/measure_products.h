@@ -1,5 +1,4 @@
-// Measures algorithms of matrix products on a GPU, in memory that is free for the moment. Only for sources
-// that are built with CUDA.
+// Measures algorithms of matrix products on a GPU, in memory that the run does not use yet. Only for sources that are built with CUDA.
 #pragma once
 
 #include <memory>
@@ -13,8 +12,8 @@ namespace plimsoll {
 // Returns a measurer that borrows `device` and `memory` (of `bytes`) and overwrites the memory.
 std::unique_ptr<ProductMeasurer> make_cuda_measurer(CudaDevice& device, std::byte* memory, int64_t bytes);
 
-// Measures the highest rates of a GPU: of products by the library that runs them, and of copies by the driver. Not
-// thread-safe: it uses the device.
+// Measures the highest rates of a GPU: of matrix products by the library that executes them, and of copies by the driver. Not thread-safe:
+// it uses the device.
 
 // Overwrites `memory`, which is on the device, and waits for the device.
 Ceilings measure_ceilings_cuda(CudaDevice& device, std::span<std::byte> memory, const PlanRequest& request);

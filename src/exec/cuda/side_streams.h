@@ -42,8 +42,8 @@ class SideStreams {
     in_flight_.clear();
     num_started_ = 0;
   }
-  // Starts a queued op after the ops that were enqueued before: `enqueue` enqueues it on stream_of(queue). The op at
-  // position `end` is the first that waits for it.
+  // Starts a queued op after all ops that are enqueued already. `enqueue` must enqueue the op on stream_of(queue). The op at position `end`
+  // is the first one that waits for the queued op.
   template <typename Enqueue>
   void start(Queue queue, uint32_t end, const Enqueue& enqueue) {
     CudaEvent& done = ends_[num_started_++];
@@ -64,7 +64,7 @@ class SideStreams {
   void hold_back_for_all() { hold_back_before(std::numeric_limits<uint32_t>::max()); }
 
  private:
-  // The sums of gradients are short and hold back other ranks, too.
+  // Communication has a high priority, because its kernels are short and other ranks wait for them too.
   static CudaSideStream::Priority priority_of(Queue queue) {
     return queue == Queue::kCommunication ? CudaSideStream::Priority::kHigh
                                           : CudaSideStream::Priority::kNormal;
@@ -75,7 +75,8 @@ class SideStreams {
   std::array<std::optional<CudaSideStream>, kNumQueues> streams_;
   std::vector<CudaEvent> ends_;  // ends of the queued ops of a segment, in the order of their starts
   size_t num_started_ = 0;
-  std::vector<std::pair<uint32_t, CudaEvent*>> in_flight_;  // the position that waits, and for what
+  std::vector<std::pair<uint32_t, CudaEvent*>>
+      in_flight_;  // the position of the op that waits, and the event that it waits for
 };
 
 }  // namespace plimsoll

@@ -9,8 +9,7 @@ namespace plimsoll {
 std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, const ExecutorOptions& /*options*/) {
   throw_error(ErrorCode::kDevice,
               "{}: this program was built without CUDA (no nvcc was found). Install the CUDA toolkit and "
-              "build again, "
-              "or --use_cpu",
+              "build again, or run with --use_cpu",
               plan.request.device.gpu.name);
 }
 
@@ -18,8 +17,8 @@ std::unique_ptr<LinkExchanger> mapped_memory_exchanger(Communicator& /*ranks*/, 
                                                        const std::string& /*uuid*/,
                                                        int64_t /*buffer_elements*/) {
   throw_error(ErrorCode::kDevice,
-              "links between GPUs: this program was built without CUDA (no nvcc was found). "
-              "Install the CUDA toolkit and build again, or --use_cpu");
+              "cannot measure links between GPUs: this program was built without CUDA (no nvcc was found). "
+              "Install the CUDA toolkit and build again, or run with --use_cpu");
 }
 
 std::unique_ptr<LinkExchanger> nccl_exchanger(Communicator& ranks, int gpu_ordinal, const std::string& uuid,

@@ -24,7 +24,7 @@ AttentionOptions attention_options(const BindContext& context) {
   return options;
 }
 
-// A row of qkv consists of three parts: the heads of q, then those of k, then those of v.
+// A row of qkv consists of three parts: the heads of q, the heads of k and the heads of v.
 enum Part { kQ, kK, kV };
 
 // Returns one part of every row of qkv.

@@ -47,7 +47,9 @@ std::function<void()> bind_cpu(const BindContext& context) {
     return map;
   }();
   const auto found = by_op.find(context.op().def);
-  PLIMSOLL_CHECK(found != by_op.end(), "the op '{}' has no binding", context.op().def->name());
+  PLIMSOLL_CHECK(found != by_op.end(),
+                 "the executor cannot run the op '{}' on a CPU: bindings.inc does not list it",
+                 context.op().def->name());
   return found->second(context);
 }
 
@@ -67,7 +69,9 @@ std::span<const KernelFunction> cpu_functions() {
 
 const KernelFunction& cpu_function(std::string_view implementation) {
   const KernelFunction* function = find_function(cpu_functions(), implementation);
-  PLIMSOLL_CHECK(function != nullptr, "the kernel '{}' has no function for a CPU", implementation);
+  PLIMSOLL_CHECK(function != nullptr,
+                 "the executor cannot run the kernel '{}' on a CPU: no function is registered for it",
+                 implementation);
   return *function;
 }
 

@@ -17,14 +17,14 @@ std::function<void()> bind_cpu(const BindContext& context);
 
 struct ListedBinding {
   const OpSchema* op = nullptr;
-  // The type of the functions that it calls; null if the family makes the call.
+  // The type of the kernel functions that the binding calls; null if the kernel family provides the call itself.
   const std::type_info* function = nullptr;
 };
-// Returns the rows of bindings.inc with what they call on a CPU and on a GPU. The second list is empty in builds without
-// CUDA.
+// Return the rows of bindings.inc with the types of the functions that they call on a CPU and on a GPU. The second list is empty in builds
+// without CUDA.
 std::vector<ListedBinding> listed_cpu_bindings();
 std::vector<ListedBinding> listed_cuda_bindings();
-// Returns the functions of the catalog's rows for a CPU and for a GPU; those of a GPU only in builds with CUDA.
+// Return the functions of the implementations in the kernel catalog for a CPU and for a GPU. The latter exists only in builds with CUDA.
 std::span<const KernelFunction> cpu_functions();
 std::span<const KernelFunction> cuda_functions();
 

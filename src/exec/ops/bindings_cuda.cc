@@ -52,7 +52,9 @@ std::function<void()> bind_cuda(const BindContext& context, CudaStream stream) {
     return map;
   }();
   const auto found = by_op.find(context.op().def);
-  PLIMSOLL_CHECK(found != by_op.end(), "the op '{}' has no binding", context.op().def->name());
+  PLIMSOLL_CHECK(found != by_op.end(),
+                 "the executor cannot run the op '{}' on a GPU: bindings.inc does not list it",
+                 context.op().def->name());
   return found->second(context, stream);
 }
 
@@ -75,7 +77,9 @@ std::span<const KernelFunction> cuda_functions() {
 
 const KernelFunction& cuda_function(std::string_view implementation) {
   const KernelFunction* function = find_function(cuda_functions(), implementation);
-  PLIMSOLL_CHECK(function != nullptr, "the kernel '{}' has no function for a GPU", implementation);
+  PLIMSOLL_CHECK(function != nullptr,
+                 "the executor cannot run the kernel '{}' on a GPU: no function is registered for it",
+                 implementation);
   return *function;
 }
 

@@ -1,7 +1,6 @@
-// Makes a call of a kernel from an op of the plan: the arguments, whose addresses and sizes are those of the bucket, and
-// the operands whose values change from run to run. The CPU's calls read such operands before each run; CUDA kernels read
-// them on the device, so that a segment can be captured and replayed. Binding may allocate; a bound call does not.
-// Thread-safe: pure functions of the context.
+// Creates the call of a kernel for an op of the plan, with the addresses and sizes of the bucket as arguments, and with the operands whose
+// values change from run to run. The CPU's calls read such operands before each run; CUDA kernels read them on the device, so that a
+// segment can be captured and replayed. Binding may allocate; a bound call does not. Thread-safe: pure functions of the context.
 #pragma once
 
 #include <functional>
@@ -14,7 +13,7 @@
 
 namespace plimsoll {
 
-// The flag that turns overwriting into adding. Without it, kernels overwrite.
+// The accumulation flag: 0 overwrites outputs, 1 adds to them. If the op has no flag, kernels overwrite.
 class AccumulateFlag {
  public:
   explicit AccumulateFlag(const BindContext& context)
@@ -29,7 +28,8 @@ class AccumulateFlag {
   ConstView flag_;
 };
 
-// The seed and the number of the micro-batch, for the random draws of an op at its site. Without it, nothing is drawn.
+// The random state (seed and number of the micro-batch) for the random draws of an op at its site. An op without it draws no random
+// numbers.
 class RandomState {
  public:
   explicit RandomState(const BindContext& context)
@@ -50,7 +50,7 @@ class RandomState {
   int64_t site_;
 };
 
-// The number of real tokens, which is the last of the sequence offsets.
+// The number of real tokens of a batch, which is the last element of the sequence offsets.
 class NumTokens {
  public:
   explicit NumTokens(const BindContext& context)
@@ -67,7 +67,7 @@ class NumTokens {
   int64_t sequences_;
 };
 
-// The number of real rows of a value that has a row per sequence.
+// The number of real rows of a value with one row per sequence.
 class NumSequences {
  public:
   explicit NumSequences(const BindContext& context)
@@ -86,11 +86,11 @@ class NumSequences {
 template <auto kArgs>
 using CpuCall = void(const decltype(kArgs(std::declval<const BindContext&>()))&);
 
-// Returns the function of a row for the CPU. Errors: kInternal if the row has none.
+// Returns the CPU function of an implementation in the kernel catalog. Errors: kInternal if it has none.
 const KernelFunction& cpu_function(std::string_view implementation);
 
-// Returns a call of the kernel that the plan chose. kArgs makes the arguments; each of RunTime reads an operand before
-// each run.
+// Returns a call of the kernel that the plan chose. kArgs creates the arguments; each RunTime type (such as AccumulateFlag) reads one
+// operand before each run.
 template <auto kArgs, typename... RunTime>
 std::function<void()> bind_call(const BindContext& context) {
   return [run = cpu_function(context.kernel()).as<CpuCall<kArgs>>(), args = kArgs(context),

@@ -1,4 +1,5 @@
-// Makes the calls of CUDA kernels, as call.h makes those of CPU kernels. Views hold device memory, and a bound call only enqueues work on the stream.
+// Creates the calls of CUDA kernels, as call.h does for CPU kernels. Views refer to device memory, and a bound call only enqueues work on
+// the stream.
 #pragma once
 
 #include <functional>
@@ -16,7 +17,7 @@ template <auto kArgs, typename... RunTime>
 using CudaCall = void(const decltype(kArgs(std::declval<const BindContext&>()))&,
                       decltype(std::declval<const RunTime&>().on_device())..., CudaStream);
 
-// Returns the function of a row for a GPU. Errors: kInternal if the row has none.
+// Returns the GPU function of an implementation in the kernel catalog. Errors: kInternal if it has none.
 const KernelFunction& cuda_function(std::string_view implementation);
 
 // Returns a launch of the kernel that the plan chose. kArgs makes the arguments; each of RunTime passes an operand in
@@ -37,7 +38,7 @@ std::function<void()> bind_tensors_launch(const BindContext& context, CudaStream
   };
 }
 
-// Calls that the families write themselves (bindings.inc).
+// Calls that kernel families provide themselves (PLIMSOLL_OWN_BINDING in bindings.inc).
 std::function<void()> bind_matmul_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_gelu_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_norm_cuda(const BindContext& context, CudaStream stream);

@@ -25,15 +25,16 @@ std::shared_ptr<PeerMemory> peers_at_offsets(const BindContext& context) {
     for (const StageExchange& exchange : stage.exchanges) {
       if (exchange.axis == axis) of_axis.push_back(exchange.offset);
     }
-    // Between the ends there are stages that take no part.
+    // In operations of the first and the last stage, the stages in between have no tensor.
     if (!of_axis.empty()) offsets.push_back(of_axis.at(static_cast<size_t>(number)));
   }
-  PLIMSOLL_CHECK(std::ssize(offsets) == peers->size(), "{} stages take part in '{}', but {} are connected",
-                 offsets.size(), context.op().def->name(), peers->size());
+  PLIMSOLL_CHECK(std::ssize(offsets) == peers->size(),
+                 "{} pipeline stages take part in the op '{}', but {} are connected", offsets.size(),
+                 context.op().def->name(), peers->size());
   return std::make_shared<PeersAtOffsets>(*peers, std::move(offsets));
 }
 
-// Returns where the stage `from` has a value that it sends to this stage, as this rank maps it.
+// Returns the buffer from which the stage `from` sends a value to this stage, at the address at which this rank maps it.
 ConstView room_of_sender(const BindContext& context, PeerMemory& peers, int64_t from) {
   const StagePlan& sender = context.plan().stages.at(static_cast<size_t>(from));
   const std::string& name = context.graph().value(context.op().outputs[ReceiveOp::kY]).name;
@@ -48,7 +49,8 @@ ConstView room_of_sender(const BindContext& context, PeerMemory& peers, int64_t 
   for (const std::vector<StageAction>& actions : sender.train) {
     if (sent == nullptr) sent = find(actions);
   }
-  PLIMSOLL_CHECK(sent != nullptr, "stage {} does not send '{}'", from, name);
+  PLIMSOLL_CHECK(sent != nullptr, "pipeline stage {} must send '{}' to this one, but its plan does not", from,
+                 name);
   return {context.device_arena() + sent->offset + peers.distance_to(static_cast<int>(from)),
           context.output(ReceiveOp::kY).dtype};
 }

@@ -87,7 +87,7 @@ AccumulateArgs accumulate_args(const BindContext& context) {
     slice = slice_of_rank(*slices, whole, context.communicator().rank());
     d.data = static_cast<const std::byte*>(d.data) + slice.first * dtype_bytes(d.dtype);
   }
-  // Without a value to add to, the sum is a copy.
+  // If there is no value to add to, the op copies d.
   const ConstView sum = context.output(AccumulateOp::kSum);
   return {{.a = context.has_input(AccumulateOp::kInto) ? context.input(AccumulateOp::kInto) : sum,
            .b = d,
@@ -175,7 +175,9 @@ FillArgs fill_args(const BindContext& context) {
 DequantizeArgs dequantize_args(const BindContext& context) {
   const Attributes& attributes = context.attributes();
   const auto format = find_quantized_format(attributes.word("format"));
-  PLIMSOLL_CHECK(format.has_value(), "dequantize: no format '{}'", attributes.word("format"));
+  PLIMSOLL_CHECK(format.has_value(),
+                 "dequantize: the attribute 'format' is '{}', which is not a format of quantized weights",
+                 attributes.word("format"));
   return {.codes = context.input(DequantizeOp::kCodes),
           .scales = context.input(DequantizeOp::kScales),
           .second_scales = context.input(DequantizeOp::kSecondScales),
@@ -189,7 +191,8 @@ DequantizeArgs dequantize_args(const BindContext& context) {
 
 QuantizeFp8Args quantize_fp8_args(const BindContext& context) {
   const auto format = parse_dtype(context.attributes().word("format"));
-  PLIMSOLL_CHECK(format && is_fp8(*format), "quantize_fp8: no format '{}'",
+  PLIMSOLL_CHECK(format && is_fp8(*format),
+                 "quantize_fp8: the attribute 'format' is '{}', which is not an fp8 type",
                  context.attributes().word("format"));
   return {.x = context.input(QuantizeFp8Op::kX),
           .known = context.input(QuantizeFp8Op::kKnown),
@@ -226,7 +229,7 @@ std::vector<CopyArgs> copy_args(const BindContext& context) {
                   .to = static_cast<std::byte*>(to.data),
                   .bytes = std::min(context.input_elements(i), context.output_elements(i)) * width};
     if (slice) {
-      // One of the two values contains the complete parameter and is the longer one.
+      // The source or the destination contains the whole value, and is then the longer of the two.
       const int64_t whole = std::max(context.input_elements(i), context.output_elements(i));
       const int64_t numbers = whole / slice->of;
       copy.from += slice->first_in(context.input_elements(i), numbers) * width;
@@ -248,7 +251,7 @@ std::function<void()> bind_disk_copy(const BindContext& context) {
     const int64_t whole = reads ? context.input_elements(i) : context.output_elements(i);
     const int64_t count = reads ? context.output_elements(i) : context.input_elements(i);
     const int64_t width = dtype_bytes(reads ? context.output(i).dtype : context.input(i).dtype);
-    // The memory of an input is only read.
+    // The const_cast is safe, because the memory of an input is only read.
     void* memory = reads ? context.output(i).data : const_cast<void*>(context.input(i).data);
     const int64_t first = slice ? slice->first_in(whole, whole / slice->of) : 0;
     const int64_t begin = context.offset_of(on_disk);

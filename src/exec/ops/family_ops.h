@@ -179,9 +179,9 @@ std::function<void()> bind_linear_cross_entropy_with_gradients_cpu(const BindCon
 
 // The arguments of matrix products and of the ops around them. Thread-safe: pure functions.
 
-// Returns the product of an op in this bucket, for the implementation that the plan chose.
+// Returns the matrix product of an op in this bucket, for the implementation that the plan chose.
 PlannedMatmul planned_matmul(const BindContext& context);
-// Returns the layer of linear_gelu or linear_norm.
+// Returns the sizes and types of the layer that linear_gelu or linear_norm computes.
 LinearProblem linear_problem(const BindContext& context);
 MatmulArgs matmul_args(const BindContext& context);  // linear_gelu uses it too
 MatmulArgs linear_add_args(const BindContext& context);
@@ -210,8 +210,8 @@ BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context);
 // that make arguments leave the list empty. Thread-safe: pure functions.
 
 std::vector<OptimizerTensor> norm_tensors(const BindContext& context);
-// The list of an update: the parameter, its gradient, its states and perhaps a copy or a remainder, for each parameter. If
-// states are not one number per element, the list contains one tensor per part of a parameter (graph/ops/update.h).
+// Return the list of tensors of an update: for each parameter the parameter, its gradient, its states, and its copy or lower half if it has
+// one. If states are not one number per element, the list contains one entry per part of a fused parameter (graph/ops/update.h).
 std::vector<OptimizerTensor> plain_update_tensors(const BindContext& context);
 std::vector<OptimizerTensor> eight_bit_update_tensors(const BindContext& context);
 std::vector<AdafactorTensor> factored_update_tensors(const BindContext& context);
@@ -222,7 +222,7 @@ auto update_tensors(const BindContext& context) {
   } else if constexpr (kFrame == UpdateFrame::kEightBit) {
     return eight_bit_update_tensors(context);
   } else {
-    static_assert(kFrame == UpdateFrame::kFactored, "the frame has no list of tensors");
+    static_assert(kFrame == UpdateFrame::kFactored, "no function lists the tensors of this kind of update");
     return factored_update_tensors(context);
   }
 }

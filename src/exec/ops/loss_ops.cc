@@ -21,7 +21,7 @@ Args class_loss_args(const BindContext& context) {
   return args;
 }
 
-// Returns the classes of this rank of a tensor-parallel group, which has `columns` columns of logits.
+// Returns the classes of this rank of a tensor-parallel group. `columns`: the number of columns of the rank's logits.
 ClassShare class_share_of(const BindContext& context, int64_t columns) {
   return class_share(context.communicator(MeshAxis::kTensor).rank(), columns,
                      context.attributes().integer(kAllClasses));

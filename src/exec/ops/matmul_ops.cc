@@ -10,7 +10,7 @@ std::span<std::byte> scratch_of(const BindContext& context) {
   return {static_cast<std::byte*>(context.scratch().data), static_cast<size_t>(context.scratch_bytes())};
 }
 
-// linear_gelu has the operands of a product with a bias.
+// matmul_args() also serves linear_gelu, whose operands have the positions of those of a matmul with a bias.
 static_assert(int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&
               int{LinearGeluOp::kBias} == MatmulOp::kBias && int{LinearGeluOp::kY} == MatmulOp::kC);
 
@@ -86,7 +86,7 @@ std::function<void()> bind_matmul_cpu(const BindContext& context) {
     };
   }
   PLIMSOLL_CHECK(matmul_scratch_bytes(problem) <= context.scratch_bytes(),
-                 "matmul needs {} bytes of scratch in a bucket of {} tokens, {} are planned",
+                 "matmul needs {} bytes of scratch memory in a bucket of {} tokens, but the plan reserves {}",
                  matmul_scratch_bytes(problem), context.bucket().tokens, context.scratch_bytes());
   std::shared_ptr<PreparedMatmul> prepared = prepare_matmul_cpu(problem);
   return [prepared, args, flag]() mutable {
@@ -103,7 +103,7 @@ std::function<void()> bind_scaled_matmul_cpu(const BindContext& context) {
     matmul_ref(problem, args);
   };
 }
-// The CPU runs the ops of a whole layer (product, bias and GELU or norm) with the reference implementations only.
+// On a CPU, the fused ops of a whole layer (matrix product, bias and GELU or norm) have only reference implementations.
 std::function<void()> bind_linear_gelu_cpu(const BindContext& context) {
   return [problem = linear_problem(context), args = matmul_args(context)] { linear_gelu_ref(problem, args); };
 }

@@ -12,8 +12,8 @@ namespace {
 
 // compute-sanitizer's initcheck does not see the writes of Hopper's copy engine, by which a product may store its
 // output, and would report every reader of the output. If the plan has separate buffers, which it has for such tools,
-// the bytes that the product will write are first set to NaNs. A read before the product has run is still found,
-// because the NaNs spread. A product that may add to its output is not treated in this way.
+// the bytes that the product will write are first set to NaNs. A read before the product has run is still detected, because the NaNs
+// propagate to later results. This is not done for a product that may add to its output.
 std::function<void()> visible_to_initcheck(const BindContext& context, std::function<void()> product,
                                            CudaStream stream) {
   if (!context.request().separate_buffers || AccumulateFlag(context).on_device() != nullptr) return product;
@@ -30,20 +30,20 @@ std::function<void()> visible_to_initcheck(const BindContext& context, std::func
   };
 }
 
-// Returns whether the weight of a product stays the same during a run, so that the product may prepare it once.
+// Returns whether the weight of a matrix product stays constant during a run, so that it can be prepared once.
 SecondOperand weight_of(const BindContext& context) {
   return context.is_constant_weight(MatmulOp::kB) ? SecondOperand::kConstant : SecondOperand::kVariable;
 }
 
-// Returns the measured choice of algorithm for a product, or null.
+// Returns the algorithm that tuning chose for a matrix product, or null.
 const TunedProduct* tuned_choice(const BindContext& context, const PlannedMatmul& matmul) {
   const TuningTable& table = context.request().products.tuning;
   if (table.empty() || table.library != matmul_library_cuda()) return nullptr;
   return table.nearest(product_key(matmul.problem, matmul.fp32));
 }
 
-// Prepares a product: by Plimsoll's own kernels, or by the library with the tuned algorithm if the table has one. The number of
-// rows of the bucket decides, which may be smaller than the one that the kernel was chosen for.
+// Prepares a matrix product, either with a kernel of Plimsoll or with the library and its tuned algorithm, if there is one. This depends on
+// the number of rows in this bucket, which may be smaller than in the bucket for which the plan chose the kernel.
 std::shared_ptr<CudaMatmul> prepare(const BindContext& context) {
   const PlannedMatmul matmul = planned_matmul(context);
   if (matmul_takes_few_rows_cuda(matmul.problem, context.target().sm))

@@ -22,8 +22,8 @@ Slice slice_of_op(const BindContext& context, int64_t elements) {
   return slice_of_rank(*slices, elements, context.communicator().rank());
 }
 
-// Returns an input from this element of the whole value on. Requires: if the value is divided, the element is the first
-// one of the slice of this rank, or `begin_of_slice` elements after it.
+// Returns a view of an input that begins at element `element` of the whole value. Requires: if the value is divided, `element` is
+// `begin_of_slice` elements after the start of this rank's slice.
 View input_from(const BindContext& context, int input, int64_t element, int64_t begin_of_slice = 0) {
   const bool is_divided = context.has_input(input) && context.view().input(input).divided;
   return at_element(context.input(input), is_divided ? begin_of_slice : element);
@@ -31,7 +31,7 @@ View input_from(const BindContext& context, int input, int64_t element, int64_t 
 
 // One part of a parameter of an update op: the rows that are one tensor in a checkpoint.
 struct UpdatePart {
-  int input = 0;  // index of the op's input: the first value of the parameter
+  int input = 0;  // index of the input that is the parameter itself; its other operands follow
   int copy = -1;  // index of the op's input: the 16-bit copy, or -1
   int64_t index = 0;
   int64_t first_row = 0, rows = 0, row_elements = 0;
@@ -67,8 +67,8 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   tensors.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     const int64_t elements = context.input_elements(i);
-    // Each rank of a tensor-parallel group has its own part of a gradient that the group divides, and the others are equal. Each
-    // stage of a pipeline has gradients of its own.
+    // Each rank reads the part of the gradients that counts in its norm. In a tensor-parallel group these are the rank's part of every
+    // divided gradient, and a slice of every other one, which is equal on all ranks. In a pipeline each stage reads all its gradients.
     const bool is_whole = mesh_axis_of(context.attributes()) == MeshAxis::kPipeline;
     const Slice slice = is_whole || context.view().input(i).split
                             ? Slice{.first = 0, .elements = elements, .of = elements}
@@ -110,11 +110,11 @@ std::vector<OptimizerTensor> eight_bit_update_tensors(const BindContext& context
   const int states = (context.schema().repeated_inputs(context.view()) - 2 - (copies ? 1 : 0)) / 2;
   const bool has_v = states > 1;
   std::vector<OptimizerTensor> tensors;
-  int64_t block = 0;  // number of the first block in the parameter's absmax
+  int64_t block = 0;  // index of the part's first quantization block in the array of block maxima (absmax)
   for (const UpdatePart& part : update_parts(context)) {
     if (part.index == 0) block = 0;
-    // The slice that the op works on begins with a block. A part without elements in it keeps its position in the list, which
-    // selects the noise.
+    // The slice that the op works on begins with a block. A part without elements in the slice stays in the list, because the position in
+    // the list determines the random noise.
     const Slice slice = slice_of_op(context, context.input_elements(part.input));
     const int64_t first = std::clamp(slice.first, part.first(), part.first() + part.count());
     const int64_t end = std::clamp(slice.first + slice.elements, part.first(), part.first() + part.count());

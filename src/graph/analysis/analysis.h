@@ -25,23 +25,21 @@ std::string_view block_of(std::string_view module);
 // outside all blocks ends one if it passes a value to any block.
 std::vector<bool> find_block_ends(const Graph& graph);
 
-// Returns the name of the block that runs last if no op after it works on rows of tokens, and an empty name
-// otherwise. The backward pass of this block runs first, so the values that it keeps are live only while that
-// backward pass would need them anyway.
+// Returns the name of the last block of the forward pass if no later op works on rows of tokens, and an empty name otherwise. The backward
+// pass starts with this block, so recomputing its values saves no memory: they would be needed at once.
 std::string_view last_block_before_head(const Graph& graph);
 
-// The ops of the backward segment that compute values of the forward pass again. Pure; thread-safe.
+// The ops of the backward segment that recompute values of the forward pass (gradient checkpointing). Pure; thread-safe.
 
-// Returns true for every op of the backward segment that reads nothing that derives from the gradient of the loss.
-// The first op of that segment makes this gradient and does not count. Requires: the graph verifies. Cost: linear in
-// operands.
+// Returns true for every op of the backward segment that depends on no gradient, which are the recomputed ops. The first op of that segment
+// creates the gradient of the loss and is not one of them. Requires: the graph verifies. Cost: linear in operands.
 std::vector<bool> find_repeated_ops(const Graph& graph);
 
-// Finds the position at which each op of a queue other than kCompute has ended (graph/ops/op.h): a copy between memory
-// spaces, or a collective operation. It has ended before the first op that requires it:
+// Finds the position at which each op of a queue other than kCompute (graph/ops/op.h) must have ended: a copy between memory spaces, or a
+// collective operation. The op must have ended before the first of these ops starts:
 //  - an op that reads a result, or that names it in `after`;
 //  - an op that takes over the bytes of an operand or of a result, except a copy of other elements of the same value;
-//  - an op with {ended} = n, for the first n copies of its segment to the host;
+//  - an op with the attribute `ended` = n, which waits for the first n copies of its segment to the host;
 //  - at the latest, the first op of the next segment.
 // Until then no other op may use the bytes that it reads or writes; liveness relies only on that. Pure functions;
 // thread-safe.
@@ -59,12 +57,13 @@ bool writes_disk(const Graph& graph, const Op& op);
 // Returns every op of a queue other than kCompute, in the order of the ops.
 std::vector<QueuedOp> find_queued_ops(const Graph& graph);
 
-// Returns the values that such an op reads while it runs: those that a copy copies, and every input of another op.
+// Returns the values that an op of such a queue reads while it runs: the copied values of a copy, and every input of a collective
+// operation.
 std::span<const ValueId> values_in_use(const Op& op);
 
-// The ops that a run of a program executes for the run before it: they update weights with deferred gradients, or copy
-// deferred states back to the host. All are in the forward segment. They are skipped if no run came before, or if their
-// work was done already. Pure functions; thread-safe.
+// The ops that a run of a program executes for the previous run: they update weights with gradients that the previous run left, or copy
+// optimizer states that it left back to the host. All are in the forward segment. They are skipped if there was no previous run, or if
+// their work is done already. Pure functions; thread-safe.
 
 // Returns true by position for ops that read deferred values, for copies of the results of these ops to the host or to a disk, and
 // for copies to the device of values that only these ops read.
@@ -78,8 +77,8 @@ std::optional<Segment> find_deferring_segment(const Graph& graph, const std::vec
 // This is happens-before between ops that run on one stream in the order of the list; the analyses of liveness and
 // schedule build on it.
 
-// A list of positions of ops for each value of a graph, or for each op. One array contains all lists, because most of them are
-// short: a graph has thousands, and every pass needs them.
+// A list of positions of ops for each value of a graph, or for each op. One array contains all lists, because a graph has thousands of
+// short lists, which every pass needs, and an allocation for each would be slow.
 class OpLists {
  public:
   OpLists() = default;
@@ -110,9 +109,8 @@ Dependences find_dependences(const Graph& graph);
 OpLists find_readers(const Graph& graph);
 
 // Kinds of ops in a graph. Two ops are of one kind if they have the same definition, the same attributes and the same
-// types of operands and results, whatever their values are called. The kernel and the estimated time of one of them,
-// in any bucket, are those of all. Layers repeat each other, so there are far fewer kinds than ops. A pure function;
-// thread-safe.
+// types of operands and results, whatever their values are called. All ops of one kind have the same kernel and the same estimated time in
+// any bucket. Layers repeat each other, so there are far fewer kinds than ops. A pure function; thread-safe.
 
 struct OpKinds {
   std::vector<uint32_t> of_op;     // the kind of each op
@@ -125,8 +123,8 @@ OpKinds find_op_kinds(const Graph& graph);
 // Follows the content of the unused tail rows of every value through a program, and refuses a program in which a
 // reduction would read tail rows that are not zero.
 
-// Returns the tail state of every value. Errors: kInternal naming the op and the operand that would read a tail that
-// is not zero.
+// Returns the content of the tail rows of every value (Tail in graph/ops/op.h). Errors: kInternal naming the op and the operand that would
+// read a tail that is not zero.
 std::vector<Tail> find_tails(const Graph& graph);
 
 }  // namespace plimsoll

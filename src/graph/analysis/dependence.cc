@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the lists that `add_all` makes. It calls its argument with (list, position) for each entry, the entries of one list in
-// their order, and is called twice: to count the entries, and to store them.
+// Builds lists of positions. `add_all(add)` must call add(list, position) for every entry, with the entries of each list in order. It is
+// called twice: once to count the entries of each list, and once to store them.
 template <typename AddAll>
 OpLists lists_of(size_t num_lists, const AddAll& add_all) {
   std::vector<uint32_t> ends(num_lists, 0);
@@ -18,7 +18,8 @@ OpLists lists_of(size_t num_lists, const AddAll& add_all) {
     end = sum;
     sum += count;
   }
-  // Until here `ends` contains the begins. Each entry that is stored moves one of them on, at last to the end.
+  // At this point `ends` contains the first position of each list. Storing an entry increments the value of its list, so that after the
+  // last entry it is the end of the list.
   std::vector<uint32_t> positions(sum);
   add_all([&](size_t list, uint32_t position) { positions[ends[list]++] = position; });
   return {std::move(ends), std::move(positions)};

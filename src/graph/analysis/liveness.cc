@@ -22,8 +22,8 @@ bool is_place(const Graph& graph, const Op& op, size_t input) {
       op.outputs, [&](ValueId output) { return graph.value(output).version_of == op.inputs[input]; });
 }
 
-// Returns true if this version of a deferred value belongs to the current run: it, or an older version that it
-// derives from, was written without reading the content that the previous run left.
+// Returns true if this version of a deferred value belongs to the current run, because this version, or an older one that it derives from,
+// was written without reading the content that the previous run left.
 bool is_new(const Graph& graph, ValueId id) {
   for (; graph.value(id).version_of != kNoValue; id = graph.value(id).version_of) {
     const ValueId older = graph.value(id).version_of;
@@ -47,7 +47,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedO
   constexpr uint32_t kUntracked = kUnseen - 1;  // a root that is neither transient nor deferred
   const std::vector<Value>& values = graph.values();
   bool has_deferred = false;
-  std::vector<uint32_t> lifetime_of(values.size());  // by root
+  std::vector<uint32_t> lifetime_of(values.size());  // index in the list of lifetimes, by root value
   std::vector<ValueId> roots;
   roots.reserve(values.size());
   for (uint32_t i = 0; i < values.size(); ++i) {
@@ -157,7 +157,9 @@ std::vector<Tail> find_tails(const Graph& graph) {
     inputs.clear();
     for (ValueId id : op.inputs) inputs.push_back(id == kNoValue ? Tail::kNone : tails[index_of(id)]);
     const std::vector<Tail> outputs = schema_of(op).tail({graph, op}, inputs);
-    PLIMSOLL_CHECK(outputs.size() == op.outputs.size(), "'{}' returns {} tail states for {} outputs",
+    PLIMSOLL_CHECK(outputs.size() == op.outputs.size(),
+                   "the schema of op '{}' must state the content of the tail rows of every output, but "
+                   "returns {} entries for {} outputs",
                    op.def->name(), outputs.size(), op.outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) tails[index_of(op.outputs[i])] = outputs[i];
   }

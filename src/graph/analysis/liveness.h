@@ -2,9 +2,9 @@
 // buffer.
 //
 // A buffer is live from the position of its producer to the last op that may still touch it: the last reader in the
-// list, or the op before the one that waits for a copy of it (analysis.h). Positions are those of the schedule. An op
-// starts when those before it are done, except copies that are under way; their operands stay live until an op waits
-// for them. So two buffers whose intervals do not overlap are ordered by happens-before and may share bytes.
+// list, or the op before the one that waits for a copy of it (analysis.h). Positions are those of the schedule. An op starts when all ops
+// before it have ended, except copies that still run; the operands of such a copy stay live until an op waits for the copy. Therefore two
+// buffers whose intervals do not overlap are ordered by happens-before and may share bytes.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,8 @@ std::vector<uint32_t> number_types(const Graph& graph) {
   const std::vector<Value>& values = graph.values();
   std::vector<uint32_t> numbers;
   numbers.reserve(values.size());
-  // An open hash table with the first value of each type. Its size is a power of two, and at least half of it is free.
+  // A hash table with open addressing that contains the first value of each type. Its size is a power of two, and at least half of its
+  // slots are free.
   constexpr uint32_t kFree = 0;
   std::vector<uint32_t> first(std::bit_ceil(2 * values.size() + 2),
                               kFree);  // one more than the position of the value
@@ -61,7 +62,7 @@ class KindOfOp {
     for (const ValueIds* ids : {&op.inputs, &op.outputs}) {
       for (ValueId id : *ids) hash = mixed(hash, type_of(id));
     }
-    // Many ops differ in nothing but the site of their dropout.
+    // Integer attributes are hashed too, because many ops only differ in the site of their dropout.
     for (const auto& [name, value] : op.attributes.items()) {
       if (const auto* integer = std::get_if<int64_t>(&value)) hash = mixed(hash, *integer);
     }

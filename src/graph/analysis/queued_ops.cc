@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns true for two copies of parts of a value that have no element in common.
+// Returns true for two copies of slices of a value that have no element in common.
 bool are_apart(const Op& a, const Op& b) {
   if (a.def != &copy_op() || b.def != &copy_op()) return false;
   const std::optional<Slice> one = slice_of(a.attributes), other = slice_of(b.attributes);
@@ -74,8 +74,8 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
   const auto end_by = [&](uint32_t i, uint32_t position) {
     queued[i].end = std::min(queued[i].end, position);
   };
-  // Ends the queued ops of the list of `older` before the op at this position, except the copies that access other elements than
-  // that op. If `newer` is a value, these copies form its list.
+  // Makes the queued ops in the list of `older` end before the op at this position, except copies that access other elements than that op
+  // does. If `newer` is a value, these remaining copies become its list.
   const auto disturb = [&](ListPerValue& lists, ValueId older, uint32_t position, ValueId newer) {
     if (newer != kNoValue) lists.clear(newer);
     lists.for_each(older, [&](uint32_t i) {
@@ -89,7 +89,7 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
     if (i > 0 && !run_together(graph.ops()[i - 1], op)) {
-      // Ends the queued ops of the previous pass, unless they ended before.
+      // At the start of another segment, or of the pass of another chunk of layers, all earlier queued ops must have ended.
       for (auto k = static_cast<uint32_t>(queued.size());
            k-- > 0 && !run_together(graph.ops()[queued[k].op], op);)
         end_by(k, i);

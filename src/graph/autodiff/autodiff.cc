@@ -107,9 +107,12 @@ class Backward final : public GradientContext {
 }  // namespace
 
 std::vector<ValueId> add_backward(Graph& graph, ValueId loss, std::span<const ValueId> wanted, ValueId seed) {
-  PLIMSOLL_CHECK(graph.value(loss).producer != kNoOp, "no op computes the loss '{}'", graph.value(loss).name);
+  PLIMSOLL_CHECK(graph.value(loss).producer != kNoOp,
+                 "cannot differentiate the loss '{}': no op of the graph computes it",
+                 graph.value(loss).name);
   PLIMSOLL_CHECK(seed == kNoValue || graph.value(seed).type == graph.value(loss).type,
-                 "the type of the seed '{}' differs from that of the loss", graph.value(seed).name);
+                 "the seed '{}' of the backward pass must have the type of the loss, but has another",
+                 graph.value(seed).name);
   Backward backward(graph, wanted);
   backward.run(loss, seed);
   return backward.gradients_of(wanted);
@@ -119,8 +122,8 @@ std::vector<ValueId> add_backward(Graph& graph, std::span<const BackwardSeed> se
                                   std::span<const ValueId> wanted) {
   for (const BackwardSeed& seed : seeds) {
     PLIMSOLL_CHECK(graph.value(seed.gradient).type == graph.value(seed.value).type,
-                   "the type of the gradient '{}' differs from that of '{}'", graph.value(seed.gradient).name,
-                   graph.value(seed.value).name);
+                   "the incoming gradient '{}' must have the type of the value '{}', but has another",
+                   graph.value(seed.gradient).name, graph.value(seed.value).name);
   }
   Backward backward(graph, wanted);
   backward.run(seeds);

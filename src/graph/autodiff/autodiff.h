@@ -22,8 +22,8 @@ struct BackwardSeed {
   ValueId value = kNoValue;
   ValueId gradient = kNoValue;
 };
-// Appends the backward segment of a graph whose loss is computed elsewhere, from the gradients of some of its values. Returns the
-// gradients and marks them as above. Errors: as above.
+// Appends the backward segment of a graph whose loss is computed elsewhere, from the gradients of some of its values. Returns and marks the
+// gradients as the function above does. Errors: as above.
 std::vector<ValueId> add_backward(Graph& graph, std::span<const BackwardSeed> seeds,
                                   std::span<const ValueId> wanted);
 

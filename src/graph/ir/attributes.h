@@ -1,6 +1,6 @@
 // Named constants of an op: integers, numbers and words. They are sorted by name, so that two ops with the same
-// attributes compare equal and print the same text. Copies share the list, which set() replaces, because passes copy ops often and
-// rarely change their attributes. Thread-safe: values only.
+// attributes compare equal and print the same text. Copies of an op share one list of attributes, and set() gives an op a list of its own,
+// because passes often copy ops and rarely change their attributes. Thread-safe: values only.
 #pragma once
 
 #include <cstdint>
@@ -63,8 +63,9 @@ class Attributes {
   template <typename T>
   const T& get(std::string_view name) const {
     const AttributeValue* value = find(name);
-    PLIMSOLL_CHECK(value != nullptr, "attribute '{}' is missing", name);
-    PLIMSOLL_CHECK(std::holds_alternative<T>(*value), "attribute '{}' has another type", name);
+    PLIMSOLL_CHECK(value != nullptr, "the op must have the attribute '{}', but it is missing", name);
+    PLIMSOLL_CHECK(std::holds_alternative<T>(*value),
+                   "the attribute '{}' of the op has another type than the caller asks for", name);
     return std::get<T>(*value);
   }
   static void set(Items& items, std::string_view name, AttributeValue value) {

@@ -66,7 +66,8 @@ ValueId Graph::add_value(std::string_view name, ValueType type, Storage storage)
 ValueId Graph::add_named(std::string name, const ValueType& type, Storage storage) {
   const auto id = static_cast<uint32_t>(values_.size());
   const bool is_new = values_by_name_.insert(name, id, [this](uint32_t value) { return name_of(value); });
-  PLIMSOLL_CHECK(is_new, "the name '{}' is taken in graph '{}'", name, name_);
+  PLIMSOLL_CHECK(is_new, "a value cannot be named '{}': graph '{}' already has a value of that name", name,
+                 name_);
   Value& value = values_.emplace_back();
   value.name = std::move(name);
   value.type = type;
@@ -84,8 +85,8 @@ ValueId Graph::add_input(std::string_view name, ValueType type, const InputRule&
 OpId Graph::add_op(const OpDef& def, ValueIds inputs, Attributes attributes,
                    std::span<const std::string> output_names) {
   for (ValueId id : inputs) {
-    PLIMSOLL_CHECK(id == kNoValue || index_of(id) < values_.size(), "{} reads a value that does not exist",
-                   def.name());
+    PLIMSOLL_CHECK(id == kNoValue || index_of(id) < values_.size(),
+                   "cannot add the op '{}': one of its inputs is not a value of the graph", def.name());
   }
   const OpId id{static_cast<uint32_t>(ops_.size())};
   ops_.push_back({.def = &def,
@@ -132,7 +133,8 @@ ValueId Graph::find(std::string_view name) const {
 
 ValueId Graph::required(std::string_view name, Storage storage) const {
   const ValueId id = find(name);
-  PLIMSOLL_CHECK(id != kNoValue && value(id).storage == storage, "graph '{}' has no {} '{}'", name_,
+  PLIMSOLL_CHECK(id != kNoValue && value(id).storage == storage,
+                 "graph '{}' must have a value of storage class '{}' named '{}', but has none", name_,
                  storage_name(storage), name);
   return id;
 }
@@ -149,7 +151,8 @@ std::string Graph::unique_name(std::string_view stem) {
 }
 
 void Graph::rename(ValueId id, std::string_view name) {
-  PLIMSOLL_CHECK(!has_name(name), "the name '{}' is taken in graph '{}'", name, name_);
+  PLIMSOLL_CHECK(!has_name(name), "a value cannot be named '{}': graph '{}' already has a value of that name",
+                 name, name_);
   const auto of_value = [this](uint32_t value) { return name_of(value); };
   values_by_name_.erase(value(id).name, of_value);
   values_by_name_.insert(name, static_cast<uint32_t>(id), of_value);
@@ -165,7 +168,9 @@ void Graph::replace_ops(std::vector<Op> ops) {
 }
 
 void Graph::reorder_ops(std::span<const uint32_t> order) {
-  PLIMSOLL_CHECK(order.size() == ops_.size(), "an order of {} for {} ops", order.size(), ops_.size());
+  PLIMSOLL_CHECK(order.size() == ops_.size(),
+                 "the new order of ops must name every op once, but has {} entries for {} ops", order.size(),
+                 ops_.size());
   std::vector<Op> ops;
   ops.reserve(order.size());
   for (const uint32_t i : order) ops.push_back(std::move(ops_[i]));

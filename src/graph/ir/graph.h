@@ -1,7 +1,7 @@
-// The intermediate representation: a program as an ordered list of ops over typed values. It knows no list of ops, no
-// device and no address. Not thread-safe while it is being changed.
+// The intermediate representation: a program as an ordered list of ops over typed values. The graph knows no list of ops, no device and no
+// address. Not thread-safe while it is being changed.
 //
-// Invariants (graph.h checks them):
+// Invariants (find_violation() checks them):
 //  1. Every value is produced before an op reads it; the order of the ops is the schedule.
 //  2. A value has one producer, or none if it lives across programs (weights, states, persistent gradients) or if the
 //     host writes it (inputs).
@@ -9,7 +9,7 @@
 //     the older version comes before its producer.
 //  4. Names are unique. A persistent value is the same bytes in every program that declares its name.
 //  5. The outputs of every op have the types that its definition infers.
-//  6. A newer version is divided among the ranks as the older one.
+//  6. A newer version of a value is divided among the ranks in the same way as the older one.
 //  7. A value is in one memory space, and a newer version is in the space of the older one. Ops work on values of the
 //     device; only copies, which cross spaces, also read and write values of the host or of the disk.
 #pragma once
@@ -72,9 +72,9 @@ std::string_view storage_name(Storage storage);
 enum class InputSource : uint8_t {
   kBatch,         // with each batch: the batch's tensor of the same name
   kNumSequences,  // written with each batch: its number of sequences
-  kDenominator,   // with each batch: what the sum of losses is divided by
+  kDenominator,   // with each batch: the number by which the sum of losses is divided
   kRandom,        // with each batch: the seed and the number of the micro-batch
-  kAccumulate,    // with each batch: whether gradients are added to those of earlier micro-batches
+  kAccumulate,  // with each batch: 1 if gradients are added to the gradients of earlier micro-batches, else 0
   kLearningRate,  // written before each update
   kUpdateNumber   // written before each update: its number, from 1
 };
@@ -85,9 +85,9 @@ constexpr bool is_written_before_update(InputSource source) {
 // The meaning of the elements of an input, as far as the code that fills the input depends on it.
 enum class InputContent : uint8_t {
   kAny,
-  kTableRows,       // numbers of rows of a table, which kernels use without checking them
+  kTableRows,       // indices of rows of a table, which kernels do not check
   kSequenceStarts,  // the start of each sequence, then the number of tokens
-  kRowEnds          // 0, then one more than the number of each row that is read, in ascending order
+  kRowEnds          // 0, then (index + 1) of each row that is read, in ascending order
 };
 
 // The declaration of how an input is filled.
@@ -95,18 +95,18 @@ struct InputRule {
   InputSource source = InputSource::kBatch;
   InputContent content = InputContent::kAny;
   int64_t table_rows = 0;  // kTableRows: number of rows of the table
-  // The value that is written into elements of the input which the batch does not fill. For kSequenceStarts and kRowEnds it is
-  // not used: there these elements are set to the number of tokens, and to the last element of the batch.
+  // The value that is written into the elements of the input that the batch does not fill. Not used for kSequenceStarts, whose remaining
+  // elements are set to the number of tokens, and for kRowEnds, whose remaining elements repeat the last element of the batch.
   int32_t unused = 0;
-  // For an input of positions: a token with this id has the id as its position, and the others count from the position after
-  // it. -1: every token counts, from 0.
+  // For an input of positions: a padding token, which has this id, gets the id as its position, and the other tokens are numbered from id +
+  // 1 on. -1: all tokens are numbered from 0.
   int32_t position_padding_id = -1;
   double factor = 1.0;  // kLearningRate: the factor on the learning rate
   friend bool operator==(const InputRule&, const InputRule&) = default;
 };
 
-// The memory that a value is in: that of the device; that of the host, from which the device copies; or a file on a disk,
-// which only persistent values are in.
+// The memory that stores a value: the device's; the host's, from which the device copies; or a file on a disk, which only stores persistent
+// values.
 enum class Space : uint8_t { kDevice, kHost, kDisk };
 inline constexpr int kNumSpaces = 3;
 constexpr size_t index_of(Space space) {
@@ -141,9 +141,9 @@ struct Value {
   ModuleId module{0};
   Space space = Space::kDevice;
   InputRule input = {};  // set if the value is an input
-  // Set if each rank has only its slice of the value; the type is that of the whole value.
+  // Set if each rank stores only its slice of the value; `type` is then the type of the whole value.
   std::optional<RankSlices> divided = {};
-  // Set if the ranks of a tensor-parallel group divide the value; the type is that of the part of this rank.
+  // Set if the ranks of a tensor-parallel group divide the value; `type` is then the type of the part that this rank stores.
   SharedOptional<TensorSplit> split = {};
 
   // Returns the number of elements that this rank has.
@@ -180,8 +180,8 @@ class Graph {
   ValueId add_input(std::string_view name, ValueType type, const InputRule& rule = {});
 
   // Appends an op, infers the types of its outputs and names them. `output_names` may be shorter than the list of
-  // outputs; the others are named after the op. The returned index stays valid until ops are replaced. Errors:
-  // kInternal if the definition refuses the operands.
+  // outputs; the other outputs are named after the op. The returned index stays valid until ops are replaced. Errors: kInternal if the
+  // definition refuses the operands.
   OpId add_op(const OpDef& def, ValueIds inputs, Attributes attributes = {},
               std::span<const std::string> output_names = {});
 
@@ -211,7 +211,7 @@ class Graph {
   // Replaces the ops, but not the values, and sets every producer anew. Values that no op produces or reads any more
   // remain.
   void replace_ops(std::vector<Op> ops);
-  // Puts the ops into another order: the op at order[i] becomes the one at i. Requires: a permutation that keeps invariant 1.
+  // Puts the ops into another order: the op at position order[i] moves to position i. Requires: a permutation that keeps invariant 1.
   void reorder_ops(std::span<const uint32_t> order);
   // Drops transient values that no op produces or reads, and renumbers the rest.
   void drop_unused_values();
@@ -233,7 +233,7 @@ class Graph {
   };
   NameIndex values_by_name_;
   NameIndex modules_by_name_;
-  // The number that the last unique name of a stem has.
+  // The number at the end of the last unique name that was made from each stem.
   std::unordered_map<std::string, uint32_t, NameHash, std::equal_to<>> last_number_;
   Segment segment_ = Segment::kForward;
   ModuleId module_{0};

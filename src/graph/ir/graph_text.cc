@@ -17,7 +17,8 @@ std::string attribute_text(const AttributeValue& value) {
   return text;
 }
 
-// Returns " !divided=4" for a value of which each of four ranks has a slice, and with " !divided=4/1" a block of one element.
+// Returns " !divided=4" for a value of which each of four ranks has a slice, and " !divided=4/1" if the slices consist of blocks of one
+// element.
 std::string division_text(const Value& value) {
   if (!value.divided) return "";
   std::string text = fmt::format(" !divided={}", value.divided->ranks);
@@ -99,7 +100,8 @@ class Line {
   }
   std::string_view rest() const { return text_.substr(at_); }
   [[noreturn]] void fail(const std::string& what) const {
-    throw_error(ErrorCode::kUsage, "graph text, line {}: {} at '{}'", number_, what, rest());
+    throw_error(ErrorCode::kUsage, "graph text, line {}: {}; the rest of the line is '{}'", number_, what,
+                rest());
   }
 
  private:
@@ -113,7 +115,7 @@ int64_t parse_size_of_division(Line& line) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
   if (error != std::errc() || end != word.data() + word.size() || number < 1)
-    line.fail("a division among ranks is not readable");
+    line.fail("cannot read how many ranks divide the value: a positive integer is expected");
   return number;
 }
 
@@ -149,7 +151,7 @@ ValueType parse_type(Line& line) {
   std::vector<Dim> dims;
   while (!line.take("]")) {
     const auto dim = parse_dim(line.until(",]"));
-    if (!dim) line.fail("a dimension is not readable");
+    if (!dim) line.fail("cannot read a dimension of the shape");
     dims.push_back(*dim);
     line.take(",");
   }
@@ -166,12 +168,14 @@ AttributeValue parse_attribute(Line& line) {
   if (text.find_first_of(".en") != std::string::npos) {
     char* end = nullptr;
     const double number = std::strtod(text.c_str(), &end);
-    if (end != text.c_str() + text.size()) line.fail("an attribute is not readable");
+    if (end != text.c_str() + text.size())
+      line.fail("an attribute must be a number, but cannot be read as one");
     return number;
   }
   int64_t integer = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), integer);
-  if (error != std::errc() || end != text.data() + text.size()) line.fail("an attribute is not readable");
+  if (error != std::errc() || end != text.data() + text.size())
+    line.fail("an attribute must be a number, but cannot be read as one");
   return integer;
 }
 
@@ -246,13 +250,14 @@ void parse_op(Graph& graph, Line& line, OpLookup lookup) {
   const OpId id = graph.add_op(*def, std::move(inputs), std::move(attributes), names);
   const ValueIds produced = graph.op(id).outputs;
   if (produced.size() != outputs.size()) {
-    line.fail(fmt::format("{} outputs stated, '{}' has {}", outputs.size(), op_name, produced.size()));
+    line.fail(fmt::format("the text lists {} outputs, but the op '{}' has {}", outputs.size(), op_name,
+                          produced.size()));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     Value& value = graph.value(produced[i]);
     if (!(value.type == outputs[i].type)) {
-      line.fail(fmt::format("'%{}' is stated as {}, '{}' infers {}", value.name, format_type(outputs[i].type),
-                            op_name, format_type(value.type)));
+      line.fail(fmt::format("the text gives '%{}' the type {}, but the op '{}' infers {}", value.name,
+                            format_type(outputs[i].type), op_name, format_type(value.type)));
     }
     if (!outputs[i].into.empty()) {
       const ValueId older = graph.find(outputs[i].into);
@@ -262,8 +267,9 @@ void parse_op(Graph& graph, Line& line, OpLookup lookup) {
       value.space = graph.value(older).space;
     }
     if (value.space != outputs[i].space) {
-      line.fail(fmt::format("'%{}' is in the space '{}' in the text and in '{}' by '{}'", value.name,
-                            space_name(outputs[i].space), space_name(value.space), op_name));
+      line.fail(fmt::format(
+          "the text places '%{}' in the memory space '{}', but it is in '{}' according to the op '{}'",
+          value.name, space_name(outputs[i].space), space_name(value.space), op_name));
     }
     if (outputs[i].is_output) value.storage = Storage::kOutput;
     value.is_parameter_gradient = outputs[i].is_gradient;

@@ -1,5 +1,5 @@
-// A hash table from names to numbers that does not store the names: its user has them in a list and says which number has which
-// name. A copy is therefore one array. Not thread-safe while it is being changed.
+// A hash table from names to numbers that does not store the names: the user of the table stores them in a list, and passes a function that
+// returns the name of a number. Copying the table therefore copies one array. Not thread-safe while it is being changed.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class NameIndex {
     return slots_[slot_of(hash_of(name), name, name_of)].number;
   }
 
-  // Adds a name. Returns false, and changes nothing, if the index has it. Requires: number < kAbsent - 1.
+  // Adds a name. Returns false, and changes nothing, if the table contains it already. Requires: number < kAbsent - 1.
   template <typename NameOf>
   bool insert(std::string_view name, uint32_t number, const NameOf& name_of) {
     if (2 * (num_used_ + 1) > slots_.size()) grow();
@@ -51,7 +51,8 @@ class NameIndex {
   }
 
  private:
-  static constexpr uint32_t kErased = kAbsent - 1;  // another name with the same hash may follow
+  static constexpr uint32_t kErased =
+      kAbsent - 1;  // erased, but searches must continue: a name with the same hash may be in a later slot
   struct Slot {
     uint32_t hash = 0;
     uint32_t number = kAbsent;

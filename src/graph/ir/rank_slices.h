@@ -6,12 +6,12 @@
 
 namespace plimsoll {
 
-// Each rank has one slice of the value, in the order of the ranks. All slices have size() numbers, except that the last ones end
-// with the value or are empty. The ops of the pass shard_states work on the slice of the rank that executes them, so that all ranks
-// have the same plan.
+// Each rank has one slice of the value, in the order of the ranks. All slices have size() elements, except that the last slices may be
+// shorter or empty, because they end where the value ends. The ops of the pass shard_states work on the slice of the rank that executes
+// them, so that all ranks have the same plan.
 struct RankSlices {
-  // Sizes are multiples of this number, because noise is drawn for 4 elements at a time, states of 8 bits have one maximum per
-  // 256 elements, and kernels work on cache lines.
+  // The size of a slice is a multiple of this number of elements, because random noise is drawn for 4 elements at a time, 8-bit optimizer
+  // states have one maximum per 256 elements, and kernels work on whole cache lines.
   static constexpr int64_t kBlock = 256;
 
   int64_t ranks = 1;

@@ -69,7 +69,8 @@ class Shape {
   Shape() = default;
   Shape(std::initializer_list<Dim> dims) : Shape(std::span<const Dim>(dims.begin(), dims.size())) {}
   explicit Shape(std::span<const Dim> dims) : rank_(static_cast<uint8_t>(dims.size())) {
-    PLIMSOLL_CHECK(dims.size() <= kMaxRank, "a shape of rank {}", dims.size());
+    PLIMSOLL_CHECK(dims.size() <= kMaxRank, "a shape can have at most 4 dimensions, but {} are given",
+                   dims.size());
     for (size_t i = 0; i < dims.size(); ++i) dims_[i] = dims[i];
   }
 

@@ -11,11 +11,11 @@
 
 namespace plimsoll {
 
-// The whole value is a sequence of equal cycles, and a cycle is a sequence of parts. Of each part of each cycle, rank r has the
-// r-th of `ranks` equal pieces; its pieces are stored in the order of the whole value. A matrix that is divided by
-// rows is one cycle: its parts are the rows of the matrices that it consists of, such as those of queries, keys and values. A
-// matrix that is divided by columns has a cycle of one part per row. A cycle may be longer than the value (of_rows()): the last
-// pieces then end in padding, which is zero and not part of the whole value.
+// The whole value is a sequence of cycles of equal size, and a cycle is a sequence of parts. Each part is cut into `ranks` pieces of equal
+// size, and rank r stores the r-th piece of every part, in the order of the whole value. A matrix that is divided by rows is one cycle,
+// whose parts are the matrices that it consists of, such as those of queries, keys and values. A matrix that is divided by columns has one
+// cycle per row, each with one part. A cycle may be longer than the value (of_rows()): the last pieces then end in padding, which is zero
+// and not part of the whole value.
 //
 // Unlike a value that RankSlices divides, a value with a TensorSplit has the type of the rank's own part: ops compute with it.
 struct TensorSplit {
@@ -25,14 +25,14 @@ struct TensorSplit {
 
   int64_t whole_elements() const { return whole.elements({}); }
   int64_t cycle() const { return std::accumulate(parts.begin(), parts.end(), int64_t{0}); }
-  // Returns the number of elements of each rank, with padding.
+  // Returns the number of elements that each rank stores, including padding.
   int64_t elements() const {
     const int64_t cycles = (whole_elements() + cycle() - 1) / cycle();
     return cycles * (cycle() / ranks);
   }
   bool has_padding() const { return elements() * ranks > whole_elements(); }
 
-  // Returns the number of elements of a rank that come before this element of the whole value.
+  // Returns how many of the elements that a rank stores come before element `element` of the whole value.
   int64_t elements_before(int64_t element, int64_t rank) const {
     int64_t before = element / cycle() * (cycle() / ranks);
     int64_t left = element % cycle();
@@ -43,8 +43,8 @@ struct TensorSplit {
     return before;
   }
 
-  // Calls `use` with the first element and the number of elements of each run of neighbouring elements of the whole value that
-  // this rank has in [begin, end), in their order.
+  // Calls `use` for each contiguous range of elements within [begin, end) of the whole value that this rank stores, in ascending order,
+  // with the first element of the range and the number of its elements.
   void for_each_run(int64_t rank, int64_t begin, int64_t end,
                     const std::function<void(int64_t, int64_t)>& use) const {
     for (int64_t start = begin / cycle() * cycle(); start < end; start += cycle()) {
@@ -71,7 +71,7 @@ struct TensorSplit {
     return {.ranks = ranks, .parts = {ranks * rows_of_rank(whole[0].offset, ranks) * width}, .whole = whole};
   }
 
-  // Returns the division of a value that has `numbers` elements per element of this one, stored as a vector.
+  // Returns the division of a vector that stores `numbers` elements for each element of this value.
   TensorSplit flattened(int64_t numbers) const {
     TensorSplit split{.ranks = ranks, .parts = parts, .whole = Shape{numbers * whole_elements()}};
     for (int64_t& part : split.parts) part *= numbers;

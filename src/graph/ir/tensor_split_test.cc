@@ -16,7 +16,7 @@ Runs runs_of(const TensorSplit& split, int64_t rank, int64_t begin, int64_t end)
   return runs;
 }
 
-// Rows of queries, keys and values: 4 heads, and 2 of keys, of one row with 3 columns.
+// A fused weight of queries, keys and values: 4 heads of queries and 2 each of keys and of values; a head is one row of 3 columns.
 TEST(TensorSplit, DividesRowsPartByPart) {
   const TensorSplit split{.ranks = 2, .parts = {12, 6, 6}, .whole = Shape{8, 3}};
   EXPECT_EQ(runs_of(split, 0, 0, 24), (Runs{{0, 6}, {12, 3}, {18, 3}}));
@@ -30,7 +30,7 @@ TEST(TensorSplit, DividesColumns) {
   EXPECT_EQ(runs_of(split, 0, 5, 9), (Runs{{5, 1}, {8, 1}}));
 }
 
-// Every element of the whole value has one owner, which numbers its elements in their order.
+// Every element of the whole value belongs to one rank, which stores its elements in the order of the whole value.
 TEST(TensorSplit, NumbersTheElementsOfEachRank) {
   for (const TensorSplit& split :
        {TensorSplit{.ranks = 2, .parts = {12, 6, 6}, .whole = Shape{8, 3}},
@@ -52,8 +52,8 @@ TEST(TensorSplit, NumbersTheElementsOfEachRank) {
   }
 }
 
-// The bytes of the lower halves of a weight: two per element.
-// If the ranks do not divide the rows, all have equally many, and the last ones have padding or no row at all.
+// If the number of rows is not divisible by the number of ranks, all ranks have the same number of rows, and the rows of the last ranks are
+// partly or entirely padding. flattened(2) is the division of the lower halves of the weight, with two bytes per element.
 TEST(TensorSplit, PadsRowsThatTheRanksDoNotDivide) {
   const TensorSplit two = TensorSplit::of_rows(Shape{37, 2}, 2), four = TensorSplit::of_rows(Shape{37}, 4);
   EXPECT_EQ(TensorSplit::rows_of_rank(37, 2), 24);

@@ -23,26 +23,28 @@ std::string output_text(const Graph& graph, const Op& op, size_t output) {
 std::optional<std::string> check_types(const Graph& graph, const Op& op, size_t index) {
   const std::vector<ValueType> types = op.def->infer({graph, op});
   if (types.size() != op.outputs.size()) {
-    return fmt::format("op {} '{}' has {} outputs, its definition infers {}", index, op.def->name(),
+    return fmt::format("op {} '{}' has {} outputs, but its definition infers {}", index, op.def->name(),
                        op.outputs.size(), types.size());
   }
   for (size_t i = 0; i < types.size(); ++i) {
     const Value& value = graph.value(op.outputs[i]);
     if (!(value.type == types[i])) {
-      return fmt::format("op {} '{}': output {} is {}, its definition infers {}", index, op.def->name(),
-                         output_text(graph, op, i), format_type(value.type), format_type(types[i]));
+      return fmt::format("op {} '{}': output {} has the type {}, but the definition of the op infers {}",
+                         index, op.def->name(), output_text(graph, op, i), format_type(value.type),
+                         format_type(types[i]));
     }
     if (value.producer != OpId{static_cast<uint32_t>(index)}) {
-      return fmt::format("value '{}' does not name op {} '{}' as its producer", value.name, index,
-                         op.def->name());
+      return fmt::format("value '{}' must record op {} '{}' as its producer, but records another", value.name,
+                         index, op.def->name());
     }
   }
   if (op.def->crosses_spaces()) return std::nullopt;
   for (const ValueIds* operands : {&op.inputs, &op.outputs}) {
     for (ValueId id : *operands) {
       if (id == kNoValue || graph.value(id).space == Space::kDevice) continue;
-      return fmt::format("op {} '{}' works on '{}', which is in the space '{}'", index, op.def->name(),
-                         graph.value(id).name, space_name(graph.value(id).space));
+      return fmt::format(
+          "op {} '{}' can only work on values in device memory, but '{}' is in the memory space '{}'", index,
+          op.def->name(), graph.value(id).name, space_name(graph.value(id).space));
     }
   }
   return std::nullopt;
@@ -52,28 +54,33 @@ std::optional<std::string> check_values(const Graph& graph) {
   for (size_t i = 0; i < graph.values().size(); ++i) {
     const Value& value = graph.values()[i];
     if (graph.find(value.name) != ValueId{static_cast<uint32_t>(i)}) {
-      return fmt::format("the name '{}' does not lead to its value", value.name);
+      return fmt::format("looking up the name '{}' must return the value of that name, but returns another",
+                         value.name);
     }
     if (value.version_of == kNoValue) {
       const bool is_there = is_persistent(value.storage) || value.storage == Storage::kInput ||
                             value.storage == Storage::kDeferred;
       if (is_there && value.producer != kNoOp) {
-        return fmt::format("{} '{}' is produced by an op but is no version of an older value",
-                           storage_name(value.storage), value.name);
+        return fmt::format(
+            "{} '{}' exists before the program runs, so an op may only produce it as a new version of an "
+            "older value, but it names none",
+            storage_name(value.storage), value.name);
       }
       continue;
     }
     const Value& older = graph.value(value.version_of);
     if (older.space != value.space) {
-      return fmt::format("'{}' takes the bytes of '{}' in another memory space", value.name, older.name);
+      return fmt::format("'{}' cannot take over the bytes of '{}', which is in another memory space",
+                         value.name, older.name);
     }
     if (older.divided != value.divided) {
-      return fmt::format("'{}' takes the bytes of '{}', but only one of them is divided among the ranks",
-                         value.name, older.name);
+      return fmt::format(
+          "'{}' cannot take over the bytes of '{}': both must be divided among the ranks in the same way",
+          value.name, older.name);
     }
     const Bucket probe{.tokens = 5, .sequences = 3, .longest = 4, .labels = 2};
     if (older.bytes(probe) < value.bytes(probe)) {
-      return fmt::format("'{}' ({}) does not fit into the bytes of '{}' ({})", value.name,
+      return fmt::format("'{}' ({}) cannot take over the bytes of '{}' ({}), which has fewer", value.name,
                          format_type(value.type), older.name, format_type(older.type));
     }
   }
@@ -97,17 +104,21 @@ std::optional<std::string> find_violation(const Graph& graph) {
                            input_text(graph, op, k));
       }
       if (replaced[index_of(id)]) {
-        return fmt::format("op {} '{}' reads {} after a newer version took its bytes", i, op.def->name(),
-                           input_text(graph, op, k));
+        return fmt::format("op {} '{}' reads {} after a newer version of this value overwrote it", i,
+                           op.def->name(), input_text(graph, op, k));
       }
     }
     if (auto violation = check_types(graph, op, i)) return violation;
     for (ValueId id : op.outputs) {
-      if (ready[index_of(id)]) return fmt::format("'{}' is produced twice", graph.value(id).name);
+      if (ready[index_of(id)])
+        return fmt::format("'{}' must be produced once, but is an output of two ops or already has a value",
+                           graph.value(id).name);
       ready[index_of(id)] = true;
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
-      if (replaced[index_of(older)]) return fmt::format("'{}' is replaced twice", graph.value(older).name);
+      if (replaced[index_of(older)])
+        return fmt::format("'{}' can have one newer version, but two values take over its bytes",
+                           graph.value(older).name);
       replaced[index_of(older)] = true;
     }
   }

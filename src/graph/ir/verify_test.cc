@@ -59,7 +59,7 @@ TEST(Verify, ReadingAfterANewerVersionTookTheBytes) {
               graph.ops()[1].inputs[1] = graph.find("w");
               reorder(graph, {0, 2, 1});
             }),
-            "op 2 'sum' reads 'w' after a newer version took its bytes");
+            "op 2 'sum' reads 'w' after a newer version of this value overwrote it");
 }
 
 TEST(Verify, ProducingTwice) {
@@ -68,50 +68,52 @@ TEST(Verify, ProducingTwice) {
               graph.ops().push_back(again);
               graph.ops()[3].inputs[1] = kNoValue;
             }),
-            "value 'a' does not name op 3 'sum' as its producer");
+            "value 'a' must record op 3 'sum' as its producer, but records another");
 }
 
 TEST(Verify, ReplacingTwice) {
   EXPECT_EQ(violation([](Graph& graph) { graph.value(graph.find("a")).version_of = graph.find("w"); }),
-            "op 2 'update' reads 'w' after a newer version took its bytes");
+            "op 2 'update' reads 'w' after a newer version of this value overwrote it");
   EXPECT_EQ(violation([](Graph& graph) {
               graph.value(graph.find("a")).version_of = graph.find("x");
               graph.ops()[1].inputs[1] = kNoValue;
               graph.value(graph.find("b")).version_of = graph.find("x");
             }),
-            "'x' is replaced twice");
+            "'x' can have one newer version, but two values take over its bytes");
 }
 
 TEST(Verify, ATypeThatIsNotInferred) {
   EXPECT_EQ(violation([](Graph& graph) { graph.value(graph.find("b")).type.dtype = DType::kBF16; }),
-            "op 1 'sum': output 'b' is bf16[T,4], its definition infers f32[T,4]");
+            "op 1 'sum': output 'b' has the type bf16[T,4], but the definition of the op infers f32[T,4]");
 }
 
 TEST(Verify, ANumberOfOutputsThatIsNotInferred) {
   EXPECT_EQ(violation([](Graph& graph) { graph.ops()[0].def = &testing::kSplit; }),
-            "op 0 'split' has 1 outputs, its definition infers 2");
+            "op 0 'split' has 1 outputs, but its definition infers 2");
 }
 
 TEST(Verify, APersistentValueThatAnOpProduces) {
   EXPECT_EQ(violation([](Graph& graph) { graph.value(graph.find("a")).storage = Storage::kWeight; }),
-            "weight 'a' is produced by an op but is no version of an older value");
+            "weight 'a' exists before the program runs, so an op may only produce it as a new version of an "
+            "older value, but it names none");
 }
 
 TEST(Verify, AVersionThatDoesNotFit) {
   EXPECT_EQ(violation([](Graph& graph) {
               graph.value(graph.find("w")).type.shape = Shape{kDimT, 2};
             }),
-            "'w.1' (f32[T,4]) does not fit into the bytes of 'w' (f32[T,2])");
+            "'w.1' (f32[T,4]) cannot take over the bytes of 'w' (f32[T,2]), which has fewer");
 }
 
 TEST(Verify, AVersionInAnotherMemory) {
   EXPECT_EQ(violation([](Graph& graph) { graph.value(graph.find("w.1")).space = Space::kHost; }),
-            "'w.1' takes the bytes of 'w' in another memory space");
+            "'w.1' cannot take over the bytes of 'w', which is in another memory space");
 }
 
 TEST(Verify, OnlyCopiesReadTheHostsMemory) {
   const auto move = [](Graph& graph) { graph.value(graph.find("x")).space = Space::kHost; };
-  EXPECT_EQ(violation(move), "op 0 'sum' works on 'x', which is in the space 'host'");
+  EXPECT_EQ(violation(move),
+            "op 0 'sum' can only work on values in device memory, but 'x' is in the memory space 'host'");
   EXPECT_EQ(violation([&](Graph& graph) {
               move(graph);
               graph.ops()[0] = {.def = &testing::kFetch,
@@ -125,7 +127,7 @@ TEST(Verify, OnlyCopiesReadTheHostsMemory) {
 
 TEST(Verify, ANameThatLeadsElsewhere) {
   EXPECT_EQ(violation([](Graph& graph) { graph.value(graph.find("a")).name = "x"; }),
-            "the name 'x' does not lead to its value");
+            "looking up the name 'x' must return the value of that name, but returns another");
 }
 
 // The message names the pass, the graph and the violation.

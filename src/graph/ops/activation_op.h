@@ -20,7 +20,9 @@ namespace plimsoll {
 inline Activation activation_of(const Attributes& attributes) {
   if (!attributes.has("activation")) return Activation::kGelu;
   const std::optional<Activation> activation = find_activation(attributes.word("activation"));
-  PLIMSOLL_CHECK(activation, "no activation has the name '{}'", attributes.word("activation"));
+  PLIMSOLL_CHECK(activation,
+                 "the attribute 'activation' is '{}', which is not the name of an activation function",
+                 attributes.word("activation"));
   return *activation;
 }
 inline Attributes activation_attributes(Activation activation) {
@@ -28,7 +30,7 @@ inline Attributes activation_attributes(Activation activation) {
   return {{"activation", std::string(activation_name(activation))}};
 }
 
-// The value of the forward op from which the gradient is computed.
+// The value of the forward op, its input x or its output y, from which the gradient is computed.
 enum class ActivationGradientReads : uint8_t { kInput, kOutput };
 
 // y = f(x), of x's type.

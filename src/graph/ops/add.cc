@@ -59,11 +59,12 @@ class Accumulate final : public OpSchema, private AccumulateOp {
   std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kElementWise; }
   std::vector<ValueType> output_types(const OpView& op) const override {
-    expect_operands(op.has_input(kInto) == op.has_input(kFlag), op, "into and flag, or none of them");
+    expect_operands(op.has_input(kInto) == op.has_input(kFlag), op, "both 'into' and 'flag', or neither");
     const std::optional<RankSlices> slices = rank_slices_of(op.attributes());
     expect_operands(!op.has_input(kInto) || op.input(kInto).divided == slices, op,
-                    "into that is divided among the {ranks} of the op, or whole if it has none");
-    expect_operands(!op.input(kD).divided, op, "a whole d");
+                    "an 'into' that is divided among the ranks that the op's attributes name, or is whole if "
+                    "they name none");
+    expect_operands(!op.input(kD).divided, op, "a 'd' that is not divided among ranks");
     if (!op.has_input(kInto)) return {op.input(kD).type};
     expect_operands(op.in_shape(kInto) == op.in_shape(kD), op, "into, flag, d of one shape");
     return {op.input(kInto).type};

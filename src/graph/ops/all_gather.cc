@@ -15,12 +15,12 @@ class AllGather final : public CollectiveOp, private RankSlicesOp {
   std::vector<ValueType> output_types(const OpView& op) const override {
     const std::optional<RankSlices> slices = rank_slices_of(op.attributes());
     expect_operands(op.num_inputs() >= 1 && slices && slices->ranks >= 1 && slices->block >= 1, op,
-                    "at least one value, and at least one rank as {ranks}");
+                    "at least one input, and an attribute 'ranks' of at least 1");
     std::vector<ValueType> types;
     types.reserve(static_cast<size_t>(op.num_inputs()));
     for (int i = 0; i < op.num_inputs(); ++i) {
       expect_operands(!op.input(i).divided || op.input(i).divided == slices, op,
-                      "values that are whole or divided among its {ranks}");
+                      "inputs that are whole, or divided among the ranks that the op's attributes name");
       types.push_back(op.input(i).type);
     }
     return types;

@@ -2,8 +2,8 @@
 // of x_i. Every rank gets the same bits. All operands have one type of element. It runs on the queue of communication: see
 // find_queued_ops() (graph/analysis/analysis.h).
 //
-// Gradient: d_x_i = d_y_i. Every rank computes the same function of y, so that d_y is the gradient of the one loss of the group,
-// and not of a sum of losses: the operator g of Shoeybi et al., "Megatron-LM", arXiv 1909.08053, section 3.
+// Gradient: d_x_i = d_y_i. Every rank computes the same function of y, so d_y is already the gradient of the common loss and needs no sum
+// over the ranks. This is the operator g of Shoeybi et al., "Megatron-LM", arXiv 1909.08053, section 3.
 #include "graph/ops/collective_op.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
@@ -17,7 +17,7 @@ class AllReduce final : public CollectiveOp, private AllReduceOp {
   std::string_view name() const override { return "all_reduce"; }
   std::vector<ValueType> output_types(const OpView& op) const override {
     expect_operands(op.num_inputs() >= 1 && num_ranks(op.attributes()) >= 1, op,
-                    "at least one value, and at least one rank as {ranks}");
+                    "at least one input, and an attribute 'ranks' of at least 1");
     return types_of_sums(op);
   }
   bool works_row_by_row(const OpView&) const override { return true; }
@@ -27,7 +27,7 @@ class AllReduce final : public CollectiveOp, private AllReduceOp {
       if (d_y != kNoValue && context.wants(i)) context.set(i, d_y);
     }
   }
-  // Each rank adds the parts of the other ranks to one part of its own.
+  // Each rank sums one part of the value: it adds the same part of every other rank to its own.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return share(op) * elements_of(op, bucket);
   }

@@ -4,8 +4,8 @@
 // after it. lse_TH is the log-sum-exp of each row, which the backward pass reads; it does not exist if {lse} is 0. No S x S value
 // exists. Source: Dao et al., FlashAttention (arXiv 2205.14135). Outputs on tail rows are zero.
 //
-// With {tensor_ranks}, the heads are those of one rank of a tensor-parallel group of this size. Each rank has as many, in the
-// order of the ranks, and dropout numbers the heads of all ranks.
+// With {tensor_ranks}, the op computes the heads of one rank of a tensor-parallel group of this size. Every rank has the same number of
+// heads, in the order of the ranks, and dropout numbers its draws by the heads of all ranks.
 #include <array>
 
 #include "graph/ops/ops.h"
@@ -13,8 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the number of pairs of a row and a row that it attends to, summed over sequences. The bucket bounds it: all
-// sequences have the longest length. A causal row attends to itself and the rows before it.
+// Returns an upper bound for the number of pairs of a row and a row that it attends to, summed over sequences: it assumes that all
+// sequences have the longest length of the bucket. A causal row attends to itself and the rows before it.
 double pairs(const OpView& op, const Bucket& bucket) {
   const double tokens = static_cast<double>(bucket.tokens);
   const double longest = bucket.longest > 0 ? static_cast<double>(bucket.longest) : tokens;
@@ -39,11 +39,13 @@ class Attention final : public OpSchema, private AttentionOp {
     const int64_t heads = op.attributes().integer("heads");
     const int64_t kv_heads = op.attributes().integer_or("kv_heads", heads);
     const int64_t all_heads = heads + 2 * kv_heads;
-    expect_operands(kv_heads > 0 && heads % kv_heads == 0, op, "heads that are a multiple of kv_heads");
+    expect_operands(kv_heads > 0 && heads % kv_heads == 0, op,
+                    "a number of heads that is a multiple of kv_heads");
     expect_operands(op.in_shape(kQkv).rank() == 2 && op.in_shape(kQkv).has_token_rows() &&
                         op.in_shape(kQkv)[1].offset % all_heads == 0,
                     op, "qkv[T,(H+2G)*D], cu_seqlens[B+1], rng");
-    expect_operands(op.attributes().number("p") == 0.0 || op.has_input(kRng), op, "rng where p > 0");
+    expect_operands(op.attributes().number("p") == 0.0 || op.has_input(kRng), op,
+                    "an rng, because the dropout probability p is above 0");
     const DType dtype = op.input(kQkv).type.dtype;
     std::vector<ValueType> types{{dtype, Shape{kDimT, op.in_shape(kQkv)[1].offset / all_heads * heads}}};
     if (op.attributes().integer("lse") != 0) {
@@ -62,7 +64,9 @@ class Attention final : public OpSchema, private AttentionOp {
     const Op& op = context.op();
     const ValueId d_o = context.d_output(kO);
     if (d_o == kNoValue || !context.wants(kQkv)) return;
-    PLIMSOLL_CHECK(op.outputs.size() == 2, "attention without lse has no gradient");
+    PLIMSOLL_CHECK(
+        op.outputs.size() == 2,
+        "cannot differentiate attention that has no output lse (log-sum-exp of each row of scores)");
     context.set(kQkv, emit(context.graph(), attention_bwd_op(),
                            {op.inputs[kQkv], op.inputs[kCuSeqlens], op.inputs[kRng], op.outputs[kO],
                             op.outputs[kLse], d_o},

@@ -36,9 +36,10 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
     expect_operands(!op.has_input(kBias) || op.in_shape(kBias) == columns, op, "bias[C]");
     expect_operands(!op.has_input(kResidual) || op.input(kResidual).type == op.input(kX).type, op,
                     "residual[T,C]");
-    expect_operands(op.attributes().number("p") == 0.0 || op.has_input(kRng), op, "rng where p > 0");
+    expect_operands(op.attributes().number("p") == 0.0 || op.has_input(kRng), op,
+                    "an rng, because the dropout probability p is above 0");
     expect_operands(!has_sum(op.attributes()) || op.has_input(kResidual), op,
-                    "residual where s is an output");
+                    "a residual, because the op also outputs the sum s");
     const DType dtype = op.input(kX).type.dtype;
     std::vector<ValueType> types{
         op.input(kX).type,
@@ -54,7 +55,7 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
     if (output == kY) return {kX, kResidual};
     return output == kSum ? std::vector<int>{kResidual, kX} : std::vector<int>{};
   }
-  // Without s, n is the least that must be kept. With s, n and rstd can be computed from it.
+  // Without the output s, only n is kept, from which y is recomputed. With s, n and rstd can be recomputed from s.
   std::optional<Recipe> recipe(const OpView& op, int output) const override {
     if (output == kY) {
       return Recipe{&scale_shift_op(), {op.op.outputs[kN], op.op.inputs[kGain], op.op.inputs[kBeta]}, {}, 0};
@@ -71,7 +72,8 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
     const auto [d_y, d_y2] = context.d_output_terms(kY);
     const ValueId d_sum_term = has_sum(op.attributes) ? context.d_output(kSum) : kNoValue;
     PLIMSOLL_CHECK(d_y != kNoValue || d_sum_term == kNoValue,
-                   "the sum of a norm has a gradient, but its output y has none");
+                   "cannot differentiate bias_dropout_residual_norm: its output s has a gradient, but its "
+                   "output y has none");
     if (d_y == kNoValue) return;
     const Graph& graph = context.graph();
     const bool bias = op.inputs[kBias] != kNoValue;
@@ -165,7 +167,7 @@ class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutRes
   }
   std::vector<int> may_overwrite(const OpView& op, int output) const override {
     if (output >= first_sum(op)) return {};
-    // d_x takes the bytes of another gradient, so that neither output needs bytes of its own if both exist.
+    // d_sum and d_x take over the bytes of different inputs, so that neither needs additional memory if both exist.
     return output == 0 ? std::vector<int>{kDY, kDSumTerm} : std::vector<int>{kDY2, kDSumTerm};
   }
   int output_row(const OpView& op, int output) const override {
@@ -193,7 +195,7 @@ class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutRes
       OutputOperand::conditional(kDBias, "d_bias")};
 
   static bool has_beta(const OpView& op) { return op.attributes().integer_or("beta", 1) != 0; }
-  // Returns the number of outputs that have rows. The sums over columns follow them.
+  // Returns the number of outputs with one row per token, after which the outputs that are column sums follow.
   static int first_sum(const OpView& op) {
     return (op.attributes().integer("residual") != 0 && op.attributes().number("p") > 0.0) ? 2 : 1;
   }

@@ -16,7 +16,8 @@ class Cast final : public OpSchema, private CastOp {
   bool works_row_by_row(const OpView&) const override { return true; }
   std::vector<ValueType> output_types(const OpView& op) const override {
     const auto dtype = parse_dtype(op.attributes().word("dtype"));
-    expect_operands(dtype && is_floating(*dtype), op, "x and a floating-point type");
+    expect_operands(dtype && is_floating(*dtype), op,
+                    "x, and the name of a floating-point type as the attribute 'dtype'");
     return {{*dtype, op.in_shape(kX)}};
   }
   double flops(const OpView&, const Bucket&) const override { return 0; }

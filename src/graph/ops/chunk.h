@@ -1,5 +1,5 @@
-// The chunk of a stage of a pipeline that an op works for, if the stage has several chunks of neighbouring layers. Each chunk has its
-// own forward and backward pass.
+// The chunk of layers that an op belongs to, if a pipeline stage has several chunks of neighbouring layers. Each chunk has its own forward
+// and backward pass.
 #pragma once
 
 #include "graph/ir/graph.h"
@@ -17,12 +17,12 @@ inline int64_t chunk_of(const Op& op) {
 inline bool run_together(const Op& a, const Op& b) {
   return a.segment == b.segment && chunk_of(a) == chunk_of(b);
 }
-// Returns the channel of a send or receive. Messages of one channel from one rank to another arrive in the order of their sends; those
-// of different channels do not wait for one another.
+// Returns the channel of a send or receive op. Values that one rank sends to another through one channel arrive in the order in which they
+// are sent; values of different channels do not wait for one another.
 inline int64_t channel_of(const Op& op) {
   return op.attributes.integer_or(kChannelAttribute, 0);
 }
-// Returns the channel of what chunk `chunk` of the model receives from the chunk before, and of the gradients that it sends back.
+// Returns the channel through which chunk `chunk` of the model receives activations from the previous chunk and sends their gradients back.
 constexpr int64_t channel_into(int64_t chunk) {
   return 2 * chunk;
 }

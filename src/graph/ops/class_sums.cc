@@ -1,8 +1,8 @@
 // The loss over classes that the ranks of a tensor-parallel group divide (kernels/loss/class_sums.h). Each rank has the logits of its
 // own classes; an all_reduce between the first two ops adds up the numbers of all ranks.
 //
-// class_sums(logits_BK, labels_B) {tensor_ranks, classes, smoothing, counts_correct?}: sums_BS, the numbers of base/class_columns.h.
-// The ranks have {classes} classes together; rank r has those from r K on, and the columns after the last class are padding.
+// class_sums(logits_BK, labels_B) {tensor_ranks, classes, smoothing, counts_correct?}: sums_BS, S numbers per row (base/class_columns.h).
+// The ranks together have {classes} classes; rank r has K classes from class r K on, and columns after the last class are padding.
 //
 // class_sums_loss(sums, labels, denominator) {the same, rank_classes, z_loss?}: the loss of softmax_cross_entropy over all classes, and as
 // a second output the z-loss, or the number of correct predictions with {counts_correct}.
@@ -26,7 +26,7 @@ bool counts_correct_of(const Attributes& attributes) {
   return attributes.integer_or("counts_correct", 0) != 0;
 }
 
-// The tail of a value with a row per label.
+// Returns the tail of an output with one row per label.
 Tail tail_of_labels(const Shape& shape) {
   return shape.has_token_rows() ? Tail::kZero : Tail::kNone;
 }
@@ -103,7 +103,9 @@ class ClassSumsLoss final : public OpSchema, private ClassSumsLossOp {
                     "sums[B,S], labels i32[B], denominator[1]");
     const bool has_z_loss = z_coefficient_of(op.attributes()) > 0.0;
     const bool counts = counts_correct_of(op.attributes());
-    PLIMSOLL_CHECK(!has_z_loss || !counts, "an evaluation has no z-loss");
+    PLIMSOLL_CHECK(!has_z_loss || !counts,
+                   "the op cannot both count correct predictions, as evaluations do, and compute a z-loss, "
+                   "as training does");
     std::vector<ValueType> types{{op.input(kSums).type.dtype, Shape{1}}};
     if (has_z_loss) types.push_back(types.front());
     if (counts) types.push_back({DType::kI32, Shape{1}});

@@ -11,12 +11,13 @@
 
 namespace plimsoll {
 
-// The attribute "block" of slices of which the first rank has all numbers, and the others none. The passes of data parallelism with
-// one updating rank set it.
+// The value of the attribute "block" that gives the first rank all elements of a value and the other ranks empty slices. The passes for
+// --data_parallel_mode dp, in which one rank updates all weights, set it.
 inline constexpr int64_t kAllOnFirstRank = int64_t{1} << 40;
 
-// Returns the multiple of the bytes of a value that the busiest rank sends or receives if the ranks exchange these slices. In a
-// ring, each rank sends every slice but one. If the first rank has the whole value, it receives or sends it once per other rank.
+// Returns how many bytes the busiest rank sends or receives when the ranks exchange these slices, as a multiple of the bytes of the value.
+// In a ring, each rank sends every slice but one. If the first rank has the whole value, that rank receives or sends the value once per
+// other rank.
 inline double exchanged_share(const RankSlices& slices) {
   const auto ranks = static_cast<double>(slices.ranks);
   return slices.block >= kAllOnFirstRank ? ranks - 1 : (ranks - 1) / ranks;
@@ -35,13 +36,13 @@ class CollectiveOp : public OpSchema {
   }
 
  protected:
-  // Returns the types of the operands, which are those of the results, for an op that adds them up. Errors: kInternal if they
-  // have different types of element.
+  // Returns the types of the results of an op that sums its operands over the ranks; they equal the types of the operands. Errors:
+  // kInternal if the operands have different element types.
   static std::vector<ValueType> types_of_sums(const OpView& op) {
     std::vector<ValueType> types;
     for (int i = 0; i < op.num_inputs(); ++i) {
       const ValueType& type = op.input(i).type;
-      expect_operands(type.dtype == op.input(0).type.dtype, op, "values of one type of element");
+      expect_operands(type.dtype == op.input(0).type.dtype, op, "inputs of one element type");
       types.push_back(type);
     }
     return types;

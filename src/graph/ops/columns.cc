@@ -1,5 +1,5 @@
-// columns(x_TN) {first, count, scale}: y_TK = scale * x[:, first : first + count]. If it takes every column, the op
-// is its own gradient; otherwise it has none.
+// columns(x_TN) {first, count, scale}: y_TK = scale * x[:, first : first + count]. The gradient of a call that selects all columns is the
+// same op applied to d_y; a call that selects fewer has no gradient.
 //
 // add_columns(x_TN, y_TK) {first}: x with y added to the columns from `first` on. Gradient: d_x = d_z, and d_y is
 // those columns of d_z.
@@ -44,7 +44,9 @@ class Columns final : public OpSchema, private ColumnsOp {
     const Op& op = context.op();
     const Value& x = context.graph().value(op.inputs[kX]);
     PLIMSOLL_CHECK(x.type.shape[1].offset == op.attributes.integer("count"),
-                   "columns of '{}' has no gradient, because it takes only some of the columns", x.name);
+                   "cannot differentiate the op columns of '{}': only a selection of all columns has a "
+                   "gradient, but this op selects fewer",
+                   x.name);
     context.set(kX, emit(context.graph(), *this, {d_y}, op.attributes, "d_" + x.name));
   }
 
@@ -73,7 +75,7 @@ class AddColumns final : public OpSchema, private AddColumnsOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return static_cast<double>(op.in_shape(kY).elements(bucket));
   }
-  // No other op reads x, so the op works in place and moves only y and the columns that it changes.
+  // The pass in_place lets the op overwrite x if no other op reads x, so only y and the changed columns are moved.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return 3.0 * static_cast<double>(op.input(kY).bytes(bucket));
   }

@@ -2,8 +2,8 @@
 // "disk" or "device". With {into} the outputs are newer versions of the values `into`. A copy starts when the ops before it
 // are done, and runs at the same time as those after it until the first op that needs it to have ended: see
 // graph/analysis/analysis.h. The values `after` are not read, but must have been written before this copy starts; with
-// {ended}, the first {ended} copies of its segment to the host must have ended too. With a slice (slice.h) the values
-// on the host or disk are whole, those on the device are that part of them, and only the part is copied.
+// {ended}, the first {ended} copies of its segment to the host must have ended too. With the attributes of a slice (slice.h), the values on
+// the host or disk are whole, the values on the device consist of the slice only, and only the slice is copied.
 
 #include <algorithm>
 #include <array>
@@ -28,21 +28,23 @@ class Copy final : public OpSchema, private CopyOp {
     const std::string& to = op.attributes().word("to");
     const bool is_space = to == "host" || to == "disk" || to == "device";
     expect_operands(n >= 1 && op.num_inputs() >= (into ? 2 : 1) * n && is_space, op,
-                    "{count} values, twice as many with {into}, and host, disk or device as {to}");
+                    "as many inputs as the attribute 'count' says, twice as many if the attribute 'into' is "
+                    "set, and 'host', 'disk' or 'device' as the attribute 'to'");
     std::vector<ValueType> types;
     for (int i = 0; i < n; ++i) {
       const ValueType& from = op.input(i).type;
       types.push_back(into ? op.input(n + i).type : from);
       if (const auto slice = slice_of(op.attributes())) {
         expect_operands(into || to == "device", op,
-                        "a whole value that is not on the device, because it copies a slice");
+                        "either a copy to the device or the attribute 'into', because the op copies a slice");
         if (!into) types.back().shape = shape_of(*slice, from.shape);
         const ValueType& whole = to == "device" ? from : types.back();
         const ValueType& part = to == "device" ? types.back() : from;
         expect_operands(part == ValueType{whole.dtype, shape_of(*slice, whole.shape)}, op,
-                        "values that are the slice on the device and whole elsewhere");
+                        "a value with the shape of the slice on the device side, and with the whole shape on "
+                        "the other side");
       } else {
-        expect_operands(types.back() == from, op, "values of one type");
+        expect_operands(types.back() == from, op, "source and destination of one type");
       }
     }
     return types;

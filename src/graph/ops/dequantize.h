@@ -1,6 +1,6 @@
 // dequantize(codes, scales, second_scales?, offsets?) {format, rows, columns, parts, dtype}: the numbers of a frozen
 // weight that is stored in 4 or 8 bits; kernels/quantization/quantization.h has the formulas. The op has no gradient.
-// If the backward pass reads its result, the op runs again.
+// If the backward pass reads its result, the op is repeated there instead of keeping the result.
 #pragma once
 
 #include <string>

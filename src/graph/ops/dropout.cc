@@ -1,5 +1,6 @@
-// dropout(x, rng) {p, site}: y = x * mask / (1 - p). The mask is drawn per element by counter (base/philox.h), so
-// that the op is its own gradient and a recomputed mask is the same mask. Source: Srivastava et al., JMLR 15 (2014).
+// dropout(x, rng) {p, site}: y = x * mask / (1 - p). The mask of an element is a function of the element's number (a counter-based
+// generator, base/philox.h). So the op applied to d_y is the gradient, and a recomputed mask is the same mask. Source: Srivastava et al.,
+// JMLR 15 (2014).
 #include <array>
 
 #include "graph/ops/ops.h"

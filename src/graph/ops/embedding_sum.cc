@@ -1,8 +1,8 @@
 // embedding_sum(cu_seqlens, ids_0, table_0, ids_1, table_1, ...) {padding_id, padding_id_1}: x_TC = sum over k of
 // table_k[ids_k[t]]. Rows at and after cu_seqlens[B] are written as zero. Tokens whose ids_0 is padding_id (-1: none)
 // add nothing to the gradient of table_0; padding_id_1 says the same of ids_1 and table_1. With {tensor_ranks}, each rank of a
-// tensor-parallel group has some rows of table_0, in the order of the ranks. It looks up its own rows, and the first rank also those of
-// the other tables, which are whole on every rank, so that x is the sum over the ranks.
+// tensor-parallel group has some rows of table_0, in the order of the ranks. Each rank looks up its own rows of table_0. The other tables
+// are whole on every rank, and only the first rank looks them up, so that the sum over the ranks is x.
 //
 // embedding_bwd(sorted_T2, d_x, into?, flag?) {rows, padding_id}: from the pairs (id, t) of sort_ids, d_table_VC[v] =
 // sum of d_x over the rows t of id v, added in the order of t; zero for v = padding_id. With {first_row, of_rows} the

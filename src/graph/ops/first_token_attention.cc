@@ -28,8 +28,8 @@ class FirstTokenAttention final : public OpSchema, private FirstTokenAttentionOp
   }
 
   // The kernel does not compute keys and values for all rows. Each head multiplies x twice with a vector as wide as
-  // x, and one row per sequence takes three projections: that of the query, and those of key and value, which are
-  // applied to the vector instead of the rows.
+  // x, and one row per sequence takes three projections: of the query, of the key, and of the value. The latter two are applied to a vector
+  // instead of all rows.
   double flops(const OpView& op, const Bucket& bucket) const override {
     const auto columns = static_cast<double>(op.in_shape(kX)[1].offset);
     const auto heads = static_cast<double>(op.attributes().integer("heads"));

@@ -3,8 +3,8 @@
 // that is not finite, counted from 0, or -1.
 //
 // With {ranks, axis?}, the op reads only the slice of its rank of each gradient (RankSlices), its part of a gradient that a
-// tensor-parallel group divides (Value::split), or the gradients of its stage of a pipeline, and the norm and first_bad have one number per rank of the axis, of which it
-// writes that of its rank.
+// tensor-parallel group divides (Value::split), or the gradients of its stage of a pipeline, and the norm and first_bad have one number per
+// rank of the axis, of which the op only writes the number of its own rank.
 //
 // clip_coefficient(norm, scale?) {max_norm}: min(1, max_norm / (norm + 1e-6)), or 1 if max_norm is 0
 // (torch.nn.utils.clip_grad_norm_). With a loss scale, norm is the norm of the scaled gradients, and their factor is

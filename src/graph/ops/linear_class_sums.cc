@@ -38,7 +38,7 @@ void expect_sum_gradients(const OpView& op) {
                   op, "the inputs of linear_class_sums, d_sums[B,S], into_w, into_bias, flag");
 }
 
-// Returns the attributes of class_sums that such an op has, without those of chunks.
+// Returns the attributes of class_sums from the attributes of an op of this file, without chunk_rows.
 Attributes class_sums_attributes(const Attributes& of_op) {
   Attributes attributes = class_loss_attributes(of_op);
   attributes.set(kTensorRanks, of_op.integer(kTensorRanks));
@@ -47,7 +47,7 @@ Attributes class_sums_attributes(const Attributes& of_op) {
   return attributes;
 }
 
-// Emits the gradients of the logits in the type in which the products read them.
+// Emits the gradients of the logits in the type in which the matrix products read them.
 ValueId emit_d_class_logits(Graph& graph, const Op& op) {
   const ValueId d_logits =
       emit(graph, class_sums_bwd_op(),
@@ -124,7 +124,7 @@ class LinearClassSumsBwd final : public OpSchema, private LinearClassSumsBwdOp {
   std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
     return {op.out_shape(kDX).has_token_rows() ? Tail::kZero : Tail::kNone};
   }
-  // Counts the logits, computed again, and d_x.
+  // Counts the matrix products of the recomputed logits and of d_x.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
@@ -169,7 +169,7 @@ class LinearClassSumsGrad final : public OpSchema, private LinearClassSumsGradOp
     expect_sum_gradients(op);
     return LinearLossOp::parameter_gradient_types(op, kIntoW);
   }
-  // Counts the products for the recomputed logits and for d_w, and the element-wise operations on the logits.
+  // Counts the matrix products of the recomputed logits and of d_w, and the element-wise operations on the logits.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 16.0 * LinearLossOp::num_logits(op, bucket);
   }

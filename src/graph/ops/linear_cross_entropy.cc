@@ -1,15 +1,14 @@
-// linear_cross_entropy(x_BH, w_KH, bias_K?, labels_B, denominator) {smoothing, chunk_rows, counts_correct}: the loss of a
-// classifier's last product, softmax_cross_entropy(x w^T + bias). Logits of chunk_rows rows exist at a time, in
-// scratch; the backward ops compute those of each chunk again. Logits are rounded to the type of x, as the product
-// alone would round them, and the loss is computed in fp32 at least. If {counts_correct} is 1, a second output is
-// count_correct(logits, labels). With {z_loss}, as for softmax_cross_entropy, the second output is the z-loss instead.
+// linear_cross_entropy(x_BH, w_KH, bias_K?, labels_B, denominator) {smoothing, chunk_rows, counts_correct}: the loss of a classifier,
+// computed together with the classifier's last matrix product: softmax_cross_entropy(x w^T + bias). Logits of chunk_rows rows exist at a
+// time, in scratch; the backward ops recompute the logits of each chunk. Logits are rounded to the type of x, as a separate matrix product
+// would round them, and the loss is computed in fp32 at least. If {counts_correct} is 1, a second output is count_correct(logits, labels).
+// With {z_loss}, as for softmax_cross_entropy, the second output is the z-loss instead.
 //
 // linear_cross_entropy_bwd(x, w, bias?, labels, denominator, d_loss): d_x_BH.
 //
 // linear_cross_entropy_grad(the same, into_w?, into_bias?, flag?): d_w_KH and d_bias_K, summed over chunks in their
-// own type; d_w has the type {gradient_dtype}, or that of w. It is an op of its own, although both compute the logits
-// again, because the gradient of the weight is larger than the logits if B < H: this way it is produced only when the
-// activations are no longer live.
+// own type; d_w has the type {gradient_dtype}, or that of w. It is a separate op, although both recompute the logits, because the gradient
+// of the weight is larger than the logits if B < H: a separate op can run when the activations are no longer live.
 //
 // linear_cross_entropy_with_gradients(the inputs of grad) {computes_d_x, computes_d_w}: loss, z-loss, d_x, d_w and d_bias, from logits
 // that are computed once. The pass loss_with_gradients emits it; an output that nothing reads takes no memory and is not
@@ -40,7 +39,8 @@ void expect_linear(const OpView& op, std::string_view rule) {
   expect_operands(!op.has_input(In::kBias) || (op.in_shape(In::kBias).rank() == 1 &&
                                                op.in_shape(In::kBias)[0] == op.in_shape(In::kW)[0]),
                   op, "bias[K]");
-  PLIMSOLL_CHECK(op.attributes().integer("chunk_rows") >= 1, "chunk_rows is {}",
+  PLIMSOLL_CHECK(op.attributes().integer("chunk_rows") >= 1,
+                 "the attribute chunk_rows must be at least 1, but is {}",
                  op.attributes().integer("chunk_rows"));
 }
 
@@ -54,7 +54,9 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
     expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
     std::vector<ValueType> types{{sum_dtype(op.input(kX).type.dtype), Shape{1}}};
     const bool has_z_loss = z_coefficient_of(op.attributes()) > 0.0;
-    PLIMSOLL_CHECK(!has_z_loss || !counts_correct(op.attributes()), "an evaluation has no z-loss");
+    PLIMSOLL_CHECK(!has_z_loss || !counts_correct(op.attributes()),
+                   "the op cannot both count correct predictions, as evaluations do, and compute a z-loss, "
+                   "as training does");
     if (counts_correct(op.attributes())) types.push_back({DType::kI32, Shape{1}});
     if (has_z_loss) types.push_back(types.front());
     return types;
@@ -113,7 +115,7 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
                                        OutputOperand::conditional(kNumCorrect, "num_correct or z_loss")};
 };
 
-// Emits the gradients of the logits in the type in which the products read them.
+// Emits the gradients of the logits in the type in which the matrix products read them.
 ValueId emit_d_logits(Graph& graph, const Op& op) {
   const ValueId d_logits = emit(graph, softmax_cross_entropy_bwd_op(),
                                 {LinearLossOp::emit_logits(graph, op), op.inputs[In::kLabels],
@@ -136,7 +138,7 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
   std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
     return {op.out_shape(kDX).has_token_rows() ? Tail::kZero : Tail::kNone};
   }
-  // Counts the logits, computed again, and d_x.
+  // Counts the matrix products of the recomputed logits and of d_x.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
@@ -193,7 +195,7 @@ class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropy
   std::vector<ValueType> output_types(const OpView& op) const override {
     return parameter_gradient_types(op);
   }
-  // Counts the products for the recomputed logits and for d_w, and the element-wise operations on the logits.
+  // Counts the matrix products of the recomputed logits and of d_w, and the element-wise operations on the logits.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 16.0 * LinearLossOp::num_logits(op, bucket);
   }
@@ -256,8 +258,10 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
     std::vector<ValueId> out = LinearLossOp::emit_parameter_gradients(graph, op, d_logits, kIntoW, kDW);
     const ValueId d_x =
         emit_matmul(graph, d_logits, MatmulTranspose::kNo, op.inputs[kW], MatmulTranspose::kNo);
-    out.insert(out.begin(),
-               {losses.front(), losses.back(), d_x});  // no op reads the z-loss of a loss without one
+    out.insert(
+        out.begin(),
+        {losses.front(), losses.back(),
+         d_x});  // a loss without z-loss returns its only output twice, because no op reads the second one then
     return out;
   }
 

@@ -1,6 +1,6 @@
 // linear_gelu(x_TK, w_NK, bias_N): y_TN = gelu(x w^T + bias), erf form: a linear layer and its activation, if no
 // other op reads the sum before the activation. Only for programs without gradients, because a gradient would need
-// that sum. The product may be rounded to the type of x before the bias is added, as matmul and bias_gelu round it.
+// that sum. The matrix product may be rounded to the type of x before the bias is added, as matmul and bias_gelu do.
 #include <array>
 
 #include "graph/ops/ops.h"
@@ -24,7 +24,7 @@ class LinearGelu final : public OpSchema, private LinearGeluOp {
     return {{op.input(kX).type.dtype, Shape{op.in_shape(kX)[0], op.in_shape(kW)[0]}}};
   }
 
-  // Counts the operations of the product, and 11 per element for bias and activation, as bias_gelu does.
+  // Counts the operations of the matrix product, and 11 per element for bias and activation, like bias_gelu.
   double flops(const OpView& op, const Bucket& bucket) const override {
     const auto outputs = static_cast<double>(op.out_shape(kY).elements(bucket));
     return outputs * (2.0 * static_cast<double>(op.in_shape(kX)[1].at(bucket)) + 11.0);

@@ -1,5 +1,5 @@
-// Shared parts of ops that compute the last product of a classifier together with its loss, in chunks of rows (linear_cross_entropy.cc,
-// linear_class_sums.cc). Their first inputs are x_BH, w_KH and bias_K. Pure; thread-safe.
+// Shared code of the ops that compute the last matrix product of a classifier together with its loss, in chunks of rows
+// (linear_cross_entropy.cc, linear_class_sums.cc). Their first inputs are x_BH, w_KH and bias_K. Pure; thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace plimsoll {
 struct LinearLossOp {
   enum In { kX, kW, kBias };
 
-  // Returns the operations of x w^T over all rows in a bucket. Each of the other products has the same number.
+  // Returns the FLOPs of x w^T over all rows of a bucket. Each matrix product of the backward pass has the same number.
   static double product_flops(const OpView& op, const Bucket& bucket) {
     return 2.0 * static_cast<double>(op.in_shape(kX).elements(bucket)) *
            static_cast<double>(op.in_shape(kW)[0].at(bucket));
@@ -43,20 +43,21 @@ struct LinearLossOp {
     if (dtype_bytes(graph.value(product).type.dtype) > 2) return product;
     return emit(graph, cast_op(), {product}, {{"dtype", std::string(dtype_name(DType::kF32))}});
   }
-  // Emits a cast of the gradients of logits to the type in which the products read them.
+  // Emits a cast of the gradients of the logits to the type in which matrix products read them.
   static ValueId emit_narrowed(Graph& graph, const Op& op, ValueId d_logits) {
     const DType dtype = graph.value(op.inputs[kX]).type.dtype;
     if (graph.value(d_logits).type.dtype == dtype) return d_logits;
     return emit(graph, cast_op(), {d_logits}, {{"dtype", std::string(dtype_name(dtype))}});
   }
 
-  // Returns the types of d_w and, with a bias, of d_bias. `into_w`: the position of the input that d_w is added to; that of d_bias follows.
+  // Returns the types of d_w and, with a bias, of d_bias. `into_w`: the position of the input to which d_w is added; the input to which
+  // d_bias is added follows.
   static std::vector<ValueType> parameter_gradient_types(const OpView& op, int into_w) {
     const int into_bias = into_w + 1;
     for (const auto& [into, differentiated] : {std::pair{into_w, int{kW}}, {into_bias, int{kBias}}}) {
       if (!op.has_input(into)) continue;
       expect_operands(op.has_input(differentiated) && op.in_shape(into) == op.in_shape(differentiated), op,
-                      "into like w or bias");
+                      "an 'into' operand with the shape of w or bias");
     }
     ValueType d_w{op.input(kW).type.dtype, op.in_shape(kW)};
     if (op.attributes().has("gradient_dtype"))
@@ -67,8 +68,8 @@ struct LinearLossOp {
     return types;
   }
 
-  // Emits d_w and, with a bias, d_bias from the gradients of the logits. `into_w`: as above; the flag follows the two inputs that are
-  // added to. `d_w`: the output of `op` that is d_w; d_bias follows.
+  // Emits d_w and, with a bias, d_bias from the gradients of the logits. `into_w`: as above; the accumulation flag is the input after these
+  // two. `d_w`: the output of `op` that is d_w; d_bias follows.
   static std::vector<ValueId> emit_parameter_gradients(Graph& graph, const Op& op, ValueId d_logits,
                                                        int into_w, int d_w) {
     const auto in = [&](int i) { return op.inputs[static_cast<size_t>(i)]; };

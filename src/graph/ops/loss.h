@@ -46,7 +46,7 @@ class LossBwd final : public OpSchema {
   OpGroup group() const override { return figures_.group; }
   std::vector<ValueType> output_types(const OpView& op) const override;
   double flops(const OpView& op, const Bucket& bucket) const override;
-  // The labels of unused rows are kNoLabel, and the gradient of a row without a class is zero.
+  // Tail rows of the gradient are zero: the labels of unused rows are kNoLabel, and the gradient of a row without a class is zero.
   std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
     if (!op.out_shape(ClassLossBwdOp::kDLogits).has_token_rows()) return {Tail::kNone};
     return {op.input(ClassLossBwdOp::kLabels).type.dtype == DType::kI32 ? Tail::kZero : Tail::kFinite};

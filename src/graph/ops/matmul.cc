@@ -27,7 +27,7 @@ class Matmul final : public OpSchema, private MatmulOp {
     expect_operands(op.in_shape(kA).rank() == 2 && op.in_shape(kB).rank() == 2, op,
                     "a[m,k], b[k,n], bias, into, flag");
     const Sizes s = sizes(op);
-    expect_operands(s.k_a == s.k_b, op, "equal inner sizes");
+    expect_operands(s.k_a == s.k_b, op, "an equal inner dimension k of a and b");
     expect_operands(!op.has_input(kBias) || (op.in_shape(kBias).rank() == 1 && op.in_shape(kBias)[0] == s.n),
                     op, "bias[n]");
     ValueType type{stated_dtype(op, op.input(kA).type.dtype), Shape{s.m, s.n}};
@@ -48,7 +48,8 @@ class Matmul final : public OpSchema, private MatmulOp {
     const Sizes s = sizes(op);
     if (s.k_a.symbol == Symbol::kTokens) {
       PLIMSOLL_CHECK(inputs[kA] == Tail::kZero || inputs[kB] == Tail::kZero,
-                     "matmul '{}' sums over tokens, but neither operand is zero on tail rows",
+                     "matmul '{}' sums over tokens, so one of its operands must be zero in the rows after "
+                     "the last token, but neither is",
                      op.output(kC).name);
       return {Tail::kNone};
     }
@@ -70,8 +71,8 @@ class Matmul final : public OpSchema, private MatmulOp {
     const ValueId a = op.inputs[kA];
     const ValueId b = op.inputs[kB];
     const auto flag = [](bool yes) { return yes ? MatmulTranspose::kYes : MatmulTranspose::kNo; };
-    // d_b is emitted first: it is the last reader of a saved activation, whose bytes are then free for d_a. It has
-    // the type of b, which stays in fp32 if only activations are in 16 bits.
+    // d_b is emitted before d_a, because computing d_b is the last use of a saved activation, whose memory d_a can then take. d_b has the
+    // type of b, which is fp32 if only activations are in 16 bits.
     DType b_dtype = graph.value(b).type.dtype;
     if (op.attributes.has("gradient_dtype")) b_dtype = *parse_dtype(op.attributes.word("gradient_dtype"));
     const std::string b_name = "d_" + graph.value(b).name;

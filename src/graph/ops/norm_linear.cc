@@ -30,7 +30,7 @@ class NormLinear final : public OpSchema, private NormLinearOp {
     expect_operands(!op.has_input(kBias) || op.in_shape(kBias) == Shape{op.in_shape(kW)[0]}, op, "bias[N]");
     Dim columns = op.in_shape(kW)[0];
     if (end(op.attributes()) == LayerEnd::kGlu) {
-      expect_operands(columns.offset % 2 == 0, op, "w[2F,K] for a gated unit");
+      expect_operands(columns.offset % 2 == 0, op, "w[2F,K] for a gated activation");
       columns.offset /= 2;
     }
     std::vector<ValueType> types{{op.input(kX).type.dtype, Shape{op.in_shape(kX)[0], columns}}};
@@ -90,12 +90,14 @@ class NormLinear final : public OpSchema, private NormLinearOp {
 
 NormKind NormLinearOp::norm(const Attributes& attributes) {
   const std::optional<NormKind> found = find_norm_kind(attributes.word("norm"));
-  PLIMSOLL_CHECK(found, "no norm has the name '{}'", attributes.word("norm"));
+  PLIMSOLL_CHECK(found, "the attribute 'norm' is '{}', which is not the name of a kind of norm",
+                 attributes.word("norm"));
   return *found;
 }
 LayerEnd NormLinearOp::end(const Attributes& attributes) {
   const std::optional<LayerEnd> found = find_layer_end(attributes.word("end"));
-  PLIMSOLL_CHECK(found, "no end of a layer has the name '{}'", attributes.word("end"));
+  PLIMSOLL_CHECK(found, "the attribute 'end' is '{}', which is not the name of a layer end",
+                 attributes.word("end"));
   return *found;
 }
 

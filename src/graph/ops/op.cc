@@ -38,7 +38,8 @@ double OpSchema::bytes(const OpView& op, const Bucket& bucket) const {
 }
 
 void OpSchema::gradient(GradientContext& context) const {
-  PLIMSOLL_CHECK(false, "op '{}' in graph '{}' has no gradient", name(), context.graph().name());
+  PLIMSOLL_CHECK(false, "cannot differentiate the op '{}' of graph '{}': it defines no gradient", name(),
+                 context.graph().name());
 }
 
 std::vector<Tail> OpSchema::tail(const OpView& op, std::span<const Tail> inputs) const {
@@ -84,8 +85,8 @@ std::string operand_name(std::span<const Operand> table, int row, int operand) {
   return std::string(found.name) + "[" + std::to_string(operand) + "]";
 }
 
-// Checks that the number of inputs agrees with the table and that only optional places are empty. It builds texts
-// only after a failure, because it runs whenever an op is built or verified.
+// Checks that the number of inputs agrees with the operand table and that only optional inputs are absent. Texts are built only after a
+// failure, because this check runs whenever an op is built or verified.
 void check_presence(const OpSchema& schema, const OpView& op) {
   const std::span<const InputOperand> table = schema.inputs();
   const bool repeats = repeated_rows(table).rows > 0;
@@ -106,7 +107,7 @@ void check_presence(const OpSchema& schema, const OpView& op) {
   if (flag < 0 || op.has_input(flag)) return;
   for (int i = 0; i < op.num_inputs(); ++i) {
     expect_operands(!op.has_input(i) || table[static_cast<size_t>(i)].role != InputRole::kInto, op,
-                    "a flag, because it accumulates");
+                    "an accumulation flag, because an 'into' operand is given");
   }
 }
 
@@ -187,14 +188,16 @@ void expect_operands(bool condition, const OpView& op, std::string_view rule) {
     if (!name.empty()) operands += name + " = ";
     operands += op.has_input(i) ? op.input(i).name + " " + format_type(op.input(i).type) : "_";
   }
-  PLIMSOLL_CHECK(condition, "{}({}) needs: {}", op.op.def->name(), operands, rule);
+  PLIMSOLL_CHECK(condition, "the operands of {}({}) are invalid; required: {}", op.op.def->name(), operands,
+                 rule);
 }
 
 DType stated_dtype(const OpView& op, DType fallback) {
   if (!op.attributes().has("dtype")) return fallback;
   const auto dtype = parse_dtype(op.attributes().word("dtype"));
-  PLIMSOLL_CHECK(dtype.has_value(), "{}: the attribute dtype is '{}', which is not a type", op.op.def->name(),
-                 op.attributes().word("dtype"));
+  PLIMSOLL_CHECK(dtype.has_value(),
+                 "{}: the attribute dtype is '{}', which is not the name of an element type",
+                 op.op.def->name(), op.attributes().word("dtype"));
   return *dtype;
 }
 
@@ -203,8 +206,10 @@ Recipe same_op(const OpView& op, int output) {
 }
 
 void expect_zero_tail(Tail state, const OpView& op, std::string_view operand) {
-  PLIMSOLL_CHECK(state == Tail::kZero, "{} sums over rows, but the tail rows of its {} are not zero",
-                 op.op.def->name(), operand);
+  PLIMSOLL_CHECK(
+      state == Tail::kZero,
+      "{} sums over all rows of its operand {}, whose rows after the last token must be zero, but are not",
+      op.op.def->name(), operand);
 }
 
 }  // namespace plimsoll

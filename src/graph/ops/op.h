@@ -1,6 +1,6 @@
-// The schema of an op, for passes, autodiff and the planner. In addition to the types (OpDef) it states the operands,
-// the gradient, a decomposition, the cost, the content of unused tail rows, and which operand an output may share
-// bytes with. Schemas are stateless and live until the process ends; thread-safe.
+// The schema of an op, for passes, autodiff and the planner. Besides the types of the outputs (OpDef) a schema states the operands, the
+// gradient, a decomposition, the cost, the content of unused tail rows, and which operand an output may share bytes with. Schemas are
+// stateless and live until the process ends; thread-safe.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,8 @@
 
 namespace plimsoll {
 
-// The groups of "Data Movement Is All You Need" (Ivanov et al., arXiv 2007.00072) in users' words, and two more.
+// The groups of ops in the tables of operations of a plan: those of "Data Movement Is All You Need" (Ivanov et al., arXiv 2007.00072),
+// and two more.
 enum class OpGroup : uint8_t { kContraction, kNormalization, kElementWise, kDataMovement, kCommunication };
 std::string_view op_group_name(OpGroup group);
 
@@ -69,15 +70,15 @@ class GradientContext {
   virtual const Op& op() const = 0;
   // Returns the gradient of output i, or kNoValue if the loss does not depend on it.
   virtual ValueId d_output(int i) = 0;
-  // Returns at most two terms whose sum is the gradient of output i, for an op that adds them itself.
+  // Returns at most two values whose sum is the gradient of output i, for an op whose gradient op adds them itself.
   virtual std::pair<ValueId, ValueId> d_output_terms(int i) = 0;
   // Returns true if the gradient of input i is wanted.
   virtual bool wants(int i) const = 0;
-  // Sets a gradient of input i. Several are summed.
+  // Sets the gradient of input i. If it is called several times for an input, the gradients are summed.
   virtual void set(int i, ValueId gradient) = 0;
 };
 
-// How to compute an output again: an op over values that exist before it.
+// A recipe to recompute an output: an op and its inputs, which are values that exist before the output.
 struct Recipe {
   const OpDef* def = nullptr;
   ValueIds inputs;
@@ -99,11 +100,11 @@ class OpSchema : public OpDef {
 
   // Returns the position of the only input with this role, or -1 if the op has none.
   int input_with(InputRole role) const;
-  // Return the input that output i accumulates into if that input is present, and the input of the flag (0
-  // overwrites, 1 adds); -1 if the op cannot accumulate.
+  // Return the input to which output i is added, if that input is present, and the input with the accumulation flag (0 overwrites, 1 adds);
+  // -1 if the op cannot accumulate.
   int into_input(const OpView& op, int output) const;
   int accumulate_flag_input() const { return input_with(InputRole::kAccumulateFlag); }
-  // Returns true if the op runs without memory for output i when no op reads it.
+  // Returns true if output i needs no memory when no op reads it, because the kernel can then skip writing it.
   bool has_optional_memory(const OpView& op, int output) const;
   int writes_into(const OpView& op, int output) const override;
   std::string input_name(const OpView& op, int input) const override;
@@ -129,8 +130,8 @@ class OpSchema : public OpDef {
   virtual double flops(const OpView& op, const Bucket& bucket) const = 0;
   // Counts every operand once as read and every output once as written, unless the op overrides it.
   virtual double bytes(const OpView& op, const Bucket& bucket) const;
-  // Returns the bytes that pass the link of the op's queue: of a copy in its direction, of a collective operation those
-  // that each rank sends. Requires: the op's queue is not kCompute.
+  // Returns the bytes that the op moves over the link of its queue: for a copy, the bytes in its direction; for a collective operation, the
+  // bytes that each rank sends. Requires: the op's queue is not kCompute.
   virtual double transferred_bytes(const OpView& op, const Bucket& bucket) const {
     return bytes(op, bucket) / 2;
   }
@@ -139,8 +140,8 @@ class OpSchema : public OpDef {
   // Builds the backward ops. Errors: kInternal if the op has no gradient.
   virtual void gradient(GradientContext& context) const;
 
-  // Returns the tail states of the outputs. The default is that of an op that works row by row: finite in, finite
-  // out. Errors: kInternal if a reduction would read rows that are not zero.
+  // Returns the content of the tail rows of the outputs. The default is for an op that works row by row: finite if the inputs are finite.
+  // Errors: kInternal if a reduction would read rows that are not zero.
   virtual std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const;
 
   // Returns true if a row of each output depends only on the same row of the operands that have rows, and on operands
@@ -173,7 +174,7 @@ class OpSchema : public OpDef {
   }
 };
 
-// Returns the schema of an op of a graph. Requires: the graph was built from the definitions of this room.
+// Returns the schema of an op of a graph. Requires: the graph was built from the definitions in src/graph/ops.
 inline const OpSchema& schema_of(const Op& op) {
   return static_cast<const OpSchema&>(*op.def);
 }
@@ -184,14 +185,13 @@ std::string format_signature(const OpSchema& schema);
 // Throws kInternal with the op and the names and types of its inputs unless the condition holds.
 void expect_operands(bool condition, const OpView& op, std::string_view rule);
 
-// Returns the type in the attribute "dtype", or `fallback` without it: for outputs whose type is not that of an
-// operand.
+// Returns the type in the attribute "dtype", or `fallback` without it: for outputs whose type differs from that of the operands.
 DType stated_dtype(const OpView& op, DType fallback);
 
 // Returns the recipe that runs the op again with the same inputs.
 Recipe same_op(const OpView& op, int output);
 
-// Requires (tail): `state` is zero on tail rows. Names the op and the operand.
+// Checks that an operand is zero on tail rows. Errors: kInternal naming the op and the operand.
 void expect_zero_tail(Tail state, const OpView& op, std::string_view operand);
 
 }  // namespace plimsoll

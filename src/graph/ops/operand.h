@@ -11,8 +11,8 @@ namespace plimsoll {
 // How often an operand occurs in one op.
 enum class Presence : uint8_t {
   kRequired,  // exactly once
-  kOptional,  // an input of one place, which is empty (kNoValue) if the operand is absent
-  kTrailing,  // once or not at all, without an empty place; the op's attributes say which, or the list's length
+  kOptional,  // an input with its own position, which contains kNoValue if the operand is absent
+  kTrailing,  // once or not at all; if absent, it has no position in the list. The op's attributes, or the length of the list, say which
   kRepeated,  // once or more; neighbouring rows of this kind repeat together: ids_0, table_0, ids_1, table_1
 };
 
@@ -29,8 +29,8 @@ enum class InputRole : uint8_t {
 
 inline constexpr int kNoOutput = -1;
 
-// One row of a table of inputs. `index` repeats the row's number, so that a test can compare it with the
-// enumerator from which it was made.
+// One row of a table of inputs. `index` is the enumerator of the operand; a test checks that it equals the position of the row in the
+// table.
 struct InputOperand {
   int index = 0;
   std::string_view name;
@@ -75,7 +75,7 @@ struct InputOperand {
   }
 };
 
-// Says if an op can run without memory for an output that no other op reads.
+// States whether an op needs memory for an output that no other op reads.
 enum class OutputMemory : uint8_t { kNeeded, kOptional };
 
 // One row of a table of outputs.

@@ -30,7 +30,7 @@ void expect_unique_rows(std::span<const Operand> table, std::string_view op) {
 TEST(OperandTables, RowsHaveTheirIndexAndTheirOwnName) {
   ASSERT_FALSE(all_ops().empty());
   for (const OpSchema* op : all_ops()) {
-    // The op receive reads nothing of this rank.
+    // Every op has inputs, except receive, whose value comes from another rank.
     EXPECT_EQ(op->inputs().empty(), op == &receive_op()) << op->name();
     EXPECT_FALSE(op->outputs().empty()) << op->name();
     expect_unique_rows(op->inputs(), op->name());
@@ -92,17 +92,19 @@ TEST(OperandTables, AWrongNumberOfInputsIsRefusedWithTheSignature) {
   Graph graph;
   const ValueId x = graph.add_value("x", {DType::kF32, Shape{2, 3}}, Storage::kInput);
   EXPECT_NE(message_of(matmul_op(), {x, x}, graph)
-                .find("matmul(a = x f32[2,3], b = x f32[2,3]) needs: matmul(a, b, bias?, into?, flag?)"),
+                .find("matmul(a = x f32[2,3], b = x f32[2,3]) are invalid; required: matmul(a, b, bias?, "
+                      "into?, flag?)"),
             std::string::npos);
-  EXPECT_NE(message_of(sort_ids_op(), {x}, graph).find("needs: sort_ids(cu_seqlens, ids...)"),
+  EXPECT_NE(message_of(sort_ids_op(), {x}, graph).find("required: sort_ids(cu_seqlens, ids...)"),
             std::string::npos);
 }
 
 TEST(OperandTables, AnEmptyPlaceOfARequiredInputIsRefusedByName) {
   Graph graph;
   const ValueId x = graph.add_value("x", {DType::kF32, Shape{2, 3}}, Storage::kInput);
-  EXPECT_NE(message_of(add_op(), {x, kNoValue}, graph).find("add(a = x f32[2,3], b = _) needs: b"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of(add_op(), {x, kNoValue}, graph).find("add(a = x f32[2,3], b = _) are invalid; required: b"),
+      std::string::npos);
 }
 
 TEST(OperandTables, AccumulatingWithoutAFlagIsRefused) {
@@ -111,7 +113,7 @@ TEST(OperandTables, AccumulatingWithoutAFlagIsRefused) {
   const ValueId into = graph.add_value("into", {DType::kF32, Shape{2, 2}}, Storage::kGradient);
   const Attributes attributes{{"ta", int64_t{0}}, {"tb", int64_t{0}}};
   EXPECT_NE(message_of(matmul_op(), {x, x, kNoValue, into, kNoValue}, graph, attributes)
-                .find("needs: a flag, because it accumulates"),
+                .find("required: an accumulation flag, because an 'into' operand is given"),
             std::string::npos);
 }
 

@@ -1,6 +1,5 @@
-// All ops: the names of their operands, their schemas and typed functions that emit them. Inputs may be kNoValue if
-// they are called optional. Shape letters: T tokens of the bucket, B sequences, C width, K classes, H heads, D width
-// of a head.
+// All ops: the names of their operands, their schemas and typed functions that emit them. An input that is called optional may be kNoValue.
+// Shape letters: T tokens of the bucket, B sequences, C width, K classes, H heads, D width of a head.
 #pragma once
 
 #include <span>
@@ -31,7 +30,7 @@ struct MatmulOp {
   enum In { kA, kB, kBias, kInto, kFlag };
   enum Out { kC };
 };
-// The first operands are those of a MatmulOp.
+// The first operands are the same as in MatmulOp.
 struct ScaledMatmulOp {
   enum In { kA, kB, kBias, kInto, kFlag, kAScale, kBScale };
   enum Out { kC };
@@ -51,7 +50,7 @@ struct LinearNormOp {
 struct NormLinearOp {
   enum In { kX, kW, kBias, kResidual, kNormBias, kGain, kBeta };
   enum Out { kY, kSum };
-  // Errors: kInternal for an attribute that is no name in base/fused_layer.h.
+  // Errors: kInternal if the value of the attribute is not a name in base/fused_layer.h.
   static NormKind norm(const Attributes& attributes);
   static LayerEnd end(const Attributes& attributes);
 };
@@ -63,7 +62,7 @@ struct AttentionBwdOp {
   enum In { kQkv, kCuSeqlens, kRng, kO, kLse, kDO };
   enum Out { kDQkv };
 };
-// append_kv and paged_attention have their first operands in common.
+// The first operands of append_kv and paged_attention are the same.
 struct AppendKvOp {
   enum In { kQkv, kCuSeqlens, kPageTable, kLengths, kCopyFrom, kCache };
   enum Out { kNewCache };
@@ -117,7 +116,7 @@ struct PointwiseOp {
   enum Out { kY };
 };
 struct PointwiseBwdOp {
-  enum In { kSaved, kDY };  // saved: x or y of the forward op
+  enum In { kSaved, kDY };  // kSaved: x or y of the forward op
   enum Out { kDX };
 };
 struct AccumulateOp {
@@ -161,13 +160,13 @@ struct DropoutOp {
   enum Out { kY };
 };
 
-// Embeddings and rows of sequences. The operands ids and table of embedding_sum are repeated per table, and so are
-// the ids of sort_ids.
+// Embeddings and rows of sequences. The operands `ids` and `table` of embedding_sum are repeated for each table, and so is the operand
+// `ids` of sort_ids.
 struct EmbeddingSumOp {
   enum In { kCuSeqlens, kIds, kTable };
   enum Out { kX };
 };
-// The name of the attribute of embedding_bwd with the number of rows of a table that each rank of a tensor-parallel group has.
+// The name of an attribute of embedding_bwd: the number of rows of the table that each rank of a tensor-parallel group stores.
 inline constexpr std::string_view kRankRows = "rank_rows";
 struct EmbeddingBwdOp {
   enum In { kSorted, kDX, kInto, kFlag };
@@ -227,7 +226,7 @@ struct TopLogitsOp {
   enum In { kLogits };
   enum Out { kValues, kIds, kLogSum };
 };
-// The loss over classes that the ranks of a tensor-parallel group divide.
+// The loss over classes, if the ranks of a tensor-parallel group divide the classes among them.
 struct ClassSumsOp {
   enum In { kLogits, kLabels };
   enum Out { kSums };
@@ -264,8 +263,8 @@ struct LinearClassSumsGradientsOp {
 ClassColumns class_columns_of(const Attributes& attributes);
 // Returns the type of the sums of logits of this type with `rows` rows.
 ValueType class_sums_type(DType logits, const Dim& rows, const Attributes& attributes);
-// The name of the attribute of class_sums with the number of classes of all ranks, and of that of class_sums_loss with the number of
-// columns that each rank has.
+// The names of two attributes: of class_sums, the number of classes of all ranks; of class_sums_loss, the number of columns of the sums
+// that each rank has.
 inline constexpr std::string_view kAllClasses = "classes";
 inline constexpr std::string_view kRankClasses = "rank_classes";
 
@@ -279,7 +278,7 @@ struct ElementLossBwdOp {
 };
 struct LinearCrossEntropyOp {
   enum In { kX, kW, kBias, kLabels, kDenominator };
-  // An evaluation may count correct predictions, a training may have a z-loss: an op has one of the two.
+  // The second output is either the number of correct predictions, in evaluations, or the z-loss, in training. No op has both.
   enum Out { kLoss, kNumCorrect, kZLoss = kNumCorrect };
 };
 struct LinearCrossEntropyBwdOp {
@@ -354,7 +353,7 @@ struct AllReduceOp {
   static int64_t num_ranks(const Attributes& attributes) { return attributes.integer("ranks"); }
 };
 
-// A value that one stage of a pipeline sends to another one. The room is the persistent memory from which it is sent.
+// The op that sends a value to another pipeline stage. kRoom is the persistent buffer from which the value is sent.
 struct SendOp {
   enum In { kX, kRoom };
   enum Out { kMessage };
@@ -467,13 +466,14 @@ std::span<const ValueId> gradients_of_norm(const Op& norm);
 // Returns the values that a copy reads, without those that it only overwrites or waits for.
 std::span<const ValueId> copied_values(const Op& copy);
 
-// Dropout with probability p at a site (base/philox.h). `rng` is i64[2]: the seed and the number of the micro-batch.
+// Dropout with probability p. `site` distinguishes the random draws of this op from the draws of other ops (base/philox.h). `rng` is
+// i64[2]: the seed and the number of the micro-batch.
 struct DropoutSpec {
   double p = 0.0;
   int64_t site = 0;
 };
 
-// Emits an op and returns its first output. The output is called `name`, or a unique name that begins with it.
+// Emits an op and returns its first output. The output is named `name`, or `name` followed by a number if that name is taken.
 ValueId emit(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attributes = {},
              std::string_view name = {});
 // Emits an op and returns all outputs.
@@ -487,10 +487,10 @@ ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b,
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name = {});
 // Emits the sum of a value over the ranks of a tensor-parallel group, in the bytes of the value.
 ValueId emit_tensor_sum(Graph& graph, ValueId x, int64_t ranks);
-// Emits a send of a value to a stage of a pipeline, and declares the room "message/<name>" for it.
+// Emits an op that sends a value to a pipeline stage, and declares the persistent buffer "message/<name>" from which the value is sent.
 inline constexpr std::string_view kMessagePrefix = "message/";
 void emit_send(Graph& graph, ValueId x, int64_t to, std::string_view name, bool zero_tail);
-// Emits a receive of a value of this type from a stage.
+// Emits an op that receives a value of this type from a pipeline stage.
 ValueId emit_receive(Graph& graph, const ValueType& type, int64_t from, std::string_view name,
                      bool zero_tail);
 ValueId emit_dropout(Graph& graph, ValueId x, ValueId rng, const DropoutSpec& spec,

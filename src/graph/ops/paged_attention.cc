@@ -24,7 +24,8 @@ void expect_paged_operands(const OpView& op, const ValueType& cache) {
   using In = PagedAttentionOp;
   const int64_t heads = op.attributes().integer("heads");
   const int64_t kv_heads = kv_heads_of(op);
-  expect_operands(kv_heads > 0 && heads % kv_heads == 0, op, "heads that are a multiple of kv_heads");
+  expect_operands(kv_heads > 0 && heads % kv_heads == 0, op,
+                  "a number of heads that is a multiple of kv_heads");
   const int64_t all_heads = heads + 2 * kv_heads;
   const Shape& qkv = op.in_shape(In::kQkv);
   const Shape& pages = cache.shape;
@@ -59,7 +60,7 @@ class AppendKv final : public OpSchema, private AppendKvOp {
     return {op.input(kCache).type};
   }
   double flops(const OpView&, const Bucket&) const override { return 0; }
-  // Each row reads and writes a key and a value. Copies of shared pages are at most as many rows again per page.
+  // Each row reads and writes a key and a value. Copies of shared pages are not counted.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return 4.0 * static_cast<double>(bucket.tokens) * elements_of_token(op.in_shape(kCache)) *
            static_cast<double>(dtype_bytes(op.input(kCache).type.dtype));
@@ -89,12 +90,12 @@ class PagedAttention final : public OpSchema, private PagedAttentionOp {
     const int64_t head_dim = op.in_shape(kQkv)[1].offset / (heads + 2 * kv_heads_of(op));
     return {{op.input(kQkv).type.dtype, Shape{kDimT, heads * head_dim}}};
   }
-  // A bucket does not bound the lengths of sequences; the rows of the page table do.
+  // A bucket does not limit how many tokens of a sequence are in the cache; the width of the page table does.
   double flops(const OpView& op, const Bucket& bucket) const override {
     const double outputs = static_cast<double>(op.out_shape(kO).elements(bucket));
     return 4.0 * outputs * longest(op, op.attributes().integer_or("window", 0));
   }
-  // Each sequence reads its pages once; together they read no more than all pages.
+  // Each sequence reads its pages once. The sum is limited by the size of the cache, because shared pages are counted once.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     const Shape& cache = op.in_shape(kCache);
     const double all = static_cast<double>(cache[0].offset * cache[2].offset);

@@ -49,10 +49,10 @@ TEST(PagedOps, CostsAreBoundedByThePagesOfTheSequencesAndOfTheCache) {
     return schema_of(graph.ops()[op])
         .cost({graph, graph.ops()[op]}, {.tokens = tokens, .sequences = sequences, .longest = 1});
   };
-  // A key and a value of 2 heads of 8 in bf16, read and written.
+  // append_kv reads and writes, for 5 tokens, a key and a value of 2 heads with 8 elements in bf16.
   EXPECT_EQ(cost(0, 5, 5).bytes, 5 * 2 * 16 * 2 * 2.0);
   EXPECT_EQ(cost(0, 5, 5).flops, 0.0);
-  // One sequence reads 48 tokens; five would read 240, of which the cache has 160.
+  // A sequence reads at most 48 tokens. Five sequences would read 240, but the cache only has room for 160.
   EXPECT_EQ(cost(1, 1, 1).bytes, 2 * 32 * 2.0 + 48 * 2 * 16 * 2.0);
   EXPECT_EQ(cost(1, 5, 5).bytes, 5 * 2 * 32 * 2.0 + 160 * 2 * 16 * 2.0);
   EXPECT_EQ(cost(1, 1, 1).flops, 4 * 32 * 48.0);

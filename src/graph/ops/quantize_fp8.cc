@@ -22,11 +22,11 @@ class QuantizeFp8 final : public OpSchema, private QuantizeFp8Op {
     const auto format = parse_dtype(op.attributes().word("format"));
     const Shape& x = op.in_shape(kX);
     expect_operands(format && is_fp8(*format) && x.rank() == 2 && is_floating(op.input(kX).type.dtype), op,
-                    "x[T,C] and a format of fp8");
+                    "x[T,C], and the name of an fp8 type as the attribute 'format'");
     return {{*format, x}, {*format, Shape{x[1], x[0]}}, {DType::kF32, Shape{2}}};
   }
 
-  // A comparison per element for the largest magnitude, a product and a rounding.
+  // Per element: a comparison for the largest magnitude, a multiplication and a rounding.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return (op.has_input(kKnown) ? 2.0 : 3.0) * static_cast<double>(op.in_shape(kX).elements(bucket));
   }
@@ -40,7 +40,7 @@ class QuantizeFp8 final : public OpSchema, private QuantizeFp8Op {
     return {of_codes, of_codes, Tail::kNone};
   }
 
-  // Codes need not be kept for the backward pass while x is kept or has a recipe itself.
+  // The codes can be recomputed from x in the backward pass, if x is kept or can be recomputed itself.
   std::optional<Recipe> recipe(const OpView& op, int output) const override {
     if (output == kScale || op.has_input(kKnown) || op.has_input(kFlag)) return std::nullopt;
     Recipe again = same_op(op, output);

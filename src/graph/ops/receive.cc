@@ -22,7 +22,8 @@ Shape parse_message_shape(const std::string& text) {
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(kBetweenDims, begin), text.size());
     const std::optional<Dim> dim = parse_dim(std::string_view(text).substr(begin, end - begin));
-    PLIMSOLL_CHECK(dim.has_value(), "'{}' is not the shape of a message", text);
+    PLIMSOLL_CHECK(dim.has_value(),
+                   "the attribute 'shape' of the op receive is '{}', which cannot be read as a shape", text);
     dims.push_back(*dim);
     begin = end + 1;
   }
@@ -62,7 +63,9 @@ const OpSchema& receive_op() {
 
 ValueId emit_receive(Graph& graph, const ValueType& type, int64_t from, std::string_view name,
                      bool zero_tail) {
-  PLIMSOLL_CHECK(type.shape.rank() > 0, "the message '{}' has no dimension", name);
+  PLIMSOLL_CHECK(
+      type.shape.rank() > 0,
+      "cannot receive '{}': a tensor that pipeline stages exchange must have at least one dimension", name);
   std::string shape;
   for (const Dim& dim : type.shape.dims()) {
     if (!shape.empty()) shape += kBetweenDims;

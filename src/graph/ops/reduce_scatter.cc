@@ -1,6 +1,6 @@
-// reduce_scatter(x_0 .. x_n-1) {ranks, peers?}: the slice of this rank (RankSlices) of y_i = that of the sum of x_i over all ranks of
-// the run, in the bytes of x_i. The other numbers of y_i are undefined. All operands have one type of element. It runs on the
-// queue of communication, as all_reduce does.
+// reduce_scatter(x_0 .. x_n-1) {ranks, peers?}: y_i is in the bytes of x_i, and its slice of this rank (RankSlices) equals the same slice
+// of the sum of x_i over all ranks of the run. The other elements of y_i are undefined. All operands have one type of element. It runs on
+// the queue of communication, as all_reduce does.
 #include "graph/ops/collective_op.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
@@ -15,7 +15,7 @@ class ReduceScatter final : public CollectiveOp, private RankSlicesOp {
   std::vector<ValueType> output_types(const OpView& op) const override {
     const std::optional<RankSlices> slices = rank_slices_of(op.attributes());
     expect_operands(op.num_inputs() >= 1 && slices && slices->ranks >= 1, op,
-                    "at least one value, and at least one rank as {ranks}");
+                    "at least one input, and an attribute 'ranks' of at least 1");
     return types_of_sums(op);
   }
   // Each rank adds the numbers of the other ranks to its slice.

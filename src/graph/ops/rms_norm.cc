@@ -1,10 +1,9 @@
 // rms_norm(x_TN, gain_C, second_gain_C?, residual_TN?) {eps, heads, second_heads}: divides each of the first {heads} vectors of C elements of
 // a row by its root mean square and multiplies it by gain (Zhang and Sennrich, arXiv 1910.07467); the next {second_heads}
 // vectors have second_gain, and the elements after them are copied. A norm of whole rows has one vector of C = N elements.
-// rstd_T(H) keeps the inverse of each root for the backward pass. With a residual, the norm is that of s = x + residual, and
-// s_TN is the third output, which later ops read: the end of a sub-layer whose successor normalizes its input (pre-norm).
-// With {tensor_ranks}, each rank of a tensor-parallel group has some of the vectors, and the gradients of the gains are sums over
-// the ranks.
+// rstd_T(H) keeps the inverse of each root for the backward pass. With a residual, the op normalizes s = x + residual, and s_TN is the
+// third output, which later ops read: the end of a sub-layer whose successor normalizes its input (pre-norm). With {tensor_ranks}, each
+// rank of a tensor-parallel group has some of the vectors, and the gradients of the gains are sums over the ranks.
 //
 // rms_norm_bwd(d_y, x, gain, second_gain?, rstd, into_gain?, into_second?, flag?, d_sum_term?): x is s if there is a residual;
 // d_sum_term is the gradient of s that comes from its other readers; kernels/layer_norm/rms_norm.h has the
@@ -34,15 +33,15 @@ class RmsNorm final : public OpSchema, private RmsNormOp {
     expect_operands(
         op.in_shape(kX).rank() == 2 && op.in_shape(kGain).rank() == 1 &&
             num_vectors(op.attributes()) * op.in_shape(kGain)[0].offset <= op.in_shape(kX)[1].offset,
-        op, "x[T,N], gain[C], with at most N / C vectors");
+        op, "x[T,N] and gain[C], with at most N / C vectors of C elements per row");
     expect_operands(has_second == op.has_input(kSecondGain) &&
                         (!has_second || op.input(kSecondGain).type == op.input(kGain).type),
-                    op, "second_gain[C] if there are second_heads");
+                    op, "second_gain[C] if and only if the attribute second_heads is above 0");
     const ValueType& x = op.input(kX).type;
     std::vector<ValueType> types{x, {sum_dtype(x.dtype), Shape{x.shape[0], num_vectors(op.attributes())}}};
     if (op.has_input(kResidual)) {
       expect_operands(op.input(kResidual).type == x && op.in_shape(kGain)[0] == x.shape[1], op,
-                      "residual[T,N] for a norm of whole rows");
+                      "residual[T,N], and a gain[N] that covers whole rows");
       types.push_back(x);
     }
     return types;
@@ -76,7 +75,7 @@ class RmsNorm final : public OpSchema, private RmsNormOp {
     const bool has_sum = op.inputs[kResidual] != kNoValue;
     const ValueId d_sum_term = has_sum ? context.d_output(kSum) : kNoValue;
     PLIMSOLL_CHECK(d_y != kNoValue || d_sum_term == kNoValue,
-                   "a norm whose sum has a gradient and whose y has none");
+                   "cannot differentiate rms_norm: its output sum has a gradient, but its output y has none");
     if (d_y == kNoValue) return;
     const Graph& graph = context.graph();
     const ValueId second = op.inputs[kSecondGain];
@@ -106,7 +105,7 @@ class RmsNorm final : public OpSchema, private RmsNormOp {
                                        OutputOperand::conditional(kSum, "s")};
 };
 
-// The outputs have the order of the inputs of rms_norm whose gradients they are.
+// The outputs are gradients of inputs of rms_norm, in the order of these inputs.
 class RmsNormBwd final : public OpSchema, private RmsNormBwdOp {
  public:
   std::string_view name() const override { return "rms_norm_bwd"; }

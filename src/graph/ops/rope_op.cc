@@ -49,7 +49,7 @@ class Rope final : public OpSchema, private RopeOp {
     expect_operands(x.rank() == 2 && table.rank() == 2 && x[0] == table[0] &&
                         x[1].offset % table[1].offset == 0 &&
                         op.attributes().integer("heads") * table[1].offset <= x[1].offset,
-                    op, "x[T,N], table[T,D], with at most N / D heads");
+                    op, "x[T,N] and table[T,D], with at most N / D heads of D elements per row");
     return {op.input(kX).type};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {

@@ -22,7 +22,8 @@ class ScaledMatmul final : public OpSchema, private ScaledMatmulOp {
                         b.rank() == 2 && a[1] == b[1],
                     op, "fp8 codes a[m,k] and b[n,k]");
     const Shape two{2};
-    expect_operands(op.in_shape(kAScale) == two && op.in_shape(kBScale) == two, op, "scales of 2 elements");
+    expect_operands(op.in_shape(kAScale) == two && op.in_shape(kBScale) == two, op,
+                    "a 'scales' operand of 2 elements");
     expect_operands(!op.has_input(kBias) || op.in_shape(kBias) == Shape{b[0]}, op, "bias[n]");
     const ValueType type{stated_dtype(op, DType::kF32), Shape{a[0], b[0]}};
     expect_operands(!op.has_input(kInto) || (op.input(kInto).type == type && op.has_input(kFlag)), op,
@@ -39,7 +40,8 @@ class ScaledMatmul final : public OpSchema, private ScaledMatmulOp {
     const Shape& a = op.in_shape(kA);
     if (a[1].symbol == Symbol::kTokens) {
       PLIMSOLL_CHECK(inputs[kA] == Tail::kZero || inputs[kB] == Tail::kZero,
-                     "scaled_matmul '{}' sums over tokens, but neither operand is zero on tail rows",
+                     "scaled_matmul '{}' sums over tokens, so one of its operands must be zero in the rows "
+                     "after the last token, but neither is",
                      op.output(kC).name);
       return {Tail::kNone};
     }

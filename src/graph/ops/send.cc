@@ -1,9 +1,9 @@
-// send(x, room) {to, axis, zero_tail?}: sends x to the stage {to} of a pipeline, where a receive takes it. y = x, in the bytes of `room`,
-// which persist: they must not change until x has arrived, possibly several runs later. The op waits until the value that was sent
-// before to the same stage has arrived, copies x into `room`, and starts to send. With {zero_tail} the rows after the last
-// token are zero, as those of a gradient must be.
+// send(x, room) {to, axis, zero_tail?}: sends x to the stage {to} of a pipeline, where a receive takes it. y = x, in the persistent buffer
+// `room`, whose bytes must not change until x has arrived, which may be several runs later. The op waits until the value that was sent
+// before to the same stage has arrived, copies x into `room`, and starts to send. {zero_tail} states that the rows after the last token are
+// zero, as they must be in a gradient.
 //
-// It runs on the queue of communication. Autodiff does not see it: the gradient of x arrives by a receive.
+// It runs on the queue of communication. Autodiff does not differentiate this op: a receive op gets the gradient of x from the other stage.
 #include <fmt/format.h>
 
 #include <array>
@@ -23,7 +23,8 @@ class Send final : public OpSchema, private SendOp {
   OpWork work() const override { return OpWork::kCollective; }
   Queue queue(const OpView&) const override { return Queue::kCommunication; }
   std::vector<ValueType> output_types(const OpView& op) const override {
-    expect_operands(op.input(kX).type == op.input(kRoom).type, op, "a value and room for it");
+    expect_operands(op.input(kX).type == op.input(kRoom).type, op,
+                    "x, and a buffer of the same type from which x is sent");
     return {op.input(kX).type};
   }
   int writes_into(const OpView&, int) const override { return kRoom; }

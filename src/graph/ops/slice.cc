@@ -35,7 +35,8 @@ MeshAxis mesh_axis_of(const Attributes& attributes) {
   for (const MeshAxis axis : {MeshAxis::kTensor, MeshAxis::kPipeline, MeshAxis::kEnds}) {
     if (attributes.word("axis") == mesh_axis_name(axis)) return axis;
   }
-  PLIMSOLL_CHECK(false, "the axis '{}' of a mesh", attributes.word("axis"));
+  PLIMSOLL_CHECK(false, "the attribute 'axis' is '{}', which is not an axis of the mesh of ranks",
+                 attributes.word("axis"));
 }
 
 void set_mesh_axis(Attributes& attributes, MeshAxis axis) {
@@ -44,12 +45,15 @@ void set_mesh_axis(Attributes& attributes, MeshAxis axis) {
 
 Shape shape_of(const Slice& slice, const Shape& whole) {
   PLIMSOLL_CHECK(whole.rank() >= 1 && !whole.depends_on_bucket(),
-                 "a value of {} dimensions has no slices of rows", whole.rank());
+                 "only a value with at least one dimension and a fixed size can be sliced by rows, but this "
+                 "one has {} dimensions or depends on the bucket",
+                 whole.rank());
   std::vector<Dim> dims(whole.dims().begin(), whole.dims().end());
   const int64_t rows = dims[0].offset;
   PLIMSOLL_CHECK(rows * slice.first % slice.of == 0 && rows * slice.elements % slice.of == 0,
-                 "{} elements of {}, from element {} on, are not whole rows of {} rows", slice.elements,
-                 slice.of, slice.first, rows);
+                 "a slice must consist of whole rows, but {} of {} elements from element {} on do not in a "
+                 "value of {} rows",
+                 slice.elements, slice.of, slice.first, rows);
   dims[0] = Dim(rows * slice.elements / slice.of);
   return Shape(dims);
 }

@@ -1,6 +1,6 @@
-// A part of a parameter that one op works on: the update of some of its elements, or the copy of their states. Each
-// value of such an op that belongs to the parameter is either whole or only the part; its size tells which.
-// Thread-safe: values only.
+// The slice of a parameter that one op works on, if an update, or a copy of optimizer states, is cut into several ops. Each operand of such
+// an op that belongs to the parameter is either the whole value or only the slice; the size of the operand tells which. Thread-safe: values
+// only.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace plimsoll {
 
-// Elements [first, first + elements) of the `of` elements of the parameter. In a value with k numbers per element the
-// part begins at k first.
+// Elements [first, first + elements) of a parameter with `of` elements. In a value that stores k numbers per element, the slice begins at k
+// * first.
 struct Slice {
   int64_t first = 0;
   int64_t elements = 0;
   int64_t of = 0;
 
-  // Returns the index of the part's first element in a value of `value_elements` elements: `numbers_per_element *
-  // first` if the value is whole, 0 if it contains only the part. Requires: the part is not the whole.
+  // Returns the index of the first element of the slice in a value of `value_elements` elements: `numbers_per_element * first` if the value
+  // is whole, 0 if it contains only the slice. Requires: the slice is smaller than the parameter.
   int64_t first_in(int64_t value_elements, int64_t numbers_per_element) const {
     return value_elements == of * numbers_per_element ? first * numbers_per_element : 0;
   }
-  // Returns true if a value of this size is the whole value or exactly the part.
+  // Returns true if a value of this size is either the whole value or exactly the slice.
   bool is_of(int64_t value_elements, int64_t numbers_per_element) const {
     return value_elements == of * numbers_per_element || value_elements == elements * numbers_per_element;
   }
-  // Returns the size of the part of a value whose whole size is `whole`.
+  // Returns the size of the slice in a value whose size is `whole`.
   int64_t part_of(int64_t whole) const { return whole / of * elements + whole % of * elements / of; }
 };
 
@@ -43,20 +43,20 @@ inline Slice slice_of_rank(const RankSlices& slices, int64_t numbers, int64_t ra
 std::optional<RankSlices> rank_slices_of(const Attributes& attributes);
 void set_rank_slices(Attributes& attributes, const RankSlices& slices);
 
-// Read and write the attribute "axis" of an op that works with other ranks: the axis of the mesh on which it does. Without it an
-// op works on the data axis.
+// Read and write the attribute "axis" of a collective op: the axis of the mesh along which it communicates. Without the attribute this is
+// the data axis.
 MeshAxis mesh_axis_of(const Attributes& attributes);
 void set_mesh_axis(Attributes& attributes, MeshAxis axis);
 
-// The name of the attribute of an op that computes with the part of a weight that this rank of a tensor-parallel group has, or
-// with a part of the heads: the number of ranks of the group.
+// The name of the attribute with the number of ranks of a tensor-parallel group, on ops that compute with this rank's part of a weight or
+// of the attention heads.
 inline constexpr std::string_view kTensorRanks = "tensor_ranks";
 
 // Read and write the attributes "first", "elements" and "of". Without them the op works on the whole parameter.
 std::optional<Slice> slice_of(const Attributes& attributes);
 void set_slice(Attributes& attributes, const Slice& slice);
 
-// Returns the shape of the part of a value: the same with fewer rows. Requires: the part consists of whole rows.
+// Returns the shape of the slice of a value: the shape of the value with fewer rows. Requires: the slice consists of whole rows.
 Shape shape_of(const Slice& slice, const Shape& whole);
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // sort_ids(cu_seqlens, ids_0, ids_1, ...) {rows}: for each ids_k its (id, token) pairs sorted_k_T2, sorted by id, and
 // by token for equal ids. Tokens at and after cu_seqlens[B] come last, with an id that no table has. Every id is
-// below {rows}. One sort serves the gradients of all tables, and all ops of a gradient that is computed by rows.
+// below {rows}. All ops that compute the gradient of a table, or some rows of it, read the result of one sort.
 #include <array>
 
 #include "graph/ops/ops.h"

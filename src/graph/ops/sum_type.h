@@ -1,5 +1,5 @@
-// The type in which sums over rows are kept, such as gradients of biases: fp32 if the parameter is in 16 bits,
-// because kernels write fp32. Pure; thread-safe.
+// The type of sums over rows, such as gradients of biases: fp32 if the parameter is in 16 bits, because kernels write these sums in fp32.
+// Pure; thread-safe.
 #pragma once
 
 #include "graph/ir/graph.h"

@@ -17,13 +17,13 @@
 
 namespace plimsoll {
 
-// An update of a list of parameters in place: four scalars (learning rate, step, clip coefficient, finite), then the
-// same number of values for each parameter: the parameter, its gradient, its states, and with {copies} a 16-bit copy
-// that the update writes too. bf16 parameters that have neither a copy nor a lower half are rounded stochastically
-// with the noise of {noise_seed, noise_site}; so are the states for which the op requests it. Outputs are the new
-// versions of all values except the gradient. With a slice (slice.h) the op has one parameter and updates a part of
-// it; each of its values is whole or only that part. With {ranks} the op updates the slice of its rank of each parameter; the
-// states are divided among the ranks (Value::divided), and each other value is divided or whole.
+// An op that updates a list of parameters in place. Its inputs are four scalars (learning rate, step, clip coefficient, finite), and then
+// for each parameter: the parameter, its gradient, its optimizer states, and, with the attribute `copies`, a 16-bit copy that the update
+// writes too. A bf16 parameter that has neither a copy nor a lower half is rounded stochastically with noise from the attributes noise_seed
+// and noise_site, and so are the states for which the op requests it. Outputs are the new versions of all values except the gradient. With
+// the attributes of a slice (slice.h) the op has one parameter and updates only that slice; each of its operands is whole or only the
+// slice. With the attribute `ranks` each rank updates its slice of every parameter; the states are divided among the ranks
+// (Value::divided), and the other operands are divided or whole.
 class Update : public OpSchema, public UpdateOp {
  public:
   std::span<const InputOperand> inputs() const override { return kInputs; }
@@ -42,21 +42,24 @@ class Update : public OpSchema, public UpdateOp {
     const int stride = values_per_parameter(op);
     std::vector<ValueType> types;
     const std::optional<Slice> slice = slice_of(op.attributes());
-    expect_operands(!slice || (is_element_wise() && op.num_inputs() == kParameter + stride), op,
-                    "a single parameter with independent elements, because it updates a slice");
+    expect_operands(
+        !slice || (is_element_wise() && op.num_inputs() == kParameter + stride), op,
+        "a single parameter whose elements are updated independently, because the op updates a slice");
     const std::optional<RankSlices> slices = rank_slices_of(op.attributes());
     expect_operands(
         !slices || (!slice && can_be_sharded(op)), op,
-        "parameters whose slices can be updated separately, because it updates those of one rank");
+        "parameters whose slices can be updated separately, because the op updates the slices of one rank");
     for (int i = kParameter; i < op.num_inputs(); i += stride) {
       expect_operands(
           slice ? is_of(*slice, op, i) && is_of(*slice, op, i + 1) : op.in_shape(i) == op.in_shape(i + 1), op,
           "gradients with the shapes of their parameters");
       for (int k = 0; k < stride; ++k) {
-        expect_operands(!slice || is_of(*slice, op, i + k), op, "states that are whole or the slice");
-        expect_operands(!op.input(i + k).divided || slices, op, "whole values, because it has no {ranks}");
+        expect_operands(!slice || is_of(*slice, op, i + k), op,
+                        "optimizer states with the shape of the whole parameter or of the slice");
+        expect_operands(!op.input(i + k).divided || slices, op,
+                        "operands that are not divided among ranks, because the op has no attribute 'ranks'");
         expect_operands(!slices || !is_state(op, k) || has_slice_of_state(*slices, op, i, k), op,
-                        "states that are divided like their parameter");
+                        "optimizer states that are divided among the ranks like their parameter");
         if (k != 1) types.push_back(op.input(i + k).type);
       }
     }
@@ -92,25 +95,25 @@ class Update : public OpSchema, public UpdateOp {
     return kParameter + (output / written) * stride + (k == 0 ? 0 : k + 1);
   }
 
-  // Returns true if the update of an element depends only on its own gradient and states, so that a part of a
-  // parameter may be updated.
+  // Returns true if the update of an element depends only on the gradient and the states of this element, so that an op may update a slice
+  // of a parameter.
   virtual bool is_element_wise() const { return false; }
   // Returns true if slices of the parameters (RankSlices) can be updated separately, each with its own part of the states.
   virtual bool can_be_sharded(const OpView&) const { return false; }
   // Returns true if the k-th value of a parameter is a state: neither the parameter nor its gradient, copy or lower halves.
   bool is_state(const OpView& op, int k) const { return k >= 2 && k < values_per_parameter(op) - copies(op); }
-  // Returns the size of the k-th value of a parameter, which is a state, for this number of elements of the parameter.
+  // Returns the number of elements of the state at position k of the operands of a parameter with `elements` elements.
   virtual int64_t numbers_in_state(const OpView&, int /*k*/, int64_t elements) const { return elements; }
-  // Returns the number of values per parameter: itself, its gradient, its states, and a copy if there is one.
+  // Returns the number of operands per parameter: the parameter, its gradient, its states, and its copy if it has one.
   int stride(const OpView& op) const { return values_per_parameter(op); }
-  // Returns the number of array elements that the k-th value of a parameter has per parameter element: 2 for the
-  // lower halves, which are stored as bytes, and 1 for others.
+  // Returns the number of array elements per parameter element in the operand at position k of a parameter: 2 for the lower halves, which
+  // are stored as bytes, and 1 for all others.
   static int64_t numbers_per_element(const OpView& op, int k) {
     return op.attributes().integer_or("split", 0) != 0 && kParameter + k + 1 == op.num_inputs() ? 2 : 1;
   }
 
  protected:
-  // Returns 1 if the last value of a parameter is its 16-bit copy or its lower half.
+  // Returns 1 if the last operand of a parameter is its 16-bit copy or its lower half, and 0 otherwise.
   static int copies(const OpView& op) {
     return op.attributes().integer_or("copies", 0) != 0 || op.attributes().integer_or("split", 0) != 0 ? 1
                                                                                                        : 0;
@@ -146,7 +149,7 @@ class Update : public OpSchema, public UpdateOp {
     return sum;
   }
 
-  // Returns true if the k-th value of a parameter, a state, is divided such that each rank has the state of its slice.
+  // Returns true if the state at position k of a parameter is divided such that each rank stores the state of its own slice.
   bool has_slice_of_state(const RankSlices& slices, const OpView& op, int parameter, int k) const {
     const Value& state = op.input(parameter + k);
     const int64_t elements = op.in_shape(parameter).elements({});
@@ -162,9 +165,9 @@ class Update : public OpSchema, public UpdateOp {
 // Returns the op of Adafactor, for update_op() (adafactor_op.cc).
 std::unique_ptr<const OpSchema> make_adafactor_op(const OptimizerRow& row);
 
-// The parts of parameters that consist of several tensors of a checkpoint, one after the other along the first
-// dimension: q, k and v in one matrix. An optimizer whose states are sums over a tensor, or blocks of it, treats
-// every part separately, like a parameter of its own. Pure functions; thread-safe.
+// The parts of fused parameters, which consist of several tensors of a checkpoint along the first dimension, such as q, k and v in one
+// matrix. An optimizer whose states are sums over a tensor, or are quantized in blocks, treats every part like a separate parameter. Pure
+// functions; thread-safe.
 
 // The name of the attribute that lists the rows of the parts.
 inline constexpr std::string_view kPartRows = "part_rows";

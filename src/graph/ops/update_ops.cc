@@ -1,5 +1,5 @@
-// The ops of optimizers: one per row of base/optimizer_table.inc. Each op is one update of a group of parameters in place.
-// adafactor_op.cc has the frame of Adafactor.
+// The ops of optimizers, one for each row of base/optimizer_table.inc. Each op updates a group of parameters in place. The op of Adafactor
+// is in adafactor_op.cc.
 
 #include "graph/ops/ops.h"
 
@@ -16,9 +16,9 @@ namespace {
 //   NAME(lr, step, clip, finite, p_0, g_0, states of p_0..., p_1, ...) {constants..., weight_decay}
 // The formula, its source and the constants are in the contract of the kernel, kernels/optimizer/NAME.h. SGD has its
 // state only if momentum > 0. Outputs are new versions of the same bytes: p' and the states of each parameter. If finite
-// is 0, nothing is written. With {copies} each parameter has one more value, a 16-bit copy of p', which the update writes
-// too. With {split} (AdamW) p is bf16 and each parameter has one more value, u8[2 n]: the lower halves of the fp32 numbers
-// whose upper halves are in p (base/split_f32.h). The update writes both.
+// is 0, nothing is written. With {copies} each parameter has one more operand, a 16-bit copy of p', which the update writes too. With
+// {split} (AdamW) p is bf16 and each parameter has one more operand, u8[2 n]: the lower halves of the fp32 numbers whose upper halves are
+// in p (base/split_f32.h). The update writes both halves.
 class PlainUpdate final : public Update {
  public:
   explicit PlainUpdate(const OptimizerRow& row) : row_(row) {}
@@ -37,14 +37,14 @@ class PlainUpdate final : public Update {
   const OptimizerRow& row_;
 };
 
-// The op of an optimizer with states in 8 bits: as PlainUpdate, but each state has two values, a code per element and an
-// fp32 maximum per block of 256 elements of a part. {part_rows} lists the parts.
+// The op of an optimizer with 8-bit states: like PlainUpdate, but each state consists of two operands, an 8-bit code per element and an
+// fp32 maximum per quantization block of 256 elements. {part_rows} lists the parts of fused weights, which are quantized separately.
 class EightBitUpdate final : public Update {
  public:
   explicit EightBitUpdate(const OptimizerRow& row) : row_(row) {}
   std::string_view name() const override { return row_.name; }
   OpWork work() const override { return OpWork::kUpdateOfCodes; }
-  // Blocks begin with each part. A slice that begins within a part has to begin with a block too.
+  // The first quantization block of each part begins with the part. A slice that begins within a part must begin with a block.
   bool can_be_sharded(const OpView& op) const override {
     const std::vector<std::vector<int64_t>> rows = part_rows_of(op.attributes());
     const int stride = values_per_parameter(op);
@@ -56,7 +56,7 @@ class EightBitUpdate final : public Update {
     }
     return true;
   }
-  // Each state has codes and then maxima.
+  // Each state has two operands: the codes, and then the maxima of the blocks.
   int64_t numbers_in_state(const OpView&, int k, int64_t elements) const override {
     return k % 2 == 0 ? elements : (elements + kBlock - 1) / kBlock;
   }
@@ -68,7 +68,7 @@ class EightBitUpdate final : public Update {
   double flops_per_element() const override { return row_.flops_per_element; }
 
  private:
-  static constexpr int64_t kBlock = 256;  // elements with one maximum
+  static constexpr int64_t kBlock = 256;  // elements of a quantization block, which has one maximum
   static_assert(RankSlices::kBlock % kBlock == 0);
 
   const OptimizerRow& row_;
@@ -83,7 +83,7 @@ std::unique_ptr<const OpSchema> make_update_op(const OptimizerRow& row) {
     case UpdateFrame::kFactored:
       return make_adafactor_op(row);
   }
-  PLIMSOLL_CHECK(false, "the optimizer {} has no op", row.name);
+  PLIMSOLL_CHECK(false, "no op is defined that updates parameters with the optimizer {}", row.name);
 }
 
 }  // namespace
@@ -115,7 +115,9 @@ std::vector<std::vector<int64_t>> part_rows_of(const Attributes& attributes) {
     int64_t number = 0;
     const auto [rest, error] = std::from_chars(at, end, number);
     PLIMSOLL_CHECK(error == std::errc() && (rest == end || *rest == '+' || *rest == ','),
-                   "'{}' does not list rows of parts", text);
+                   "the attribute that lists the rows of each part of fused weights must be integers "
+                   "separated by '+' and ',', but is '{}'",
+                   text);
     rows.back().push_back(number);
     if (rest < end && *rest == ',') rows.emplace_back();
     at = rest + 1;

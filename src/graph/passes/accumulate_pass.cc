@@ -6,8 +6,9 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if the op may add to its outputs. Its flag applies to all of them, so an output that an op reads in the same
-// run, as the sum of a table's two gradients reads the one of a head, must not be among them.
+// Returns true if the op may add its outputs to the sums of earlier micro-batches. The flag of the op applies to all outputs, so no other
+// op may read an output in the same micro-batch. One example is the gradient of a language-model head, which is added to the other gradient
+// of the shared word table.
 bool may_add(const Graph& graph, const Op& op, const std::vector<bool>& is_read) {
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     const ValueId output = op.outputs[i];
@@ -18,8 +19,8 @@ bool may_add(const Graph& graph, const Op& op, const std::vector<bool>& is_read)
   return true;
 }
 
-// Lets ops that produce gradients add to the persistent buffers of the gradients directly. If such an op cannot add
-// to its output, an accumulate op is inserted after it.
+// Lets ops that produce gradients add to the persistent buffers of the gradients directly. If an op cannot add to its output, an accumulate
+// op is inserted after it.
 void keep_gradients(Graph& graph) {
   const ValueId flag = graph.input("accumulate");
   std::vector<ValueId> replacement(graph.values().size(), kNoValue);
@@ -78,7 +79,7 @@ void keep_gradients(Graph& graph) {
 Pass accumulate_pass() {
   return {.name = "accumulate",
           .numerics = Numerics::kPreserving,
-          .help = "keeps gradients across micro-batches; the ops that produce them add to them",
+          .help = "keeps gradients across micro-batches; the ops that compute gradients add to them",
           .needed_for = "--gradient_accumulation_steps above 1",
           .run = keep_gradients};
 }

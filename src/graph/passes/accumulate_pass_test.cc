@@ -49,8 +49,9 @@ TEST(Accumulate, AnAccumulateOpFollowsAnOpThatCannotAdd) {
             "}\n");
 }
 
-// An op has one flag for all of its outputs. If the gradient of a tied table is added to another one, it holds the numbers of
-// one micro-batch, so the same op cannot add the gradient of the bias.
+// An op has one flag for all of its outputs. The gradient of a tied table is first added to the table's other gradient, so it must contain
+// the numbers of one micro-batch only. Therefore the op that computes it cannot add the gradient of the bias to earlier micro-batches
+// either.
 TEST(Accumulate, AnOpAddsToAllOfItsOutputsOrToNone) {
   EXPECT_EQ(
       after(

@@ -10,16 +10,17 @@
 namespace plimsoll {
 namespace {
 
-// If rows are tokens, there are many of them. Small chunks would then add to the gradient of the weight so often that
-// this would take longer than the chunks' products: with 2048 rows per chunk, GPT-2's table of 308 MB is read and
-// written eight times for 16384 tokens.
+// The size of a chunk if rows are tokens, of which there are many. Each chunk adds to the gradient of the whole weight, and with small
+// chunks these additions would take longer than the matrix products: with 2048 rows per chunk, GPT-2's table of 308 MB is read and written
+// eight times for 16384 tokens.
 constexpr int64_t kTokenChunkBytes = int64_t{512} << 20;
-// Fewer rows would leave the tiles of a product unfilled. Chunks of a multiple of these rows begin where tiles begin.
+// The number of rows of a chunk is a multiple of this number, so that matrix products have no partly filled tiles and chunks begin where
+// tiles begin.
 constexpr int64_t kTileRows = 16;
 
-// Runs on a forward graph. If the ranks of a tensor-parallel group divide the classes, the sums of class_sums take the place of the loss
-// in what follows. The fused op replaces the classifier's last product, a cast of its result, the loss and the count of
-// correct predictions. It reads their inputs and takes the place of the loss.
+// Runs on a forward graph. The fused op replaces the classifier's last matrix product, a cast of its result, the loss and the count of
+// correct predictions. It has the inputs of these ops and the position of the loss. If the ranks of a tensor-parallel group divide the
+// classes, class_sums is fused instead of the loss.
 class ChunkedLoss {
  public:
   ChunkedLoss(Graph& graph, const Bucket& bucket, int64_t most_bytes, const Bucket& usual)
@@ -106,7 +107,7 @@ int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes, int64_t chunk_bytes) {
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes, std::optional<Bucket> usual) {
   return {.name = "chunked_loss",
           .numerics = Numerics::kChanging,
-          .help = "computes large logits for some rows at a time, and again in the backward pass",
+          .help = "computes large logits some rows at a time, and recomputes them in the backward pass",
           .run = [bucket, most_bytes, usual](Graph& graph) {
             ChunkedLoss(graph, bucket, most_bytes, usual.value_or(bucket)).run();
           }};

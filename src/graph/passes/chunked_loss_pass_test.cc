@@ -142,7 +142,7 @@ TEST(ChunkedLoss, RefusesOperandsThatDoNotFit) {
   }
 }
 
-// A language model: rows are tokens, whose unused ones have no label, and an evaluation counts the correct predictions.
+// In a language model rows are tokens, rows after the last token have no label, and an evaluation counts the correct predictions.
 TEST(ChunkedLoss, ChunksRowsOfTokensAndCountsTheCorrectOnes) {
   std::string text = replaced(kClassifier, "%x: f32[B,4]", "%x: f32[T,4]");
   text = replaced(text, "%labels: i32[B]", "%labels: i32[T]");

@@ -1,6 +1,6 @@
 // Lets gradients of weights that the backward pass computes shortly before its end wait until the exchange of the last gradients has
-// begun, so that both happen at the same time. The last gradients are usually those of an embedding table, which is large, and
-// nothing else would be left to compute while the ranks exchange them:
+// begun, so that both happen at the same time. The last gradient is usually that of an embedding table, which is large, and nothing else
+// would be left to compute while the ranks exchange them:
 //
 //   dx = matmul(dy, w)                    dx = matmul(dy, w)
 //   dw = matmul(dy, x)                    d_table = embedding_bwd(dx)
@@ -22,8 +22,8 @@
 namespace plimsoll {
 namespace {
 
-// The exchanges at the end are covered for this multiple of their estimated time, because they begin when those before them have
-// ended.
+// Ops are delayed until their time is this multiple of the estimated time of the last exchanges, because these can only begin when the
+// earlier exchanges have ended.
 constexpr double kCover = 1.5;
 
 bool sums_gradients(const Op& op) {
@@ -69,14 +69,14 @@ class DelayGradients {
   }
 
  private:
-  // An op that may be delayed, with the ops of the backward pass that need it to have run.
+  // An op that may be delayed, with the ops of the backward pass that depend on it.
   struct Candidate {
     double ms = 0;
     std::vector<uint32_t> dependent;
   };
 
-  // Finds the ops that only compute gradients, and that take longer than the exchange of these gradients, so that delaying them
-  // leaves less to wait for.
+  // Finds the ops that only compute gradients and take longer than the exchange of these gradients. Delaying such an op shortens the wait
+  // at the end, although its own exchange then starts later.
   void find_candidates() {
     for (uint32_t i = 0; i < ops_.size(); ++i) {
       const Op& op = ops_[i];
@@ -93,7 +93,7 @@ class DelayGradients {
     }
   }
 
-  // Returns the time of the exchanges after the last op that cannot be delayed, except those that a candidate has to precede.
+  // Returns the time of the exchanges after the last op that cannot be delayed, without the exchanges that depend on a candidate.
   double end_exchanges_ms() {
     double ms = 0;
     for (uint32_t i = end_of_work_; i < ops_.size(); ++i) {
@@ -104,8 +104,8 @@ class DelayGradients {
     return ms;
   }
 
-  // Delays the ops after the covered exchanges that a delayed op needs, such as another gradient of the bucket that it fills. They
-  // precede the op in the order, so that one pass from the end finds all of them.
+  // Also delays the ops behind the last covered exchange on which a delayed op depends, such as the op that computes another gradient of
+  // the same exchange. One pass from the end finds all of them, because they precede the op that needs them.
   void keep_before_delayed_ops() {
     for (auto i = static_cast<uint32_t>(ops_.size()); i-- > last_covered_ + 1;) {
       if (!is_delayed_[i]) continue;
@@ -136,7 +136,7 @@ class DelayGradients {
     return bytes;
   }
 
-  // Returns the share of the results of an op in the time of the exchanges that depend on it.
+  // Returns the time of exchanging the results of the op: their share, by bytes, of the time of every exchange that depends on the op.
   double exchange_ms_of(const Op& op, const std::vector<uint32_t>& dependent) const {
     double ms = 0;
     for (const uint32_t i : dependent) {
@@ -147,7 +147,7 @@ class DelayGradients {
     return ms;
   }
 
-  // Returns this op and those of the backward pass that need it to have run, directly or through others.
+  // Returns this op and all ops of the backward pass that depend on it, directly or indirectly.
   std::vector<uint32_t> dependent_ops(uint32_t op) const {
     std::vector<uint32_t> found{op};
     for (size_t i = 0; i < found.size(); ++i) {
@@ -177,7 +177,9 @@ class DelayGradients {
 Pass delay_gradients_pass(DelayOptions options) {
   return {.name = "delay_gradients",
           .numerics = Numerics::kPreserving,
-          .help = "computes gradients of weights while the ranks exchange the last ones of the backward pass",
+          .help =
+              "delays the computation of some weight gradients until the ranks exchange the last gradients "
+              "of the backward pass",
           .run = [options = std::move(options)](Graph& graph) {
             const std::vector<uint32_t> order = DelayGradients(graph, options).find_order();
             if (order.empty()) return;

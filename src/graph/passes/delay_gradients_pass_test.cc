@@ -49,7 +49,8 @@ TEST(DelayGradients, AGradientIsComputedDuringTheLastExchange) {
   EXPECT_EQ(after(graph, 0), graph) << "an exchange that takes no time";
 }
 
-// The last gradients are delayed, as many as 1.5 times the exchange takes, which is longer than the gradient that it exchanges.
+// Gradients are delayed until their time is 1.5 times that of the exchange. The exchange takes longer than computing the gradient that it
+// exchanges.
 TEST(DelayGradients, AsManyAreDelayedAsTheExchangeTakes) {
   const auto gradient = [](const std::string& name) {
     return "  %d_" + name + ": f32[4,4] !gradient = matmul(%x, %x, _, _, _) {ta=1, tb=0}\n  %d_" + name +
@@ -75,7 +76,8 @@ TEST(DelayGradients, GradientsAfterTheLargeOneAreDelayedToo) {
             kInputs + dx + table + kGradientOfWeight + bias + kNorm);
 }
 
-// One gradient after the exchange of the table is enough to cover it, but the bucket that it fills needs another one, too.
+// Delaying one gradient is enough to cover the exchange of the table, but it is exchanged together with another gradient, which is delayed
+// too.
 TEST(DelayGradients, GradientsOfOneBucketStayTogether) {
   const std::string graph =
       kInputs + kGradientOfTable +
@@ -100,7 +102,7 @@ TEST(DelayGradients, GradientsOfTheLastExchangeAreNotDelayed) {
   EXPECT_EQ(after(graph, 5), graph);
 }
 
-// `wide` would live while `later` does, which is as large.
+// Delaying the op would keep its operand `wide` live at the same time as `later`, which is as large, so nothing is delayed.
 TEST(DelayGradients, ThePeakDoesNotRise) {
   const std::string graph =
       "graph g {\n"

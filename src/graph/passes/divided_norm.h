@@ -8,17 +8,17 @@
 
 namespace plimsoll {
 
-// Appends ops that compute what the norm `norm` computes from the norms of the ranks of an axis, each of which reads the slice of its
-// rank of each gradient, or its part of a gradient that a tensor-parallel group divides (Value::split):
+// Replaces the norm of all gradients by ops that compute it from the norms of the ranks along an axis of the mesh. Each rank computes the
+// norm of its slice of each gradient, or of its part of a gradient that a tensor-parallel group divides (Value::split):
 //
 //   norm, finite, bad = norm(g.., loss)  ->  norms, _, bad = norm(g..) {ranks}; all_gather(norms, bad); norm, finite = norm(norms, loss)
 //
-// The norms of the ranks are rounded to the type of the norm. Requires: no gradient is read in another way by the op.
+// The norms of the ranks are rounded to the type of the norm. Requires: the op reads every gradient in this way.
 void append_divided_norm(Graph& graph, const Op& norm, const RankSlices& slices, MeshAxis axis,
                          std::vector<Op>& ops);
 
-// Appends an op that gathers the slices of these values along an axis, like `like` in the segment and the module, and returns the new
-// versions.
+// Appends an op that gathers the slices of these values along an axis of the mesh, in the segment and the module of the op `like`. Returns
+// the new versions of the values.
 std::vector<ValueId> append_gather(Graph& graph, const Op& like, const std::vector<ValueId>& values,
                                    const RankSlices& slices, MeshAxis axis, std::vector<Op>& ops);
 

@@ -109,7 +109,7 @@ class DivideVocabulary {
     return rewriter_.op(head.product).inputs[MatmulOp::kB];
   }
 
-  // Returns true if the lookup of words and the products of heads are the only ops that read the weight.
+  // Returns true if the weight is only read by the embedding lookup of words and by the matrix products of language-model heads.
   bool can_divide(ValueId weight, uint32_t lookup) const {
     if (graph_.value(weight).storage != Storage::kWeight) return false;
     return std::ranges::all_of(readers_[index_of(weight)], [&](uint32_t reader) {
@@ -118,7 +118,7 @@ class DivideVocabulary {
     });
   }
 
-  // Replaces a loss by the sums of each rank's logits, their exchange, and the loss of these sums.
+  // Replaces a loss by three ops: class_sums of the logits of each rank, the exchange of these sums, and the loss computed from them.
   void replace_loss(const LanguageHead& head, int64_t vocabulary) {
     const Op loss = rewriter_.op(head.loss);
     const ValueId logits = rewriter_.op(head.log_softmax.value_or(head.loss)).inputs[ClassLossOp::kLogits];

@@ -8,14 +8,15 @@
 
 namespace plimsoll {
 
-// Divides the rows of the table of words among the ranks of a tensor-parallel group, and those of the matrix and of the bias of a
-// language-model head; the logits and the loss follow (Shoeybi et al., "Megatron-LM", arXiv 1909.08053, section 3). Marks the lookup
-// with {tensor_ranks}, so that its result is a sum over the ranks, and the head's product, so that the gradient of its input is one.
-// Types of values between these ops are those of the whole vocabulary until they are inferred anew.
+// Divides the rows of the word table among the ranks of a tensor-parallel group, and the rows of the matrix and of the bias of a
+// language-model head. Logits and loss are divided accordingly (Shoeybi et al., "Megatron-LM", arXiv 1909.08053, section 3). Sets the
+// attribute `tensor_ranks` of the embedding lookup, so that its result is summed over the ranks, and of the head's matrix product, so that
+// the gradient of its input is summed. The values between these ops keep the types of the whole vocabulary until their types are inferred
+// anew.
 //
-// The first table of an embedding_sum is that of the words. A head is a product of rows with a weight that has a row per word,
-// followed by nothing but a bias, the softmax cross entropy and the count of correct predictions. A weight stays whole if another op
-// reads it, and so do all heads with DividedHeads::kNo. A table of words that a whole head reads is whole.
+// The first table of an embedding_sum is the word table. A head is a matrix product with a weight that has one row per word, followed only
+// by a bias, the softmax cross entropy and the count of correct predictions. A weight that another op reads is not divided, and with
+// DividedHeads::kNo no head is. A word table that an undivided head also reads is not divided either.
 void divide_vocabulary(Graph& graph, int64_t ranks, DividedHeads heads);
 
 }  // namespace plimsoll

@@ -18,7 +18,7 @@ bool sees_all(const Op& attention, ValueId cu_seqlens) {
 }
 
 // Runs on a forward graph that is not differentiated, after unread_rows, which leaves first_token as the only reader of
-// the last attention. The fused op takes the place of first_token.
+// the last attention. The fused op is inserted at the position of first_token.
 void fuse_first_token_attention(Graph& graph, const std::function<bool(const OpView&)>& has_kernel) {
   Rewriter rewriter(graph);
   for (uint32_t i = 0; i < rewriter.num_ops(); ++i) {
@@ -47,15 +47,14 @@ void fuse_first_token_attention(Graph& graph, const std::function<bool(const OpV
 }  // namespace
 
 Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel) {
-  return {
-      .name = "first_token_attention",
-      .numerics = Numerics::kChanging,
-      .help =
-          "in programs without gradients, the last attention is computed for first tokens only, without the "
-          "keys and values of the others",
-      .run = [has_kernel = std::move(has_kernel)](Graph& graph) {
-        fuse_first_token_attention(graph, has_kernel);
-      }};
+  return {.name = "first_token_attention",
+          .numerics = Numerics::kChanging,
+          .help =
+              "in programs without gradients, computes the last attention only for the first token of each "
+              "sequence, without keys and values of the other tokens",
+          .run = [has_kernel = std::move(has_kernel)](Graph& graph) {
+            fuse_first_token_attention(graph, has_kernel);
+          }};
 }
 
 }  // namespace plimsoll

@@ -16,9 +16,8 @@ namespace {
 // Tensor cores read rows of fp8 that begin at multiples of 16 bytes.
 constexpr int64_t kMultiple = 16;
 
-// Runs on a differentiated graph. A linear layer y = x W^T has three products: y, dX = dY W and dW = dY^T x. Those of a chosen
-// layer become products of codes, which are quantized once: x and dY for two products each, in both orientations, and W for
-// the forward and the backward pass.
+// Runs on a differentiated graph. A linear layer y = x W^T has three matrix products: y, dX = dY W and dW = dY^T x. In a chosen layer these
+// products read fp8 codes. Each of x, dY and W is quantized once, in both orientations, because two products read it.
 class Fp8Products {
  public:
   Fp8Products(Graph& graph, const Fp8Choice& choice)
@@ -55,7 +54,8 @@ class Fp8Products {
     return value.storage == Storage::kWeight && value.type.shape.rank() == 2;
   }
 
-  // Returns the weight of a linear layer without adapters, whatever its size, or kNoValue for any other op.
+  // If the op is the matrix product of a linear layer that is not an adapter, returns the weight of the layer, of any size. Returns
+  // kNoValue otherwise.
   ValueId weight_of_layer(const Op& op) const {
     ValueId weight = kNoValue;
     if (op.segment != Segment::kForward) return kNoValue;
@@ -92,10 +92,11 @@ class Fp8Products {
     }
   }
 
-  // Returns the number of columns of y of the layer with this weight, or with a weight of this gradient.
+  // Returns the number of output columns of the layer, given its weight or the gradient of its weight.
   int64_t columns_of(ValueId weight) const { return graph_.value(weight).type.shape[0].offset; }
 
-  // A backward op has the module of its forward op. An adapter in this module may read the same x.
+  // A backward op is in the module of its forward op, which identifies the layer. An adapter in the same module may read the same x, so the
+  // number of columns must match too.
   Product product_of(const Op& op) const {
     if (op.def != &matmul_op()) return Product::kOther;
     const bool ta = op.attributes.integer("ta") != 0, tb = op.attributes.integer("tb") != 0;
@@ -125,7 +126,7 @@ class Fp8Products {
     op.attributes = {{"dtype", std::string(dtype_name(dtype))}};
   }
 
-  // Returns the codes of a value. They are made before the first product that reads them.
+  // Returns the codes of a value, and inserts the op that computes them before the first matrix product that reads them.
   const Codes& codes_of(ValueId id, DType format, const Op& reader) {
     const auto [found, is_new] = codes_.try_emplace({id, format});
     if (!is_new) return found->second;
@@ -166,10 +167,11 @@ class Fp8Products {
 
   Graph& graph_;
   const Fp8Choice& choice_;
-  ValueId flag_;  // tells whether a micro-batch is not the first of its step
+  ValueId flag_;  // the input flag that is 0 in the first micro-batch of a step and 1 in the others
   ValueId cu_seqlens_ = kNoValue;
-  std::set<std::pair<ModuleId, ValueId>> weights_;           // of the chosen layers, by module
-  std::set<std::tuple<ModuleId, ValueId, int64_t>> inputs_;  // with the layer's number of columns
+  std::set<std::pair<ModuleId, ValueId>> weights_;  // weights of the chosen layers, by module
+  std::set<std::tuple<ModuleId, ValueId, int64_t>>
+      inputs_;  // inputs of the chosen layers, with the module and the number of output columns of the layer
   std::set<ValueId> weights_in_backward_;
   std::map<std::pair<ValueId, DType>, Codes> codes_;
   std::vector<Op> ops_;
@@ -181,7 +183,7 @@ Pass fp8_products_pass(Fp8Choice choice) {
   return {.name = "fp8_products",
           .numerics = Numerics::kChanging,
           .help =
-              "computes the products of linear layers between the first and the last one from 8-bit "
+              "computes the matrix products of all linear layers except the first and the last from 8-bit "
               "floating-point codes with a scale per tensor (--fp8)",
           .run = [choice = std::move(choice)](Graph& graph) { Fp8Products(graph, choice).run(); }};
 }

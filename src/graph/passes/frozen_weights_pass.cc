@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// If no op updates a weight and only products of 16-bit activations read it, it needs no fp32 master, and is stored
-// in the type of these activations.
+// If no op updates a weight and only matrix products of 16-bit activations read it, the weight needs no fp32 master and is stored in the
+// type of these activations.
 void hold_in(Graph& graph, DType dtype, const std::vector<std::string>& frozen) {
   std::vector<bool> lowers(graph.values().size(), false);
   for (const std::string& name : frozen) {
@@ -34,7 +34,9 @@ void hold_in(Graph& graph, DType dtype, const std::vector<std::string>& frozen) 
 Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen) {
   return {.name = "frozen_weights",
           .numerics = Numerics::kChanging,
-          .help = "stores frozen weights under adapters in 16 bits if only 16-bit products read them",
+          .help =
+              "stores the frozen weights of a model with adapters in 16 bits if only 16-bit matrix products "
+              "read them",
           .run = [dtype, frozen = std::move(frozen)](Graph& graph) { hold_in(graph, dtype, frozen); }};
 }
 

@@ -10,8 +10,7 @@ namespace plimsoll {
 namespace {
 
 // Runs on a forward graph. A pattern is matched backwards from its last op; every value inside it has one reader, except
-// the sum with a residual, which later ops may read. The fused op takes the place of the last op and produces the same
-// values.
+// the sum with a residual, which later ops may read. The fused op is inserted at the position of the last op and produces the same values.
 class Fuse {
  public:
   explicit Fuse(Graph& graph) : rewriter_(graph) {}

@@ -40,7 +40,7 @@ TEST(Fuse, BiasAndAnyActivation) {
   EXPECT_NE(silu.find("= bias_gelu(%h, %b) {activation=\"silu\"}"), std::string::npos) << silu;
 }
 
-// No other op reads the sum, so the product adds the bias.
+// Only bias_add reads the matrix product, so both are fused.
 TEST(Fuse, MatmulAndBias) {
   EXPECT_EQ(after(replaced(kActivation, "gelu(%s)", "tanh(%s)")),
             "graph g {\n"
@@ -192,7 +192,7 @@ TEST(Fuse, SoftmaxAndCrossEntropy) {
             "}\n");
 }
 
-// A value inside a pattern that another op reads must exist.
+// Ops are not fused if another op reads a value inside the pattern, because the fused op would not produce this value.
 TEST(Fuse, ValuesThatOtherOpsReadStay) {
   const std::string activation =
       replaced(replaced(kActivation, "  %h: f32[T,6] = matmul(%x, %w, _, _, _) {ta=0, tb=1}\n", ""),

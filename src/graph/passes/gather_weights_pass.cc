@@ -3,9 +3,9 @@
 //
 //   y = matmul(x, w)    ->    w.gathered = all_gather(w); y = matmul(x, w.gathered)
 //
-// The ranks exchange the weights of a block while the block before it computes, so that the weights of two blocks exist at a time.
-// The backward pass gathers them again, except those of the blocks that have just run: they are still there. With
-// GatheredWeights::kKeptForBackward it reads those of the forward pass, which exist until its last op that reads them.
+// The ranks exchange the weights of a block while the previous block computes, so the weights of two blocks exist at a time. The backward
+// pass gathers the weights again, except the weights of the last blocks of the forward pass, which still exist. With
+// GatheredWeights::kKeptForBackward, the gathered weights are kept until the last op of the backward pass that reads them.
 #include <algorithm>
 #include <map>
 #include <span>
@@ -85,9 +85,9 @@ class GatherWeights {
     }
   }
 
-  // A block that comes again after one other block reads the weights that were gathered for it before: its own would be gathered
-  // when the other one begins, so that they exist at the same time in any case. If weights are kept, every block reads those that
-  // were gathered before.
+  // If a block runs again with only one other block in between, it reads the weights that were gathered for its first run. Gathering them
+  // again would start when the other block begins, so their memory would be in use at the same time anyway. If weights are kept, every
+  // block reads the weights that were gathered for its first run.
   void take_from_before(size_t at) {
     for (size_t before = 0; before < at; ++before) {
       const bool exists = gathered_ == GatheredWeights::kKeptForBackward ||
@@ -133,15 +133,16 @@ void divide(Graph& graph, const std::map<std::string, RankSlices>& divided) {
 }  // namespace
 
 Pass gather_weights_pass(std::map<std::string, RankSlices> divided, GatheredWeights gathered) {
-  return {
-      .name = "gather_weights",
-      .numerics = Numerics::kPreserving,
-      .help = "gathers weights that the ranks divide before each block reads them, and frees them after it",
-      .needed_for = "--zero_stage 3",
-      .run = [divided = std::move(divided), gathered](Graph& graph) {
-        divide(graph, divided);
-        GatherWeights(graph, gathered).run();
-      }};
+  return {.name = "gather_weights",
+          .numerics = Numerics::kPreserving,
+          .help =
+              "gathers weights that are divided among the ranks before a block of layers reads them, and "
+              "frees them after the block",
+          .needed_for = "--zero_stage 3",
+          .run = [divided = std::move(divided), gathered](Graph& graph) {
+            divide(graph, divided);
+            GatherWeights(graph, gathered).run();
+          }};
 }
 
 }  // namespace plimsoll

@@ -12,8 +12,8 @@ std::string after(const std::string& text, std::map<std::string, RankSlices> div
   return print_graph(testing::after_pass(text, gather_weights_pass(std::move(divided))));
 }
 
-// The weights of a block are gathered when the block before it begins. The backward pass reads those of the last two blocks, which
-// are still there, and gathers the others again.
+// The weights of a block are gathered when the block before it begins. The backward pass reads the weights of the last two blocks, which
+// still exist, and gathers all other weights again.
 TEST(GatherWeights, GathersTheWeightsOfABlockAhead) {
   EXPECT_EQ(after(R"(graph g {
   input %x: f32[T,4]

@@ -34,11 +34,12 @@ void fuse_linear_add(Graph& graph, const std::function<bool(const OpView&)>& has
 }  // namespace
 
 Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel) {
-  return {
-      .name = "linear_add",
-      .numerics = Numerics::kChanging,
-      .help = "in programs without gradients, a product adds the residual that the following norm would add",
-      .run = [has_kernel = std::move(has_kernel)](Graph& graph) { fuse_linear_add(graph, has_kernel); }};
+  return {.name = "linear_add",
+          .numerics = Numerics::kChanging,
+          .help =
+              "in programs without gradients, lets a matrix product add the residual that the following norm "
+              "would add",
+          .run = [has_kernel = std::move(has_kernel)](Graph& graph) { fuse_linear_add(graph, has_kernel); }};
 }
 
 }  // namespace plimsoll

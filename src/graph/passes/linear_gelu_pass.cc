@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// Runs on a forward graph that is not differentiated. The fused op takes the place of the activation.
+// Runs on a forward graph that is not differentiated. The fused op is inserted at the position of the activation.
 void fuse_linear_gelu(Graph& graph, const std::function<bool(const OpView&)>& has_kernel) {
   Rewriter rewriter(graph);
   for (uint32_t i = 0; i < rewriter.num_ops(); ++i) {
@@ -32,10 +32,11 @@ void fuse_linear_gelu(Graph& graph, const std::function<bool(const OpView&)>& ha
 }  // namespace
 
 Pass linear_gelu_pass(std::function<bool(const OpView&)> has_kernel) {
-  return {.name = "linear_gelu",
-          .numerics = Numerics::kChanging,
-          .help = "in programs without gradients, a product and the bias and GELU that follow it are one op",
-          .run = [has_kernel = std::move(has_kernel)](Graph& graph) { fuse_linear_gelu(graph, has_kernel); }};
+  return {
+      .name = "linear_gelu",
+      .numerics = Numerics::kChanging,
+      .help = "in programs without gradients, fuses a matrix product with the bias and GELU that follow it",
+      .run = [has_kernel = std::move(has_kernel)](Graph& graph) { fuse_linear_gelu(graph, has_kernel); }};
 }
 
 }  // namespace plimsoll

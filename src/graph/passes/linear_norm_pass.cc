@@ -16,7 +16,7 @@ bool closes_layer(const Rewriter& rewriter, const Op& op) {
                      [&](ValueId id) { return id == kNoValue || rewriter.is_unread(id); });
 }
 
-// Runs on a forward graph that is not differentiated. The fused op takes the place of the norm.
+// Runs on a forward graph that is not differentiated. The fused op is inserted at the position of the norm.
 void fuse_linear_norm(Graph& graph, const std::function<bool(const OpView&)>& has_kernel) {
   using Norm = BiasDropoutResidualNormOp;
   Rewriter rewriter(graph);
@@ -45,8 +45,8 @@ Pass linear_norm_pass(std::function<bool(const OpView&)> has_kernel) {
   return {.name = "linear_norm",
           .numerics = Numerics::kChanging,
           .help =
-              "in programs without gradients, a product, its bias, the residual and the norm that follow are "
-              "one op",
+              "in programs without gradients, fuses a matrix product with its bias and the residual and norm "
+              "that follow it",
           .run = [has_kernel = std::move(has_kernel)](Graph& graph) { fuse_linear_norm(graph, has_kernel); }};
 }
 

@@ -18,7 +18,7 @@ Graph after(const std::string& text, bool has_kernel) {
                              }));
 }
 
-// The fused op takes the place of the norm.
+// The fused op is at the position of the norm.
 TEST(LinearNorm, TheProductTakesTheNorm) {
   EXPECT_EQ(print_graph(after(kLayer, true)),
             "graph g {\n"

@@ -10,13 +10,14 @@
 namespace plimsoll {
 namespace {
 
-// Runs on a differentiated graph. The fused op takes the place of the loss, at the end of the forward pass. If the ranks of a
+// Runs on a differentiated graph. The fused op is inserted at the position of the loss, at the end of the forward pass. If the ranks of a
 // tensor-parallel group divide the classes, gradients depend on what the ranks exchange after the forward op; the fused op then computes
-// both gradients and takes the place of the gradient of the activations.
+// both gradients and is inserted at the position of the op that computes the gradient of the activations.
 //
-// An own op for the gradient of the weight runs when the activations are no longer live; the fused op computes it before. It
-// is worth that memory only if there are at least as many rows as columns: the gradient is then not larger than the logits, and
-// two products of all rows are saved. A gradient that is added to a buffer takes no memory of its own.
+// A separate op for the gradient of the weight could run when the activations are no longer live; the fused op computes this gradient
+// earlier, so it takes memory at the peak. This is worthwhile only if there are at least as many rows as columns: the gradient is then not
+// larger than the logits, and two matrix products of all rows are saved. A gradient that is added to a persistent buffer takes no
+// additional memory.
 class LossWithGradients {
  public:
   LossWithGradients(Graph& graph, const Bucket& bucket) : graph_(graph), rewriter_(graph), bucket_(bucket) {}
@@ -36,7 +37,7 @@ class LossWithGradients {
   using Bwd = LinearCrossEntropyBwdOp;
   using Grad = LinearCrossEntropyGradOp;
 
-  // Returns the position of the op with this definition whose first inputs are those of `loss`.
+  // Returns the position of the op with this definition whose first inputs are the inputs of `loss`.
   std::optional<uint32_t> find_gradient(const Op& loss, const OpSchema& def) const {
     for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
       if (!rewriter_.is(i, def)) continue;
@@ -58,8 +59,8 @@ class LossWithGradients {
     return graph_.add_value(graph_.unique_name("unread"), type, Storage::kTransient);
   }
 
-  // Makes the gradient of the loss exist before the loss at `at`: it does already if no op produces it, and a `fill` of the
-  // loss's type is moved and takes the type from the denominator. Returns false for all others.
+  // Makes the gradient of the loss available before the loss op at `at`. If no op produces the gradient, it is available already. A `fill`
+  // op is moved, and takes its type from the denominator instead of the loss. Returns false for all other producers.
   bool bring_forward(uint32_t at, ValueId d_loss) {
     if (graph_.value(d_loss).producer == kNoOp) return true;
     const auto producer = static_cast<uint32_t>(graph_.value(d_loss).producer);

@@ -113,7 +113,7 @@ TEST(LossWithGradients, KeepsTheGradientOfAWideWeightForTheEnd) {
 TEST(LossWithGradients, LeavesOtherGraphs) {
   const auto expect_same = [](const Graph& graph) { EXPECT_EQ(after(graph), print_graph(graph)); };
   expect_same(parse_graph(kClassifier, find_op));
-  // The gradient of the loss is not a constant.
+  // If the gradient of the loss is computed from the loss, the ops are not fused.
   const std::string squared = replaced(kClassifier, "\n}\n", "\n  %y: f32[1] !output = gelu(%loss)\n}\n");
   Graph of_function = parse_graph(squared, find_op);
   add_backward(of_function, of_function.find("y"), std::vector<ValueId>{of_function.find("x")});
@@ -125,7 +125,7 @@ TEST(LossWithGradients, LeavesOtherGraphs) {
   expect_same(differentiated({"x", "w"}, counted));
 }
 
-// The z-loss of the op without gradients is that of the fused op.
+// The fused op returns the z-loss too.
 TEST(LossWithGradients, KeepsTheZLoss) {
   const std::string with_z =
       replaced(replaced(kClassifier, "%loss: f32[1] !output", "%loss: f32[1] !output, %z: f32[1] !output"),

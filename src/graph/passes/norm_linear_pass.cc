@@ -25,7 +25,7 @@ bool are_unread(const Rewriter& rewriter, const Op& op, std::initializer_list<in
   });
 }
 
-// Returns a root-mean-square norm of whole rows.
+// Returns the norm if the op is a root-mean-square norm of whole rows.
 std::optional<NormPart> read_rms_norm(const Rewriter& rewriter, const Op& op) {
   using Norm = RmsNormOp;
   const Graph& graph = rewriter.graph();
@@ -42,7 +42,7 @@ std::optional<NormPart> read_rms_norm(const Rewriter& rewriter, const Op& op) {
   return part;
 }
 
-// Returns a layer norm without dropout, whose sum, if it adds a residual, is an output.
+// Returns the norm if the op is a layer norm without dropout that, if it adds a residual, also outputs the sum.
 std::optional<NormPart> read_layer_norm(const Rewriter& rewriter, const Op& op) {
   using Norm = BiasDropoutResidualNormOp;
   if (op.attributes.number("p") != 0.0 || !are_unread(rewriter, op, {Norm::kN, Norm::kRstd}))
@@ -78,7 +78,7 @@ std::optional<FoundNorm> find_norm(const Rewriter& rewriter, uint32_t reader, Va
   return FoundNorm{*at, *part};
 }
 
-// Returns the product that produces `id` for the op at `reader`, with or without a bias.
+// Returns the position of the matrix product, with or without a bias, that produces `id` for the op at `reader`.
 std::optional<uint32_t> find_product(const Rewriter& rewriter, uint32_t reader, ValueId id) {
   const auto without = find_linear(rewriter, reader, id, ProductBias::kWithout);
   return without ? without : find_linear(rewriter, reader, id, ProductBias::kWith);
@@ -90,7 +90,7 @@ class Fusion {
       : graph_(graph), has_kernel_(has_kernel), rewriter_(graph) {}
 
   void run() && {
-    // Functions first, so that a product is not fused without the function that follows it.
+    // Matches activations before matrix products without one, so that a product is not fused without the activation that follows it.
     for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
       if (rewriter_.is(i, bias_gelu_op())) {
         const ValueId h = rewriter_.op(i).inputs[BiasGeluOp::kH];
@@ -121,7 +121,7 @@ class Fusion {
       rewriter_.remove(at);
   }
 
-  // Replaces the norm before the product by the fused op, and removes the product.
+  // Replaces the norm before the matrix product by the fused op, and removes the product.
   bool fuse(const Op& product, ValueId bias, ValueId y, LayerEnd end, Attributes attributes, uint32_t at) {
     const auto norm = find_norm(rewriter_, at, product.inputs[MatmulOp::kA]);
     if (!norm) return false;
@@ -153,8 +153,8 @@ Pass norm_linear_pass(std::function<bool(const OpView&)> has_kernel) {
   return {.name = "norm_linear",
           .numerics = Numerics::kChanging,
           .help =
-              "in programs that generate text, a norm, the product that reads it and the activation after "
-              "the product are one op",
+              "in programs that generate text, fuses a norm, the matrix product that reads it and the "
+              "activation after the product",
           .run = [has_kernel = std::move(has_kernel)](Graph& graph) { Fusion(graph, has_kernel).run(); }};
 }
 

@@ -95,7 +95,7 @@ TEST(NormLinearPass, NormAndProductBecomeOne) {
             "}\n");
 }
 
-// A product whose result other ops read as well is fused without the function that follows it.
+// A matrix product whose result other ops read too is fused without the activation that follows it.
 TEST(NormLinearPass, AProductThatOthersReadKeepsItsFunction) {
   const std::string read = replaced(kRms, "\n}\n", "\n  %o: bf16[T,6] !output = gelu(%z)\n}\n");
   const std::string fused = after(read);

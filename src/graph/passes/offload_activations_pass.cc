@@ -5,9 +5,9 @@
 //   backward  ... in j+2, the first reader of x_j | in j+3, the first reader of x_j+1 | ...
 //
 // If the free memory is not known, at most two values wait for their copy to the host, each copy back starts two
-// readers ahead, and the values that the backward pass reads first stay on the device. If it is known, more values
-// stay, and copies have as much time as memory allows: saved_transfers.h. A buffer on the device is live only in two
-// parts of the time that it was live before, so no plan has a higher peak with this pass.
+// readers ahead, and the values that the backward pass reads first stay on the device. If the free memory is known, more values stay, and
+// copies have as much time as memory allows: saved_transfers.h. With this pass a buffer on the device is live only during two parts of the
+// interval in which it would be live without the pass, so the pass never raises the peak.
 #include <algorithm>
 #include <utility>
 
@@ -100,7 +100,7 @@ class OffloadActivations {
     return id;
   }
 
-  // Lets later readers, and ops that take over the bytes, use the value that was copied back.
+  // Declares the copies of the value, and lets later readers, and ops that take over its bytes, use the value that was copied back.
   void add_values(MovedValue& value) {
     value.on_host = add_like(value.saved, ".on_host", Space::kHost);
     value.back = add_like(value.saved, ".back", Space::kDevice);
@@ -162,7 +162,7 @@ class OffloadActivations {
 Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, ActivationHeadroom room) {
   return {.name = "offload_activations",
           .numerics = Numerics::kPreserving,
-          .help = "keeps saved activations in the host's memory between the forward and the backward pass",
+          .help = "stores saved activations in host memory between the forward and the backward pass",
           .run = [bucket, least_bytes, room = std::move(room)](Graph& graph) {
             OffloadActivations(graph, bucket, least_bytes, room).run();
           }};

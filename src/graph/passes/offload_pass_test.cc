@@ -187,7 +187,8 @@ TEST(OffloadStates, OneUpdateAheadAndTwoAtATime) {
   EXPECT_EQ(print_graph(graph_of(text)), text);
 }
 
-// The states on a disk of an update are read during the one before, and need not wait for the write of the one before that.
+// The states of an update are read from the disk while the previous update runs, and this read does not wait until the states of the update
+// before that have been written.
 TEST(OffloadStates, OneUpdateAheadAndThreeAtATimeOnADisk) {
   Graph graph = graph_of(kUpdates);
   offload_states_pass({}, Space::kDisk).run(graph);
@@ -215,8 +216,7 @@ TEST(OffloadStates, OneUpdateAheadAndThreeAtATimeOnADisk) {
   }
 }
 
-// Returns the bytes of the states that are offloaded if one state has 16 bytes and the other this number of
-// elements.
+// Returns the bytes of the offloaded states if one state has 16 bytes and the other one `elements` elements.
 std::vector<int64_t> moved_bytes(int64_t elements, std::string_view segment) {
   const Graph graph = graph_of(fmt::format(R"(graph updates {{
   input %lr: f64[1]
@@ -394,7 +394,10 @@ TEST(Spaces, OnlyCopiesMayReadHostMemory) {
   graph.value(graph.find("x")).space = Space::kHost;
   const auto violation = find_violation(graph);
   ASSERT_TRUE(violation.has_value());
-  EXPECT_NE(violation->find("works on 'x', which is in the space 'host'"), std::string::npos) << *violation;
+  EXPECT_NE(
+      violation->find("can only work on values in device memory, but 'x' is in the memory space 'host'"),
+      std::string::npos)
+      << *violation;
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
-// Keeps the values that only updates read (optimizer states, and the parts of weights that no product reads) in the
-// host's memory, or in a file on a disk. Each update works on copies in the device's memory:
+// Keeps the values that only updates read (optimizer states, and the halves of weights that no matrix product reads) in the host's memory,
+// or in a file on a disk. Each update works on copies in the device's memory:
 //
 //   in 0 | in 1, update 0, out 0 | in 2, update 1, out 1 | in 3, ...
 //
 // `in` copies the states of an update to the device, and `out` copies the new states back to the host. Copies in both
 // directions and the ops run at the same time. transfer_schedule.h determines when `in` starts:
-//  - If the free memory is not known, `in k+2` starts when `out k` has ended, whose bytes it takes, so that the
-//    copies of at most two updates are on the device. If the states are on a disk, those of the next update are read and
-//    those of the previous one are written while an update runs, so that the copies of at most three updates are on the
-//    device (Rajbhandari et al., arXiv 2104.07857, section 5.2).
+//  - If the free memory is not known, `in k+2` starts when `out k` has ended and uses the same memory, so the
+//    copies of at most two updates are on the device. If the states are on a disk, the states of the next update are
+//    read and the states of the previous update are written while an update runs, so the copies of at most three
+//    updates are on the device (Rajbhandari et al., arXiv 2104.07857, section 5.2).
 //  - If it is known, states are copied as early as memory allows, during the backward pass too. The states of the
 //    last updates may stay on the device until the next step, whose forward pass copies them back. If updates run in
 //    the forward pass (updates_at_use_pass.cc), the states of the first ones are copied in the step before and stay.
@@ -31,7 +31,7 @@
 namespace plimsoll {
 namespace {
 
-// An update and those of its operands that are kept on the host or on the disk.
+// An update, and its operands that are stored on the host or on the disk.
 struct Moved {
   uint32_t op = 0;
   std::vector<ValueId> kept = {};     // the values on the host or disk before the first update
@@ -107,7 +107,7 @@ std::vector<Moved> find_moved(const Graph& graph) {
   return list;
 }
 
-// Returns the type of the part of a state that one update works on.
+// Returns the type of the slice of a state that one update works on.
 ValueType staged_type(const Graph& graph, const Op& update, ValueId kept) {
   ValueType type = graph.value(kept).type;
   if (const auto slice = slice_of(update.attributes)) type.shape = shape_of(*slice, type.shape);
@@ -154,7 +154,8 @@ class OffloadStates {
         updates_(find_moved(graph)),
         in_numbers_(in_numbers(graph, updates_)) {
     PLIMSOLL_CHECK(place_ != Space::kDevice && (room_.live_bytes.empty() || room_.is_disk == is_on_disk()),
-                   "states are offloaded to the space '{}' with a headroom for another one",
+                   "optimizer states go to the memory space '{}', but the memory headroom was computed for "
+                   "another space",
                    space_name(place_));
   }
 
@@ -322,8 +323,8 @@ Pass offload_states_pass(MemoryHeadroom room, Space place) {
   return {.name = "offload_states",
           .numerics = Numerics::kPreserving,
           .help =
-              "keeps optimizer states in the host's memory, or on a disk, and copies them to the device for "
-              "each update",
+              "stores optimizer states in host memory or on a disk, and copies them to the device for each "
+              "update",
           .run = [room = std::move(room), place](Graph& graph) { OffloadStates(graph, room, place).run(); }};
 }
 

@@ -72,19 +72,23 @@ bool PassOptions::is_on(std::string_view pass) const {
   if (stop_after.empty()) return true;
   if (stop_after == kStopAfterNone) return false;
   const size_t last = place_of(stop_after);
-  PLIMSOLL_CHECK(last < all_passes().size(), "cannot stop after '{}', which is not a pass", stop_after);
+  PLIMSOLL_CHECK(last < all_passes().size(), "cannot stop after '{}': no pass has this name", stop_after);
   return place_of(pass) <= last;
 }
 
 void PassManager::run(Graph& graph, const Pass& pass) {
   const size_t place = place_of(pass.name);
-  PLIMSOLL_CHECK(place >= next_, "the pass '{}' comes later than all_passes() lists it", pass.name);
+  PLIMSOLL_CHECK(
+      place >= next_,
+      "passes must run in the order of all_passes(), but '{}' runs after a pass that is listed later",
+      pass.name);
   next_ = place;
   const bool is_needed = !pass.needed_for.empty();
   if (is_needed && options_.disabled.contains(pass.name)) {
-    throw_error(ErrorCode::kUsage,
-                "--disable_pass {}: a run with {} needs this pass; leave it on, or run without that",
-                pass.name, pass.needed_for);
+    throw_error(
+        ErrorCode::kUsage,
+        "--disable_pass {0}: a run with {1} needs this pass; remove --disable_pass {0}, or run without {1}",
+        pass.name, pass.needed_for);
   }
   const bool is_on = options_.is_on(pass.name);
   PassRecord record{.name = std::string(pass.name),

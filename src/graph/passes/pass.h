@@ -19,8 +19,8 @@
 
 namespace plimsoll {
 
-// The choice of what the backward pass computes again instead of keeping it, which the recompute pass obeys. Pure
-// data; thread-safe. It does not decide about memory: see plan/search/budget.h.
+// The choice of the values that the backward pass recomputes instead of keeping them, which the recompute pass executes. Pure data;
+// thread-safe. The code that makes this choice for a memory limit is in plan/search/budget.h.
 
 enum class RecomputePolicy : uint8_t {
   kNone,   // every value that the backward pass reads is kept
@@ -32,14 +32,14 @@ std::optional<RecomputePolicy> find_recompute_policy(std::string_view name);
 
 struct RecomputeChoice {
   RecomputePolicy policy = RecomputePolicy::kCheap;
-  // For blocks (graph/analysis/analysis.h) whose kept values were chosen one by one instead of by the policy: the
-  // names of the forward values that each block keeps. The values that end a block are kept in any case; all others
-  // that the backward pass reads are computed again.
+  // For blocks (graph/analysis/analysis.h) with an individual choice instead of the policy: the names of the forward values that each block
+  // keeps. The values that a block passes to the next are always kept; all others that the backward pass reads are recomputed.
   std::map<std::string, std::set<std::string, std::less<>>, std::less<>> kept_of_block = {};
   friend bool operator==(const RecomputeChoice&, const RecomputeChoice&) = default;
 };
 
-// Tells if a pass may change the numbers that a program computes. A preserving pass is tested bitwise.
+// States whether a pass may change the numbers that a program computes. Tests compare the results with and without a preserving pass bit by
+// bit.
 enum class Numerics : uint8_t { kPreserving, kChanging };
 
 struct Pass {
@@ -70,10 +70,10 @@ struct PassOptions {
   Verification verification = Verification::kAfterEachPass;
   bool verifies_each_pass() const { return verification == Verification::kAfterEachPass || dump; }
 
-  // Returns true if a pass that is not needed runs. Requires: stop_after is "", kStopAfterNone or listed.
+  // Returns true if a pass runs that no argument requires. Requires: stop_after is "", kStopAfterNone or a name in all_passes().
   bool is_on(std::string_view pass) const;
 
-  // Returns true if both run the same passes. `dump` and `verification` do not change what they do.
+  // Returns true if both options run the same passes. `dump` and `verification` are not compared, because they do not change the graph.
   friend bool operator==(const PassOptions& a, const PassOptions& b) {
     return a.disabled == b.disabled && a.stop_after == b.stop_after;
   }
@@ -83,7 +83,8 @@ struct PassRecord {
   std::string name;
   double milliseconds = 0;
   bool ran = false;
-  bool despite_stop = false;  // ran although it comes after stop_after, because it is needed
+  bool despite_stop =
+      false;  // true if the pass ran although it comes after stop_after, because an argument requires it
   std::string_view needed_for = {};
   size_t ops_before = 0;
   size_t ops_after = 0;
@@ -93,11 +94,11 @@ class PassManager {
  public:
   explicit PassManager(PassOptions options) : options_(std::move(options)) {}
 
-  // Runs one pass unless it is disabled or comes after the one to stop after. Requires: passes come in the order of
-  // all_passes(). Errors: kUsage if a needed pass is disabled; kInternal naming the pass after which the graph does
-  // not verify, if each pass is verified.
+  // Runs one pass unless it is disabled or comes after PassOptions::stop_after. Requires: calls in the order of all_passes(). Errors:
+  // kUsage if a pass is disabled that the run needs; kInternal naming the pass after which an invariant is broken, if each pass is
+  // verified.
   void run(Graph& graph, const Pass& pass);
-  // Verifies a graph that something other than a pass has changed, if each pass is verified. Errors: kInternal with `when`.
+  // If each pass is verified, verifies a graph that other code than a pass has changed. Errors: kInternal with `when`.
   void changed(const Graph& graph, std::string_view when) const;
   // Verifies the graph after the last pass of a program. Errors: kInternal.
   void finish(const Graph& graph) const;
@@ -109,7 +110,7 @@ class PassManager {
   size_t next_ = 0;  // the first pass in all_passes() that may run next
 };
 
-// All passes in the order in which they run. A program runs those that its run requires. --disable_pass and
+// All passes in the order in which they run. The arguments of a run determine which of them a program uses. --disable_pass and
 // --stop_after_pass take these names.
 struct PassInfo {
   std::string_view name;
@@ -124,8 +125,8 @@ const std::vector<PassInfo>& all_passes();
 // are an output of a program stays whole in all programs of a plan: DividedHeads::kNo.
 enum class DividedHeads : uint8_t { kNo, kYes };
 Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
-// The stages of a pipeline. Stage s has the blocks of the model (graph/analysis/analysis.h) from first_blocks[s] on, up to those of the
-// next stage. If a stage has several chunks of blocks, `first_blocks` has the first block of each chunk of the model, and with P stages
+// The stages of a pipeline. Stage s has the blocks of the model (graph/analysis/analysis.h) from first_blocks[s] up to the first block of
+// the next stage. If a stage has several chunks of blocks, `first_blocks` has the first block of each chunk of the model, and with P stages
 // stage s has the chunks s, s + P, s + 2 P, ...
 struct PipelineDivision {
   int64_t stage = 0;  // the stage of this rank
@@ -133,53 +134,53 @@ struct PipelineDivision {
   int64_t chunks = 1;  // per stage
   int64_t num_stages() const { return static_cast<int64_t>(first_blocks.size()) / chunks; }
 };
-// pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: the number of blocks is at least that of stages.
+// pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: there are at least as many blocks as stages.
 Pass pipeline_stage_pass(PipelineDivision division);
-// pipeline_chunks_pass.cc: orders the ops by the chunk of the stage that they belong to, and states it (chunk_of()). Requires: no op of
-// the forward and backward segments works for two chunks.
+// pipeline_chunks_pass.cc: orders the ops by the chunk of layers that they belong to, and records the chunk in an attribute (chunk_of()).
+// Requires: every op of the forward and backward segments belongs to one chunk.
 Pass pipeline_chunks_pass();
 // Returns the blocks of a graph in their order.
 std::vector<std::string> blocks_of(const Graph& graph);
 // Returns the names of the weights that the first and the last stage read. Errors: kInternal if other stages share a weight.
 std::set<std::string> weights_of_both_ends(const Graph& graph, const std::vector<int64_t>& first_blocks);
-// The module of the ops by which stages exchange values.
+// The module name of the ops by which pipeline stages exchange values.
 inline constexpr std::string_view kPipelineModule = "pipeline";
 // precision_pass.cc: converts the activations of a forward graph to 16 bits; weights keep their type.
 Pass precision_pass(DType activations);
-// frozen_weights_pass.cc: stores frozen weights that only products of `dtype` activations read in that type.
+// frozen_weights_pass.cc: stores in `dtype` the frozen weights that are only read by matrix products with activations of that type.
 Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen);
-// unread_rows_pass.cc: does not compute rows that are not read. After the last attention a classifier reads only the
-// first token of each sequence. Dropout in these ops numbers its draws by the rows that are left.
+// unread_rows_pass.cc: removes the computation of rows that are not read: after the last attention a classifier reads only the first token
+// of each sequence. Dropout in these ops numbers its random draws by the remaining rows.
 Pass unread_rows_pass();
 // fuse_pass.cc: replaces forward patterns by fused ops.
 Pass fuse_pass();
-// weight_copies_pass.cc: lets products of 16-bit activations read persistent 16-bit copies of fp32 weights and biases,
-// for devices whose products require both operands in one type. Gradients of the copies have the type `gradients`.
+// weight_copies_pass.cc: lets matrix products of 16-bit activations read persistent 16-bit copies of fp32 weights and biases, for devices
+// on which both operands of a matrix product must have one type. Gradients of the copies have the type `gradients`.
 Pass weight_copies_pass(DType gradients);
-// weight_copies_pass.cc: makes 16-bit copies of matrices right before each product that reads one, instead of keeping
-// them. In fp16 the copies have the same bits as kept ones; in bf16 they round ties to even, while kept copies round
-// ties away from zero.
+// weight_copies_pass.cc: makes a 16-bit copy of a matrix right before each matrix product that reads it, instead of keeping the copies. In
+// fp16 the copies have the same bits as kept ones; in bf16 they round ties to even, while kept copies round ties away from zero.
 Pass copies_at_use_pass(DType copies);
-// weight_copies_pass.cc: removes the fp32 master of a weight of which only the 16-bit copy is read. The optimizer keeps
-// the 16 bits by which the copy differs from the master (base/split_f32.h).
+// weight_copies_pass.cc: removes the fp32 master of a weight if ops only read its 16-bit copy. Next to the copy, the optimizer then stores
+// the other 16 bits of the fp32 value (base/split_f32.h).
 Pass split_weights_pass(DType copies);
 // Returns the name of the 16-bit copy of a weight.
 std::string weight_copy_name(std::string_view weight, DType dtype);
 // common_subexpression_pass.cc: merges two ops with equal inputs and attributes.
 Pass common_subexpression_pass();
-// norm_linear_pass.cc: in programs that generate text, a norm, the product that reads it, and the activation or the gated unit
-// after the product become one op if `has_kernel` returns true for it: their time is that of starting kernels.
+// norm_linear_pass.cc: in programs that generate text, fuses a norm, the matrix product that reads it, and the activation or gated
+// activation after the product into one op if `has_kernel` returns true for that op. With few tokens, most of the time of these ops is the
+// start of their kernels.
 Pass norm_linear_pass(std::function<bool(const OpView&)> has_kernel);
 // The passes linear_gelu, linear_norm, linear_add and first_token_attention run in programs without gradients, and
-// fuse ops if `has_kernel` returns true for the fused op. linear_gelu_pass.cc: a product and the bias and GELU that
-// follow it become one op.
+// fuse ops if `has_kernel` returns true for the fused op. linear_gelu_pass.cc: a matrix product and the bias and GELU that follow it become
+// one op.
 Pass linear_gelu_pass(std::function<bool(const OpView&)> has_kernel);
-// linear_norm_pass.cc: a product, its bias, the addition of a residual and the norm that follow become one op.
+// linear_norm_pass.cc: a matrix product, its bias, the addition of a residual and the norm that follow become one op.
 Pass linear_norm_pass(std::function<bool(const OpView&)> has_kernel);
-// linear_add_pass.cc: a product adds the residual that the norm after it would add; the norm stays.
+// linear_add_pass.cc: a matrix product adds the residual that the norm after it would add; the norm remains an op.
 Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel);
-// first_token_attention_pass.cc: an attention of which only first tokens are read, and the product before it, become one
-// op.
+// first_token_attention_pass.cc: an attention of which only the first token of each sequence is read, and the matrix product before it,
+// become one op.
 Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
 // chunked_loss_pass.cc: if the logits of a program take more than `most_bytes` in this bucket, classifier, loss and the
 // count of correct predictions become one op, which computes the logits of a few rows at a time: a quarter of the rows of the
@@ -188,16 +189,16 @@ Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes, std::optional<B
 // loss_with_gradients_pass.cc: a chunked loss and the ops that compute its gradients become one op, which computes the logits
 // once instead of three times.
 Pass loss_with_gradients_pass(const Bucket& bucket);
-// The pass chunked_loss computes two products of the classifier a second time. This is worth it for logits of more
-// than 64 MiB: the plan then becomes smaller by at least three quarters of them, 48 MiB, and BERT-base over 8192
-// tokens computes 1.2 % more per step. Smaller logits rarely determine the size of a plan.
+// The pass chunked_loss computes two matrix products of the classifier twice. This is worth the time for logits of more than 64 MiB: the
+// plan then becomes smaller by at least three quarters of them, 48 MiB, and BERT-base over 8192 tokens computes 1.2 % more per step.
+// Smaller logits rarely determine the size of a plan.
 inline constexpr int64_t kMostLogitsBytes = int64_t{64} << 20;
-// Returns the rows of a chunk: a quarter of all rows, but at most `chunk_bytes` of them and at least 16 rows. Smaller chunks
+// Returns the rows of a chunk: a quarter of all rows, but at least 16 rows, and at most as many as fit into `chunk_bytes`. Smaller chunks
 // would save little more memory, and would read the weight and write its gradient more often.
 int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes, int64_t chunk_bytes = int64_t{16} << 20);
-// fp8_products_pass.cc: computes the products of linear layers from 8-bit floating-point codes (ops/scaled_matmul.cc): the
-// forward products from e4m3, the backward ones from gradients in e5m2. The first and the last linear layer of the model, layers
-// whose sizes are not multiples of 16, and layers that do not work on rows of tokens remain in 16 bits.
+// fp8_products_pass.cc: computes the matrix products of linear layers from 8-bit floating-point codes (ops/scaled_matmul.cc): the forward
+// products from e4m3, the backward ones from gradients in e5m2. The first and the last linear layer of the model, layers whose sizes are
+// not multiples of 16, and layers that do not work on rows of tokens remain in 16 bits.
 struct Fp8Choice {
   std::set<std::string, std::less<>> adapters = {};  // weights that are too small for fp8
   // If micro-batches are accumulated: keeps the codes of weights until the next update instead of computing them in each
@@ -213,34 +214,36 @@ Pass accumulate_pass();
 // the last. Gradients that accumulate over micro-batches are summed once per step, at the begin of the optimizer segment.
 // Requires: num_ranks >= 1.
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
-// shard_states_pass.cc: each rank keeps the optimizer's states of its slice of every parameter and updates that slice; the ranks then
+// shard_states_pass.cc: each rank stores the optimizer states of its own slice of every parameter and updates this slice; the ranks then
 // exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.
 struct ShardOptions {
   int64_t num_ranks = 1;
   bool gradients = false;    // each rank also keeps only its slice of the sums of gradients
   bool accumulates = false;  // adds these slices up over micro-batches; requires the input "accumulate"
-  // Set if each rank also keeps only its slice of the weights of at least this many elements. Requires: `gradients`.
+  // If set, each rank also stores only its slice of every weight that has at least this number of elements. Requires: `gradients`.
   std::optional<int64_t> least_divided_elements = {};
-  bool all_on_first = false;  // the slices of the first rank are whole values, and the others have none
+  bool all_on_first = false;  // the first rank stores whole values, and the other ranks nothing
 };
 Pass shard_states_pass(const ShardOptions& options);
-// tensor_states_pass.cc: divides the optimizer's states of the weights that tensor_parallel has divided, and computes the norm of all
-// gradients of a tensor-parallel group. Requires: reduce_gradients has run, if the mesh has several ranks on the data axis.
+// tensor_states_pass.cc: divides the optimizer states of the weights that the pass tensor_parallel has divided, and computes the norm of
+// all gradients of a tensor-parallel group. Requires: reduce_gradients has run, if the mesh has several ranks on the data axis.
 Pass tensor_states_pass(int64_t ranks);
 // pipeline_states_pass.cc: sums the gradients of weights that the first and the last stage of a pipeline share, and computes the norm of
 // all gradients of the model. `shared`: the names of these weights as updates read them. Requires: as tensor_states_pass().
 Pass pipeline_states_pass(PipelineDivision division, std::set<std::string> shared);
-// gather_weights_pass.cc: gathers weights that the ranks divide before a block of the model reads them, while the block before it
-// computes, and frees them after the last of its ops. `divided`: weights that another program of the plan divides.
-enum class GatheredWeights : uint8_t { kGatheredAgain, kKeptForBackward };  // by the backward pass; for it
+// gather_weights_pass.cc: gathers the weights of a block of the model that are divided among the ranks, while the previous block computes,
+// and frees them after the last op of the block. `divided`: weights that another program of the plan divides.
+// kGatheredAgain: the backward pass gathers the weights a second time. kKeptForBackward: they are kept from the forward pass.
+enum class GatheredWeights : uint8_t { kGatheredAgain, kKeptForBackward };
 Pass gather_weights_pass(std::map<std::string, RankSlices> divided,
                          GatheredWeights gathered = GatheredWeights::kGatheredAgain);
-// map_peers_pass.cc: marks the collective operations along an axis of the mesh as exchanges between GPUs that map each other's memory;
-// the others are done by a library.
+// map_peers_pass.cc: marks the collective operations along an axis of the mesh to be executed by kernels on GPUs that map each other's
+// memory. Unmarked operations are executed by a communication library.
 Pass map_peers_pass(MeshAxis axis);
 // delay_gradients_pass.cc: computes gradients of weights while the ranks exchange the last gradients of the backward pass.
 struct DelayOptions {
-  // Return the estimated milliseconds of an op, and those of the exchanges of a graph by the positions of their ops.
+  // `op_ms` returns the estimated milliseconds of an op; the next function returns the milliseconds of each collective operation of a
+  // graph, by the position of its op.
   std::function<double(const OpView&)> op_ms = {};
   std::function<std::vector<double>(const Graph&)> exchange_ms = {};
   Bucket bucket = {};
@@ -250,25 +253,25 @@ Pass delay_gradients_pass(DelayOptions options);
 Pass recompute_pass(RecomputeChoice choice);
 // reorder_pass.cc: finds an order of ops with a lower peak.
 Pass reorder_pass(const Bucket& bucket);
-// slice_updates_pass.cc: cuts the update of a parameter with more than `most_elements` into several, each of some rows.
-// kAll: every update that treats each element separately. kOfLookedUpTables: those of embedding tables, whose gradient
-// then never exists as a whole.
+// slice_updates_pass.cc: cuts the update of a parameter with more than `most_elements` elements into several ops that each update some
+// rows. kAll: applies to every update that treats each element separately. kOfLookedUpTables: applies only to embedding tables, whose
+// gradient then never exists as a whole.
 enum class SlicedUpdates : uint8_t { kAll, kOfLookedUpTables };
 Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which);
 // in_place_pass.cc: an output takes over the bytes of an input whose last reader is the op.
 Pass in_place_pass();
-// offload_activations_pass.cc: keeps values of at least `least_bytes` that are saved for the backward pass in the host's
-// memory until then. If `room` states the free memory of the device, some of them stay.
+// offload_activations_pass.cc: stores values of at least `least_bytes` that the forward pass saves for the backward pass in host memory in
+// between. If `room` states the free memory of the device, values that fit stay on the device.
 Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, ActivationHeadroom room = {});
 // updates_at_use_pass.cc: runs the updates of a step in the forward pass of the next step, before weights are read.
 Pass updates_at_use_pass();
-// offload_states_pass.cc: keeps values that only updates read in `place`, the host's memory or a file on a disk, and copies
-// them to the device for each update; earlier if `room` states the free memory of the device.
+// offload_states_pass.cc: stores values that only updates read in `place`, which is host memory or a file on a disk, and copies them to the
+// device for each update. If `room` states the free memory of the device, the copies start earlier.
 Pass offload_states_pass(MemoryHeadroom room = {}, Space place = Space::kHost);
 
 // The pass of quantized_weights_pass.cc: matrices that no op updates are stored in 4 or 8 bits, and converted back to
-// numbers right before each product that reads them. The name of the weight then belongs to its codes; its scales are
-// further persistent values.
+// numbers right before each product that reads them. The persistent value with the name of the weight then contains the codes; the scales
+// are separate persistent values.
 
 // The arrays of a quantized matrix; kernels/quantization determines their sizes.
 struct QuantizedWeight {
@@ -279,8 +282,8 @@ struct QuantizedWeight {
   int64_t num_second_scales = 0;  // 0: scales are fp32
 };
 
-// Weights that an op other than a product reads keep their type. `format` is a result of quantized_format_name(). The
-// numbers have the type of the activations that they are multiplied with.
+// Weights that any op other than a matrix product reads keep their type. `format` is a result of quantized_format_name(). The weights are
+// converted back to the type of the activations that they are multiplied with.
 Pass quantized_weights_pass(std::string format, std::vector<QuantizedWeight> weights);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Divides the forward and the backward pass of a stage of a pipeline into those of its chunks. The chunks of a stage have no transient
-// value in common, so that the ops that values connect with a send or receive of a chunk belong to it:
+// Divides the forward and the backward pass of a pipeline stage into one forward and one backward pass per chunk of layers. The chunks of a
+// stage share no transient value. So all ops that are connected through values with a send or receive of a chunk belong to that chunk:
 //
 //   receive {chunk=0}; layer_1; send {chunk=0}; receive {chunk=1}; layer_3; send {chunk=1}
 //
@@ -37,7 +37,7 @@ class ChunkOrder {
   }
 
  private:
-  // Returns true for a value that one pass computes for itself, or for the backward pass of the same micro-batch.
+  // Returns true for a value that only ops of one micro-batch read: ops of the same pass, or of the backward pass of the same micro-batch.
   bool is_of_pass(ValueId id) const {
     if (id == kNoValue) return false;
     const Storage storage = graph_.value(id).storage;
@@ -75,7 +75,9 @@ class ChunkOrder {
       const int64_t chunk = chunk_of(op);
       for_each_value(op, [&](size_t value) {
         int64_t& found = chunks_[set_of(value)];
-        PLIMSOLL_CHECK(found == kNoChunk || found == chunk, "'{}' belongs to the chunks {} and {} of a stage",
+        PLIMSOLL_CHECK(found == kNoChunk || found == chunk,
+                       "a value of a pipeline stage must be used by one chunk of layers, but '{}' is used by "
+                       "the chunks {} and {}",
                        graph_.values()[value].name, found, chunk);
         found = chunk;
       });
@@ -96,11 +98,12 @@ class ChunkOrder {
 }  // namespace
 
 Pass pipeline_chunks_pass() {
-  return {.name = "pipeline_chunks",
-          .numerics = Numerics::kPreserving,
-          .help = "divides the passes of a stage of a pipeline into those of its chunks of layers",
-          .needed_for = "--pipeline_schedule interleaved",
-          .run = [](Graph& graph) { ChunkOrder(graph).run(); }};
+  return {
+      .name = "pipeline_chunks",
+      .numerics = Numerics::kPreserving,
+      .help = "divides the forward and backward pass of a pipeline stage into passes of its chunks of layers",
+      .needed_for = "--pipeline_schedule interleaved",
+      .run = [](Graph& graph) { ChunkOrder(graph).run(); }};
 }
 
 }  // namespace plimsoll

@@ -65,7 +65,7 @@ class StageCut {
 
   Graph run() {
     find_uses();
-    // The numbers of modules stay.
+    // Declares the modules in the same order, so that they keep their numbers.
     for (const std::string& module : graph_.modules()) result_.set_module(module);
     for (uint32_t i = 0; i < graph_.values().size(); ++i) {
       if (graph_.values()[i].storage == Storage::kInput) new_id(ValueId{i});
@@ -89,14 +89,16 @@ class StageCut {
       for (const ValueId id : op.inputs) {
         if (id == kNoValue || op_stages_[i] == kEveryStage) continue;
         const int64_t born = born_[index_of(id)];
-        PLIMSOLL_CHECK(born <= op_stages_[i], "'{}' is computed in stage {} and read in stage {}",
+        PLIMSOLL_CHECK(born <= op_stages_[i],
+                       "a pipeline stage can only read values of earlier stages, but '{}' is computed in "
+                       "stage {} and read in stage {}",
                        graph_.value(id).name, born, op_stages_[i]);
         last_use_[index_of(id)] = std::max(last_use_[index_of(id)], op_stages_[i]);
       }
     }
   }
 
-  // The chunks of a stage have no value that an op computes in common: each runs at another time.
+  // Forgets the values of the previous chunk: chunks run at different times, so a chunk cannot read a value that another one computes.
   void begin_chunk() {
     stage_ += division_.num_stages();
     for (size_t i = 0; i < new_ids_.size(); ++i) {
@@ -105,7 +107,7 @@ class StageCut {
     }
   }
 
-  // Lets the last op of the result, a send or a receive, work for this chunk.
+  // Assigns the last op of the result, which is a send or a receive, to this chunk.
   void set_channel(int64_t channel) {
     if (division_.chunks == 1) return;
     Attributes& attributes = result_.ops().back().attributes;
@@ -114,7 +116,7 @@ class StageCut {
   }
   int64_t chunk() const { return stage_ / division_.num_stages(); }
 
-  // Marks the ops of this stage, and those of every stage that they need.
+  // Marks the ops of this stage, and the ops of kEveryStage on which they depend.
   void find_kept() {
     is_kept_.assign(graph_.ops().size(), false);
     std::vector<bool> is_needed(graph_.values().size(), false);
@@ -132,7 +134,7 @@ class StageCut {
 
   bool is_computed_by_a_stage(size_t value) const { return born_[value] != kEveryStage; }
 
-  // Receives values in the order in which they are computed, in which the stage before sends them.
+  // Receives values in the order in which they are computed, because the previous stage sends them in this order.
   void receive_values() {
     for (const Op& op : graph_.ops()) {
       for (const ValueId id : op.outputs) {
@@ -140,7 +142,9 @@ class StageCut {
         if (!is_computed_by_a_stage(i) || born_[i] >= stage_ || last_use_[i] < stage_) continue;
         const Value& value = graph_.values()[i];
         PLIMSOLL_CHECK(is_floating(value.type.dtype) && value.storage == Storage::kTransient,
-                       "'{}' passes from one stage of a pipeline to the next", value.name);
+                       "only floating-point activations can be sent from one pipeline stage to the next, but "
+                       "'{}' is not one",
+                       value.name);
         result_.set_module(kPipelineModule);
         const int64_t from = (stage_ - 1) % division_.num_stages();
         new_ids_[i] = emit_receive(result_, value.type, from, value.name, is_zero(i));
@@ -179,7 +183,7 @@ class StageCut {
     if (found != kNoValue) return found;
     Value value = graph_.value(id);
     if (value.version_of != kNoValue) value.version_of = new_id(value.version_of);
-    // Each chunk computes what depends on inputs alone for itself.
+    // Every chunk computes its own copy of values that depend on inputs alone, under a name of its own.
     if (chunk() > 0 && result_.find(value.name) != kNoValue) value.name = result_.unique_name(value.name);
     const ValueId added = value.storage == Storage::kInput
                               ? result_.add_input(value.name, value.type, value.input)
@@ -191,7 +195,7 @@ class StageCut {
   }
 
   const Graph& graph_;
-  int64_t stage_;  // the chunk of the model, which is the stage if each of them has one chunk
+  int64_t stage_;  // number of the chunk in the model; equal to the stage if each stage has one chunk
   const PipelineDivision& division_;
   std::vector<int64_t> op_stages_;
   std::vector<int64_t> born_;      // per value, the stage that computes it
@@ -226,7 +230,9 @@ std::set<std::string> weights_of_both_ends(const Graph& graph, const std::vector
   const std::set<int64_t> ends{0, std::ssize(first_blocks) - 1};
   for (size_t i = 0; i < readers.size(); ++i) {
     if (readers[i].size() < 2) continue;
-    PLIMSOLL_CHECK(readers[i] == ends, "{} stages read '{}', others than the first and the last",
+    PLIMSOLL_CHECK(readers[i] == ends,
+                   "a weight that several pipeline stages read must be read by the first and the last only, "
+                   "but {} stages read '{}'",
                    readers[i].size(), graph.values()[i].name);
     shared.insert(graph.values()[i].name);
   }
@@ -236,7 +242,7 @@ std::set<std::string> weights_of_both_ends(const Graph& graph, const std::vector
 Pass pipeline_stage_pass(PipelineDivision division) {
   return {.name = "pipeline_stage",
           .numerics = Numerics::kChanging,
-          .help = "keeps the layers of one stage of a pipeline, which exchange values by send and receive",
+          .help = "keeps the layers of one pipeline stage; stages exchange values by send and receive",
           .needed_for = "--pp_size above 1",
           .run = [division = std::move(division)](Graph& graph) {
             if (division.num_stages() > 1) graph = StageCut(graph, division).run();

@@ -63,13 +63,13 @@ TEST(PipelineStagePass, KeepsItsOwnWeightsAndAllInputs) {
   EXPECT_NE(second.find("table"), kNoValue);
   for (const Graph* stage : {&first, &second})
     EXPECT_EQ(stage->value(stage->input("ids")).type.dtype, DType::kI32);
-  // The message has memory that persists, and the type and the shape of the value.
+  // The buffer from which a value is sent is persistent and has the type and the shape of the value.
   const Value& room = first.value(first.find("message/y"));
   EXPECT_EQ(room.storage, Storage::kMessage);
   EXPECT_EQ(room.type, second.value(second.find("y")).type);
 }
 
-// A stage in between sends on what it does not compute.
+// A stage in the middle forwards values of an earlier stage that a later stage reads.
 TEST(PipelineStagePass, SendsValuesOfEarlierStagesOn) {
   Graph graph = model();
   graph.set_module("layer.2");

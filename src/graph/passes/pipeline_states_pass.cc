@@ -1,12 +1,13 @@
-// Completes what the pass pipeline_stage begins, when gradients and updates exist. A weight that the first and the last stage of a
-// pipeline read, such as a table of words that is also the head, is a weight of both: they sum its gradient before the update, so
-// that both make the same update. The norm of all gradients is that of the whole model: each stage computes the norm of its own
-// gradients, the last one without those of shared weights, and the stages exchange these numbers:
+// Completes what the pass pipeline_stage begins, when gradients and updates exist. A weight that the first and the last stage of a pipeline
+// read, such as a word table that is also the head, is stored by both stages. They sum its gradient before the update, so that both make
+// the same update. The norm of all gradients must be the norm of the whole model: each stage computes the norm of its own gradients, the
+// last stage without the gradients of shared weights, and the stages exchange these numbers:
 //
 //   norm, finite, bad = norm(g.., loss)  ->  of_stage, _, bad = norm(g..); norms = norm(of_stage) {ranks}; all_gather(norms);
 //                                            norm, finite = norm(norms, loss)
 //
-// The ranks of a stage may have divided the norm among them before (divided_norm.h), which ends with such an op, too.
+// The ranks of a stage may already divide the norm among them (divided_norm.h); the ops of that division also end with a norm op, which
+// this pass then changes.
 #include <algorithm>
 
 #include "graph/analysis/liveness.h"
@@ -106,7 +107,7 @@ class PipelineStates {
   }
 
   void divide_norm(Op op) {
-    // The first stage counts the gradients of shared weights.
+    // The gradients of shared weights count once in the norm: on the first stage.
     if (division_.stage > 0) {
       const auto is_sum = [&](ValueId id) { return sums_.contains(id); };
       op.inputs.erase(std::remove_if(op.inputs.begin(), op.inputs.end(), is_sum), op.inputs.end());
@@ -152,14 +153,15 @@ class PipelineStates {
 }  // namespace
 
 Pass pipeline_states_pass(PipelineDivision division, std::set<std::string> shared) {
-  return {
-      .name = "pipeline_states",
-      .numerics = Numerics::kChanging,
-      .help = "sums gradients of weights of both ends of a pipeline, and computes the norm of all gradients",
-      .needed_for = "--pp_size above 1",
-      .run = [division = std::move(division), shared = std::move(shared)](Graph& graph) {
-        if (division.num_stages() > 1) PipelineStates(graph, division, shared).run();
-      }};
+  return {.name = "pipeline_states",
+          .numerics = Numerics::kChanging,
+          .help =
+              "sums the gradients of weights that the first and the last pipeline stage share, and computes "
+              "the norm of all gradients",
+          .needed_for = "--pp_size above 1",
+          .run = [division = std::move(division), shared = std::move(shared)](Graph& graph) {
+            if (division.num_stages() > 1) PipelineStates(graph, division, shared).run();
+          }};
 }
 
 }  // namespace plimsoll

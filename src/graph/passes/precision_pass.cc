@@ -13,11 +13,11 @@ int logits_input(const Op& op) {
   return -1;
 }
 
-// Gives the embeddings a 16-bit type, from which the types of all later activations follow by inference. Weights keep
-// their type (a product rounds a weight when it reads it). The definitions of ops keep statistics and column sums in
-// fp32. The logits are cast back to fp32 before the loss reads them.
+// Gives the embeddings a 16-bit type, from which the types of all later activations follow by inference. Weights keep their type (a matrix
+// product rounds a weight when it reads it). The definitions of ops keep statistics and column sums in fp32. The logits are cast back to
+// fp32 before the loss reads them.
 void lower_activations(Graph& graph, DType dtype) {
-  // The cache has the type of the keys and values that it stores.
+  // Gives the KV cache the type of the keys and values that it stores.
   for (Value& value : graph.values()) {
     if (value.storage == Storage::kCache) value.type.dtype = dtype;
   }

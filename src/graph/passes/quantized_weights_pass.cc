@@ -84,8 +84,8 @@ Pass quantized_weights_pass(std::string format, std::vector<QuantizedWeight> wei
   return {.name = "quantized_weights",
           .numerics = Numerics::kChanging,
           .help =
-              "stores the frozen weights under adapters in 4 or 8 bits, and converts them back before each "
-              "product",
+              "stores the frozen weights of a model with adapters in 4 or 8 bits, and converts them back "
+              "before each matrix product",
           .needed_for = "--load_in_4bit or --load_in_8bit",
           .run = [format = std::move(format), weights = std::move(weights)](Graph& graph) {
             quantize(graph, format, weights);

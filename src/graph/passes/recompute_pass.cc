@@ -13,8 +13,8 @@ namespace {
 
 // Handles forward values that the backward pass reads but that are not kept: computes each of them once more right
 // before the first backward op that reads it; later readers share the result. If the op of the value has a cheap
-// recipe and all inputs of the recipe are kept, the recipe is used; otherwise the forward op itself runs again, if it
-// may.
+// recipe and all inputs of the recipe are kept, the recipe is used; otherwise the forward op itself runs again, if the policy of its block
+// allows this.
 class Recompute {
  public:
   Recompute(Graph& graph, const RecomputeChoice& choice)
@@ -58,7 +58,8 @@ class Recompute {
     return true;
   }
 
-  // Marks what other blocks read of an op at the end of a block, so that the other outputs of the op can be computed from it.
+  // Marks the outputs of an op at the end of a block that other blocks read. They are kept, so the other outputs of the op can be
+  // recomputed from them.
   void stay_at_block_end(size_t end) {
     const Op& op = graph_.ops()[end];
     for (ValueId id : op.outputs) {
@@ -95,9 +96,9 @@ class Recompute {
     }
   }
 
-  // Marks the values that exist in the backward pass in any case: the pinned ones, and those that a backward op reads
-  // and that are not recomputed. A value with a recipe that cannot be used stays as well, for the other outputs of its op:
-  // the result of a norm is computed from the normalized values, which stay for the norm's own gradient.
+  // Marks the values that exist in the backward pass in any case: pinned values, and values that a backward op reads and that are not
+  // recomputed. A value whose recipe cannot be used is kept too, and the recipes of other outputs of its op may read it: for example, the
+  // output of a norm is recomputed from the normalized values, which are kept for the gradient of the norm.
   void find_kept() {
     kept_ = pinned_;
     std::vector<ValueId> with_recipe;
@@ -243,9 +244,8 @@ Pass recompute_pass(RecomputeChoice choice) {
   return {.name = "recompute",
           .numerics = Numerics::kPreserving,
           .help =
-              "computes forward values again in the backward pass instead of keeping them (--recompute); "
-              "preserves bits in "
-              "fp32, and rounds normalized values differently in 16 bits",
+              "recomputes forward values in the backward pass instead of keeping them (--recompute); "
+              "preserves bits in fp32, and rounds normalized values differently in 16 bits",
           .run = [choice = std::move(choice)](Graph& graph) {
             if (choice.policy == RecomputePolicy::kNone && choice.kept_of_block.empty()) return;
             Recompute(graph, choice).run();

@@ -11,7 +11,7 @@ namespace {
 // States when a gradient is complete: when its op has run, or only after the last micro-batch of a step.
 enum class Complete : uint8_t { kInMicroBatch, kInStep };
 
-// The gradients that one operation sums over the ranks: those of one type of element that become complete at the same time.
+// The gradients that one collective operation sums over the ranks. They have one element type and are complete at the same time.
 struct GradientBucket {
   ValueIds gradients;
   int64_t bytes = 0;
@@ -54,14 +54,14 @@ class GradientReduction {
     return id != kNoValue && index_of(id) < num_values_ && sum_of_[index_of(id)] != kNoValue;
   }
 
-  // A gradient that is added up over micro-batches is persistent.
+  // A gradient that is accumulated over micro-batches is persistent, and is only complete after the last one.
   BucketKind kind_of(ValueId gradient) const {
     const Value& value = graph_.value(gradient);
     return {value.type.dtype,
             value.storage == Storage::kGradient ? Complete::kInStep : Complete::kInMicroBatch};
   }
 
-  // A large gradient is summed alone: those before it then do not wait for it.
+  // Returns true for a large gradient, which is summed alone so that the gradients before it do not wait for it.
   bool fills_a_bucket(ValueId id) const {
     const Value& value = graph_.value(id);
     return value.is_parameter_gradient && kind_of(id).second == Complete::kInMicroBatch &&
@@ -74,7 +74,10 @@ class GradientReduction {
 
   void add(ValueId gradient) {
     const Value value = graph_.value(gradient);
-    PLIMSOLL_CHECK(!value.type.shape.has_token_rows(), "the gradient '{}' has a row per token", value.name);
+    PLIMSOLL_CHECK(
+        !value.type.shape.has_token_rows(),
+        "only the gradient of a weight can be summed over the ranks, but '{}' has one row per token",
+        value.name);
     const ValueId sum = graph_.add_value(graph_.unique_name(value.name + ".sum"), value.type, value.storage);
     graph_.value(sum).version_of = gradient;
     graph_.value(sum).is_parameter_gradient = true;
@@ -93,7 +96,7 @@ class GradientReduction {
     }
   }
 
-  // Reduces the bucket that contains this gradient, if that has not been done, because the next op reads the sum.
+  // Sums the bucket that contains this gradient over the ranks, unless this is done already, because the next op reads the sum.
   void reduce_before_reader(ValueId gradient) {
     const BucketKind kind = kind_of(gradient);
     if (kind.second == Complete::kInStep) return;
@@ -102,7 +105,7 @@ class GradientReduction {
     reduce(std::exchange(bucket, {}), Segment::kBackward);
   }
 
-  // Reduces all buckets: the backward pass has ended.
+  // Sums all remaining buckets over the ranks at the end of the backward pass.
   void reduce_open() {
     for (auto& [kind, bucket] : open_) {
       if (bucket.gradients.empty()) continue;
@@ -144,7 +147,7 @@ class GradientReduction {
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes) {
   return {.name = "reduce_gradients",
           .numerics = Numerics::kPreserving,
-          .help = "sums gradients over the ranks, in buckets, while the backward pass runs",
+          .help = "sums gradients over the ranks, several in one exchange, while the backward pass runs",
           .needed_for = "several ranks",
           .run = [=](Graph& graph) { GradientReduction(graph, num_ranks, bucket_bytes).run(); }};
 }

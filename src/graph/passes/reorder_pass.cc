@@ -54,9 +54,9 @@ class GreedyOrder {
   }
 
  private:
-  // Makes each op that computes forward values again wait for the nearest op before it, in the given order, that
-  // works on a gradient. An op that computes forward values again depends on no gradient. It could otherwise run as
-  // soon as the backward pass begins, and its results would be live while the backward passes of later blocks run.
+  // Makes each op that recomputes forward values wait for the nearest earlier op in the given order that works on a gradient. Recomputation
+  // itself depends on no gradient, so the op could otherwise run as soon as the backward pass begins, and its results would be live while
+  // the backward passes of later blocks run.
   void hold_repeated_ops_back() {
     const std::vector<bool> repeated = find_repeated_ops(graph_);
     std::optional<uint32_t> last;
@@ -70,8 +70,8 @@ class GreedyOrder {
     }
   }
 
-  // Makes each op that reads the result of a collective operation wait for the op before it, in the given order. It could otherwise
-  // run right after that operation, which then would not run at the same time as the ops in between.
+  // Makes each op that reads the result of a collective operation wait for its predecessor in the given order. If it ran right after the
+  // collective operation, that operation would not overlap with the ops in between.
   void hold_readers_of_collectives_back() {
     for (uint32_t i = 1; i < graph_.ops().size(); ++i) {
       const Op& op = graph_.ops()[i];
@@ -120,7 +120,7 @@ class GreedyOrder {
   void find_effects(const Bucket& bucket) {
     reads_left_.assign(graph_.values().size(), 0);
     effects_.reserve(graph_.ops().size());
-    // For each root, one more than the position in reads_ of the last op that reads it.
+    // For each root value, (position in reads_ of the last op that reads it) + 1, or 0.
     std::vector<uint32_t> place(graph_.values().size(), 0);
     for (const Op& op : graph_.ops()) {
       Effect effect{.reads_begin = static_cast<uint32_t>(reads_.size())};
@@ -164,10 +164,10 @@ class GreedyOrder {
   const Graph& graph_;
   const Dependences dependences_;
   std::vector<std::pair<uint32_t, uint32_t>>
-      held_;  // ops of which the second one also waits for the first one
+      held_;  // pairs of ops: the second one must also wait for the first one
   std::vector<Effect> effects_;
   std::vector<Reads> reads_;
-  std::vector<uint32_t> reads_left_;  // number of ops that still read each root
+  std::vector<uint32_t> reads_left_;  // number of ops that have not run yet and read a root value
 };
 
 void reorder(Graph& graph, const Bucket& bucket) {

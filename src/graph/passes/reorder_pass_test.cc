@@ -31,7 +31,7 @@ TEST(Reorder, AWideValueIsDeadBeforeTheNextIsProduced) {
             kHead + first + narrow + second + other + sum);
 }
 
-// The op that keeps a slice of a sum frees the memory of the sum, but it would have to wait for the exchange.
+// Running the op that keeps a slice of a sum over the ranks earlier would free memory, but it would then wait for the exchange.
 TEST(Reorder, AnOpThatReadsASumDoesNotRunEarlier) {
   const std::string sum =
       "  %g: f32[400,4] = add(%w, %w)\n"

@@ -15,7 +15,7 @@ namespace plimsoll {
 
 class Rewriter {
  public:
-  // The rewriter refers to the graph, whose ops must not be added, removed or moved by others before apply().
+  // The rewriter refers to the graph. Until apply(), no other code may add, remove or move ops of the graph.
   explicit Rewriter(Graph& graph);
 
   const Graph& graph() const { return graph_; }
@@ -24,8 +24,8 @@ class Rewriter {
   // Returns true if the op at this position has the definition `def` and was not removed.
   bool is(uint32_t at, const OpSchema& def) const { return !removed_[at] && op(at).def == &def; }
 
-  // Returns the position of the op that produces `id` if it has the definition `def` and if only the op at `reader`
-  // reads the value, which is transient, or only that op and the one at `other_reader`.
+  // Returns the position of the op that produces the transient value `id`, if the op has the definition `def` and only the op at `reader`
+  // (and the op at `other_reader`, if given) reads the value.
   std::optional<uint32_t> find_producer(uint32_t reader, ValueId id, const OpSchema& def,
                                         std::optional<uint32_t> other_reader = std::nullopt) const;
   // Returns the same as find_producer(), but ops after position `last` may read the value as well.
@@ -40,7 +40,7 @@ class Rewriter {
   // Requires: positions of calls ascend.
   void insert_before(uint32_t at, Op op) { inserted_.emplace_back(at, std::move(op)); }
 
-  // Changes the graph accordingly and drops the values that no op reads or produces any more.
+  // Executes all insertions and removals, and drops the values that no op reads or produces any more.
   void apply();
 
  private:
@@ -61,10 +61,10 @@ Op op_instead_of(const Op& replaced, const OpSchema& def, ValueIds inputs, Attri
 
 enum class ProductBias : uint8_t { kWithout, kWith };
 
-// Returns true for a product of rows with a weight, which have one type, with or without a bias.
+// Returns true for a matrix product of rows with a weight of the same type, with or without a bias.
 bool is_linear(const Graph& graph, const Op& op);
-// Returns the position of the product of rows with a weight that produces `id`, if only the op at `reader` reads the
-// result, which has the type of the product's operands.
+// Returns the position of the matrix product of rows with a weight that produces `id`, if `id` has the type of the operands of the product
+// and only the op at `reader` reads it.
 std::optional<uint32_t> find_linear(const Rewriter& rewriter, uint32_t reader, ValueId id, ProductBias bias);
 
 // Returns true if the op is a norm that adds a residual to its input, without dropout in between, and whose sum no other

@@ -34,21 +34,21 @@ class SavedSchedule {
   }
 
  private:
-  // Returns the position at which the copy of a value to the host has ended if `ahead` values may wait for their
-  // copy.
+  // Returns the position before which the copy of value k to the host must have ended, if at most `ahead` values may wait for their copy at
+  // a time.
   uint32_t out_ends_before(size_t k, size_t ahead) const {
     return k + ahead < values_.size() ? values_[k + ahead].producer + 1 : backward_;
   }
 
-  // The backward pass reads the saved values in a fixed order. Returns the position at which the copy of the value
-  // with this `number` in that order has to start, if it starts `ahead` readers early.
+  // The backward pass reads the saved values in a fixed order. Returns the position before which the copy back of the value with this
+  // `number` in that order starts, if copies start `ahead` readers early.
   uint32_t in_starts_before(size_t number, size_t ahead) const {
     if (number < ahead) return backward_;
     const uint32_t behind = values_[by_reader_[number - ahead]].first_reader + 1;
     return std::min(behind, values_[by_reader_[number]].first_reader);
   }
 
-  // Copies every value, no earlier and no later than necessary.
+  // Makes the schedule with the least memory, in which every value is copied.
   void copy_everything() {
     for (size_t k = 0; k < values_.size(); ++k) {
       transfers_[k].out_ends_before = out_ends_before(k, kLeastAhead);
@@ -67,7 +67,7 @@ class SavedSchedule {
     for (uint32_t p = from; p < to; ++p) live_bytes_[p] += bytes;
   }
 
-  // Returns true if this number of further bytes fits at these positions.
+  // Returns true if this number of additional bytes is free at all positions from `from` to `to`.
   bool have_room(uint32_t from, uint32_t to, int64_t bytes) const {
     if (from >= to) return true;
     return !live_bytes_.empty() &&

@@ -1,5 +1,5 @@
-// The transfer schedule of saved activations: when each is copied to the host's memory and back, and which of them stay
-// on the device. offload_activations_pass.cc inserts the copies accordingly. A pure function of numbers; thread-safe.
+// The transfer schedule of saved activations: when each activation is copied to host memory and back, and which activations stay on the
+// device. offload_activations_pass.cc inserts the copies accordingly. A pure function of numbers; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +22,15 @@ struct ActivationHeadroom {
   // The live bytes at each position of the program without copies if every saved value stays on the device. Empty if
   // they are not known.
   std::vector<int64_t> live_bytes = {};
-  // The limit on the device at any position, values that are being copied included.
+  // The limit for live bytes on the device at any position, including values that are being copied.
   int64_t most_bytes = 0;
   // The number of values that may be in transfer in one direction at the same time, including the one that an op
   // waits for.
   size_t most_ahead = 0;
 };
 
-// The transfers of one saved value. Its copy to the host starts after its producer and has ended before the op at
-// `out_ends_before`; the copy back starts before the op at `in_starts_before`. A value that stays is not copied.
+// The transfers of one saved value. The copy to the host starts after the op that produces the value and must have ended before the op at
+// `out_ends_before` starts; the copy back starts before the op at `in_starts_before`. A value that stays on the device is not copied.
 struct SavedTransfer {
   bool stays = false;
   uint32_t out_ends_before = 0;
@@ -40,12 +40,12 @@ struct SavedTransfer {
 // Makes the schedule. `backward` is the position after the forward pass.
 //
 // If room.live_bytes is empty, the schedule needs the least memory: two values at a time wait for their copy to the host,
-// each value is copied back two readers before the one that needs it, and a value stays if that takes no more memory.
+// the copy back of a value starts two readers of saved values before its own reader, and a value stays on the device if this takes no more
+// memory.
 //
-// Otherwise the values that the backward pass reads first stay, up to the first one that does not fit: every byte that
-// stays saves two bytes on the link. The rest of the memory gives the other copies more time. Copies to the host end
-// later, beginning with the values that are made last; copies back start earlier, beginning with the values that are
-// read first.
+// Otherwise the values that the backward pass reads first stay on the device, up to the first value that does not fit: every byte that
+// stays saves two bytes of transfers. The remaining memory gives the other copies more time: copies to the host may end later, beginning
+// with the values that are produced last, and copies back start earlier, beginning with the values that are read first.
 //
 // Requires: values in the order of their producers; room.live_bytes for every position or for none.
 std::vector<SavedTransfer> transfers_of_saved_values(std::span<const SavedValue> values, uint32_t backward,

@@ -71,8 +71,8 @@ TEST(SavedSchedule, CopiesUseTheRemainingMemory) {
             (Saved{{false, 4, 8}, {false, 5, 7}, {true, 5, 8}, {true, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }
 
-// Other values between the passes leave little memory for values that stay; copies use the memory before and after
-// them.
+// Other values are live between the forward and the backward pass and leave little memory for values that stay. The copies use the free
+// memory before and after them.
 TEST(SavedSchedule, TheLastMadeAndTheFirstReadComeFirst) {
   SavingStep step;
   step.room.most_ahead = 6;

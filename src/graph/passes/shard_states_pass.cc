@@ -1,5 +1,5 @@
-// Divides what the ranks would otherwise all have (ZeRO: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
-// Parameter Models", arXiv 1910.02054). In stage 1, the states of the optimizer: each rank updates its slice (RankSlices) of every
+// Divides values that all ranks would otherwise store completely (ZeRO: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training
+// Trillion Parameter Models", arXiv 1910.02054). In stage 1, the states of the optimizer: each rank updates its slice (RankSlices) of every
 // parameter, and the ranks then exchange the slices of the new parameters:
 //
 //   g.sum = all_reduce(g)               g.sum = reduce_scatter(g)
@@ -9,7 +9,7 @@
 // The states m are divided (Value::divided); all ranks have the same graph. The norm is computed from the norms of the ranks, each
 // rounded to fp32. Gradients of parameters that other ops read, or whose update cannot be divided, keep their all_reduce.
 //
-// In stage 2 also the gradients: a rank keeps only its slice of each sum, and with accumulation adds it to those of the earlier
+// In stage 2 also the gradients: a rank keeps only its slice of each sum, and with accumulation adds it to its slices of earlier
 // micro-batches, so that every micro-batch exchanges gradients:
 //
 //   g.sum = reduce_scatter(g); g.slice = accumulate(into, flag, g.sum) {ranks}
@@ -72,7 +72,7 @@ class ShardStates {
   }
 
  private:
-  // Returns the number of which the sizes of slices are multiples.
+  // Returns the block size: the size of every slice is a multiple of it.
   int64_t block_of(int64_t of_equal_slices) const {
     return options_.all_on_first ? kAllOnFirstRank : of_equal_slices;
   }
@@ -93,8 +93,8 @@ class ShardStates {
     return update != nullptr && is_sharded(op.inputs[UpdateOp::kGradient]);
   }
 
-  // A gradient is sharded if only norms read its sum and an update that can be divided. All gradients of an update are sharded, or
-  // none, and so are those of the norm: it reads slices of all sums, which is correct for whole sums too.
+  // A gradient is sharded if its sum is only read by norms and by an update that can be divided. Either all gradients of an update are
+  // sharded or none. The norm reads slices of all sums, which is also correct for sums that are not sharded.
   void find_sharded_gradients(const std::vector<Op>& ops) {
     const auto readers = find_readers(graph_);
     for (const Op& op : ops) {
@@ -131,7 +131,7 @@ class ShardStates {
     std::vector<size_t> scattered, whole;
     for (size_t i = 0; i < op.outputs.size(); ++i)
       (is_sharded(op.outputs[i]) ? scattered : whole).push_back(i);
-    // The slices of the sums before are kept now, so that the ops in between did not have to wait for them.
+    // Keeps the slices of the previous sums only now, so that the ops in between did not wait for the exchange.
     keep_slices();
     add_part(op, scattered, reduce_scatter_op());
     add_part(op, whole, all_reduce_op());
@@ -141,8 +141,8 @@ class ShardStates {
     for (const size_t i : whole) keep_later(op, i, std::nullopt);
   }
 
-  // Prepares the op that keeps the slice of a sum, or all of it, and adds it to those of the earlier micro-batches if the gradient
-  // is accumulated.
+  // Prepares the op that keeps a sum, or only the slice of this rank, and adds it to the sums of earlier micro-batches if the gradient is
+  // accumulated.
   void keep_later(const Op& sum, size_t operand, const std::optional<RankSlices>& slices) {
     const ValueId whole = sum.outputs[operand];
     for (const ValueId id : {sum.inputs[operand], whole}) graph_.value(id).is_parameter_gradient = false;
@@ -219,7 +219,7 @@ class ShardStates {
       }
       RankSlices slices = slices_;
       if (is_lower_half) slices.block = block_of(2 * RankSlices::kBlock);
-      // A state of 8 bits has one maximum per block of elements.
+      // An 8-bit state has one maximum per quantization block.
       if (update.is_state(view, k))
         slices.block = block_of(update.numbers_in_state(view, k, RankSlices::kBlock));
       graph_.value(value).divided = slices;
@@ -236,7 +236,7 @@ class ShardStates {
   Graph& graph_;
   ShardOptions options_;
   RankSlices slices_;
-  std::set<ValueId> sharded_;                // the sums of gradients of which each rank needs its slice only
+  std::set<ValueId> sharded_;  // the sums of gradients of which each rank needs only its own slice
   std::map<ValueId, ValueId> slice_of_sum_;  // the slices of sums that are kept
   std::vector<Op> kept_later_;               // the ops that keep the slices of the last sums
   std::vector<Op> ops_;
@@ -245,11 +245,13 @@ class ShardStates {
 }  // namespace
 
 Pass shard_states_pass(const ShardOptions& options) {
-  return {.name = "shard_states",
-          .numerics = Numerics::kChanging,
-          .help = "divides optimizer states, gradients and weights among the ranks; each updates its slices",
-          .needed_for = "--zero_stage above 0 or --data_parallel_mode dp",
-          .run = [=](Graph& graph) { ShardStates(graph, options).run(); }};
+  return {
+      .name = "shard_states",
+      .numerics = Numerics::kChanging,
+      .help =
+          "divides optimizer states, gradients and weights among the ranks; each rank updates its own slices",
+      .needed_for = "--zero_stage above 0 or --data_parallel_mode dp",
+      .run = [=](Graph& graph) { ShardStates(graph, options).run(); }};
 }
 
 }  // namespace plimsoll

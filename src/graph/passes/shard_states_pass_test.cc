@@ -10,7 +10,7 @@ std::string after(const std::string& text, const ShardOptions& options = {.num_r
   return print_graph(testing::after_pass(text, shard_states_pass(options)));
 }
 
-// The weight has 1024 elements, so that each of two ranks has 512; the bias has fewer than one block, which rank 0 has.
+// The weight has 1024 elements, so each of two ranks has 512. The bias consists of one block of 256 elements, which belongs to rank 0.
 TEST(ShardStates, EachRankUpdatesItsSlices) {
   EXPECT_EQ(after(testing::kUpdateOfTwoRanks), R"(graph g {
   input %x: f32[B,4]
@@ -49,7 +49,7 @@ TEST(ShardStates, TheFirstRankMakesAllUpdates) {
   has("= all_gather(%w.updated, %b.updated) {block=1099511627776, ranks=2}");
 }
 
-// Stage 2 keeps the slices of the sums. The norm and the update read them.
+// ZeRO stage 2 stores only slices of the summed gradients, which the norm and the update read.
 TEST(ShardStates, EachRankKeepsItsSlicesOfTheGradients) {
   const std::string text = after(testing::kUpdateOfTwoRanks, {.num_ranks = 2, .gradients = true});
   const auto has = [&](std::string_view line) {
@@ -66,7 +66,7 @@ TEST(ShardStates, EachRankKeepsItsSlicesOfTheGradients) {
   has("= all_gather(%w.updated, %b.updated) {ranks=2}");
 }
 
-// With accumulation the slices persist, and those of the micro-batches are added up.
+// With accumulation the slices are persistent, and the slices of all micro-batches are added up.
 TEST(ShardStates, SlicesOfGradientsAccumulate) {
   const std::string text = after(testing::replaced(testing::kUpdateOfTwoRanks, "  input %loss",
                                                    "  input %accumulate: i32[1]\n  input %loss"),

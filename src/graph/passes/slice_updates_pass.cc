@@ -1,14 +1,12 @@
-// An update of a parameter with many elements becomes several, each of some rows:
+// Cuts the update of a parameter with many elements into several, each of which updates some rows:
 //
 //   p.1, m.1 = adamw(.., p, g, m)   ->   p.1, m.1 = adamw(.., p, g, m) {first=0, elements=n}
 //                                        p.2, m.2 = adamw(.., p.1, g, m.1) {first=n, elements=n} ..
 //
-// so that one update needs little memory on the device. If the gradient is that of a table whose rows were looked up,
-// and only the update and the norm of its module read it, the gradient never exists as a whole either: its rows are
-// computed before each update, and once more earlier for the norm and the check for finite values. Gradient, state
-// and noise of an element are the same as in the whole op, and so are the bits of all weights and states. The norm is
-// computed from the norms of the slices, each rounded to fp32; if updates run in the backward pass, only the log
-// reads it.
+// so that one update needs little memory on the device. The gradient of an embedding table that only the update and the norm read never
+// exists as a whole either: some of its rows are computed before each update, and once earlier for the norm and the check for finite
+// values. Gradient, state and noise of an element are the same as in the whole op, and so are the bits of all weights and states. The norm
+// is computed from the norms of the slices, each rounded to fp32; if updates run in the backward pass, only the log reads it.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -151,7 +149,7 @@ class SliceUpdates {
     part.inputs.insert(part.inputs.end(), at(op.inputs, UpdateOp::kParameter + first * stride),
                        at(op.inputs, UpdateOp::kParameter + end * stride));
     part.outputs.assign(at(op.outputs, first * (stride - 1)), at(op.outputs, end * (stride - 1)));
-    // The noise sites of parameters are consecutive, as in the whole op.
+    // Adjusts the first noise site: the noise sites of parameters are consecutive, as in the op that updates all of them.
     if (op.attributes.has("noise_site"))
       part.attributes.set("noise_site", op.attributes.integer("noise_site") + static_cast<int64_t>(first));
     return part;
@@ -178,7 +176,7 @@ class SliceUpdates {
     }
   }
 
-  // Returns the input of an update of which output k is the new version.
+  // Returns the input of an update whose new version is output k.
   size_t replaced_input(const Op& op, size_t k) const {
     return static_cast<size_t>(schema_of(op).writes_into({graph_, op}, static_cast<int>(k)));
   }
@@ -205,7 +203,7 @@ class SliceUpdates {
   int64_t most_elements_;
   SlicedUpdates which_;
   OpLists readers_;
-  // The gradients that are computed by rows: the op that computed the whole gradient, and the slices.
+  // For each gradient that is computed some rows at a time: the op that computed the whole gradient, and the slices.
   std::map<ValueId, std::pair<Op, std::vector<Slice>>> by_rows_;
   std::vector<Op> ops_;
 };
@@ -216,8 +214,8 @@ Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which) {
   return {.name = "slice_updates",
           .numerics = Numerics::kPreserving,
           .help =
-              "updates large parameters some rows at a time; the gradient of an embedding table exists only "
-              "for these rows",
+              "updates large parameters some rows at a time; the gradient of an embedding table then exists "
+              "only for some rows at a time",
           .run = [=](Graph& graph) { SliceUpdates(graph, most_elements, which).run(); }};
 }
 

@@ -44,10 +44,10 @@ class TensorParallel {
   }
 
  private:
-  // Returns the size of the part of each rank.
+  // Returns the number of heads, rows or columns that each rank gets.
   int64_t share(int64_t size, const Op& op, std::string_view what) const {
-    PLIMSOLL_CHECK(size % ranks_ == 0, "{} {} of '{}' cannot be divided among {} ranks", size, what,
-                   op.def->name(), ranks_);
+    PLIMSOLL_CHECK(size % ranks_ == 0, "{} {} of the op '{}' cannot be divided evenly among {} ranks", size,
+                   what, op.def->name(), ranks_);
     return size / ranks_;
   }
 
@@ -77,12 +77,14 @@ class TensorParallel {
     divide_rows(op.outputs.front());
   }
 
-  // Divides the columns of this value and the rows of the weight, and of the bias, of the product that computes it. Between them
-  // are only ops that work on each head separately.
+  // Divides the columns of a value, and with them the rows of the weight and of the bias of the matrix product that computes it. Between
+  // the product and the value there may only be ops that work on each head separately.
   void divide_columns(ValueId id, const std::vector<int64_t>& parts) {
     for (;;) {
       const OpId producer = graph_.value(id).producer;
-      PLIMSOLL_CHECK(producer != kNoOp, "no product computes '{}'", graph_.value(id).name);
+      PLIMSOLL_CHECK(producer != kNoOp,
+                     "cannot divide the columns of '{}' among the ranks: no matrix product computes it",
+                     graph_.value(id).name);
       Op& op = graph_.ops()[index_of(producer)];
       if (op.def == &rope_op()) {
         divide_heads(op, "heads");
@@ -104,10 +106,13 @@ class TensorParallel {
     }
   }
 
-  // Divides the columns of the weight of the product that reads this value, whose results are then summed over the ranks.
+  // Divides the columns of the weight of the matrix product that reads this value. The results of this product are then summed over the
+  // ranks.
   void divide_rows(ValueId id) {
     const std::span<const uint32_t> readers = readers_[index_of(id)];
-    PLIMSOLL_CHECK(readers.size() == 1, "{} ops read '{}'", readers.size(), graph_.value(id).name);
+    PLIMSOLL_CHECK(readers.size() == 1,
+                   "cannot divide '{1}' among the ranks: one op must read it, but {0} do", readers.size(),
+                   graph_.value(id).name);
     const Op& op = graph_.ops()[readers.front()];
     if (op.def == &dropout_op()) {
       throw_error(ErrorCode::kUsage,
@@ -124,22 +129,29 @@ class TensorParallel {
   void require_linear(const Op& op) const {
     PLIMSOLL_CHECK(
         op.def == &matmul_op() && op.attributes.integer("ta") == 0 && op.attributes.integer("tb") != 0,
-        "'{}' in a layer whose weights are divided", op.def->name());
+        "weights of a layer can only be divided among ranks if a matmul(x, w^T) reads them, but the op '{}' "
+        "does",
+        op.def->name());
   }
 
-  // Divides a weight along a dimension, which consists of parts.
+  // Divides a weight along a dimension. `parts`: the sizes of the parts of a fused weight along this dimension, each of which is divided.
   void divide_weight(ValueId id, std::vector<int64_t> parts, int dimension) {
     Value& value = graph_.value(id);
-    PLIMSOLL_CHECK(value.storage == Storage::kWeight && !value.split, "'{}' is divided", value.name);
+    PLIMSOLL_CHECK(value.storage == Storage::kWeight && !value.split,
+                   "'{}' cannot be divided among the ranks: it is not a weight, or is divided already",
+                   value.name);
     const Shape whole = value.type.shape;
     std::vector<Dim> dims(whole.dims().begin(), whole.dims().end());
     Dim& divided = dims[static_cast<size_t>(dimension)];
     PLIMSOLL_CHECK(std::accumulate(parts.begin(), parts.end(), int64_t{0}) == divided.offset,
-                   "parts of '{}' for a dimension of {}", value.name, divided.offset);
+                   "the parts of the fused weight '{}' must add up to its dimension {}, but do not",
+                   value.name, divided.offset);
     for (int64_t& part : parts) {
-      PLIMSOLL_CHECK(part % ranks_ == 0, "{} of '{}' cannot be divided among {} ranks", part, value.name,
-                     ranks_);
-      // Rows have several elements, unless the weight is a vector.
+      PLIMSOLL_CHECK(
+          part % ranks_ == 0,
+          "a part of {} rows or columns of the weight '{}' cannot be divided evenly among {} ranks", part,
+          value.name, ranks_);
+      // Converts rows to elements: a row has several, unless the weight is a vector.
       if (dimension == 0 && whole.rank() > 1) part *= whole[1].offset;
     }
     divided = Dim(divided.offset / ranks_);

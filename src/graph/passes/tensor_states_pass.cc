@@ -1,6 +1,6 @@
 // Completes what the pass tensor_parallel begins, when gradients and updates exist: the gradient, the states and the copies of a weight
-// that a tensor-parallel group divides are divided in the same way (Value::split), and the norm of all gradients is that of the whole
-// model. A gradient that every rank of the group has counts once: each rank reads a slice of it.
+// that a tensor-parallel group divides are divided in the same way (Value::split), and the norm of all gradients is the norm of the whole
+// model. A gradient that every rank of the group stores completely must count once in the norm, so each rank reads only a slice of it.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 #include "graph/passes/divided_norm.h"
@@ -14,7 +14,8 @@ void divide_versions(Graph& graph, ValueId id, const TensorSplit& split) {
   for (; id != kNoValue; id = graph.value(id).version_of) graph.value(id).split = split;
 }
 
-// The values of a parameter have its shape, except its lower half, which was divided when it was declared.
+// Divides the gradient, the states and the copy of a divided parameter, which have its shape. Its lower half has another shape and was
+// divided when it was declared.
 void divide_states(Graph& graph, const Op& op) {
   const auto* update = dynamic_cast<const Update*>(op.def);
   if (update == nullptr) return;
@@ -25,7 +26,9 @@ void divide_states(Graph& graph, const Op& op) {
     for (size_t k = i + 1; k < i + static_cast<size_t>(stride); ++k) {
       const Value& value = graph.value(op.inputs[k]);
       if (value.split) continue;
-      PLIMSOLL_CHECK(value.type.shape == parameter.type.shape, "'{}' of the divided '{}' has another shape",
+      PLIMSOLL_CHECK(value.type.shape == parameter.type.shape,
+                     "'{}' belongs to the update of '{}', which the ranks divide, and must have the same "
+                     "shape, but has another",
                      value.name, parameter.name);
       divide_versions(graph, op.inputs[k], *parameter.split);
     }
@@ -49,13 +52,15 @@ void divide(Graph& graph, int64_t ranks) {
 }  // namespace
 
 Pass tensor_states_pass(int64_t ranks) {
-  return {.name = "tensor_states",
-          .numerics = Numerics::kChanging,
-          .help = "divides optimizer states as the weights, and computes the norm of all gradients",
-          .needed_for = "--tp_size above 1",
-          .run = [ranks](Graph& graph) {
-            if (ranks > 1) divide(graph, ranks);
-          }};
+  return {
+      .name = "tensor_states",
+      .numerics = Numerics::kChanging,
+      .help =
+          "divides optimizer states in the same way as the weights, and computes the norm of all gradients",
+      .needed_for = "--tp_size above 1",
+      .run = [ranks](Graph& graph) {
+        if (ranks > 1) divide(graph, ranks);
+      }};
 }
 
 }  // namespace plimsoll

@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// The numbers of deferred updates that are tried, in addition to none: for the 190 updates of BERT-large, every
-// eighth.
+// The number of values for the number of deferred updates that are tried besides 0. For the 190 updates of BERT-large, these are the
+// multiples of 8.
 constexpr size_t kDeferredTried = 24;
 
 double rate_in(const MemoryHeadroom& room, size_t updated) {
@@ -40,7 +40,7 @@ class EarlySchedule {
     segments_ = segments;
   }
 
-  // Returns nothing if deferred states do not fit.
+  // Simulates a step and returns its transfers, or nothing if the deferred states do not fit.
   std::optional<std::vector<StateTransfer>> run() {
     for (uint32_t p = room_.first; updated_ < updates_.size(); ++p) {
       if (p > 0 && segments_[p] != segments_[p - 1]) now_ms_ = std::max(now_ms_, link_in_free_ms_);
@@ -65,8 +65,8 @@ class EarlySchedule {
     return static_cast<double>(updates_[update].bytes) / room_.link_bytes_per_ms;
   }
 
-  // The next copy brings the states of an update. Returns the bytes that are free at every position from p to the
-  // update after that one. From there on, ops can wait until further bytes become free.
+  // Returns the bytes that are free at every position from p to the update after the one whose states are copied next. After that position,
+  // ops can wait until more memory becomes free.
   int64_t free_until_next(uint32_t p) const {
     const size_t behind = transfers_.size() + 1;
     const size_t last = behind < updates_.size() ? updates_[behind].op : segments_.size() - 1;
@@ -123,14 +123,16 @@ class EarlySchedule {
   const MemoryHeadroom& room_;
   size_t first_deferred_ = 0;  // states stay on the device from this update on
   bool deferred_fit_ = true;
-  std::vector<int64_t> least_free_;  // the minimum at a position or later
+  std::vector<int64_t> least_free_;  // the minimum of the free bytes at this position and all later ones
   std::vector<double> rest_ms_;      // time from a position to the end of its segment
   std::vector<double> arrival_ms_;   // times at which the copies of an update are on the device,
   std::vector<double> return_ms_;    // and when they are back on the host
   std::vector<StateTransfer> transfers_;
-  size_t updated_ = 0;      // updates that are done
-  size_t ended_ = 0;        // number of those whose bytes are free
-  int64_t held_bytes_ = 0;  // bytes of the others whose copies have started
+  size_t updated_ = 0;  // updates that are done
+  size_t ended_ =
+      0;  // number of updates that are done and whose states have been copied back, so that their memory is free
+  int64_t held_bytes_ =
+      0;  // bytes of the states on the device of all other updates whose copies have started
   double now_ms_ = 0;
   double link_in_free_ms_ = 0;  // times at which the last copy in each direction has ended
   double link_out_free_ms_ = 0;
@@ -219,9 +221,8 @@ std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUp
   for (size_t k = 0; k < updates.size(); ++k) {
     const bool is_ahead = k > 0 && updates[k].follows && !updates[k].ends_run;
     size_t ended = k >= 2 ? k - 1 : 0;
-    // After a run of consecutive updates other ops follow. The copies for the last update of the run would need
-    // memory in addition to the operands of those ops, so they start only when no other update's states are on the
-    // device.
+    // The last update of a sequence of consecutive updates: other ops follow. The states of this update would need memory in addition to
+    // the operands of those ops, so their copies start only when the states of all earlier updates are back on the host.
     if (k >= 1 && updates[k].follows && updates[k].ends_run) ended = k;
     transfers.push_back({.before = updates[is_ahead ? k - 1 : k].op, .ended = ended});
   }

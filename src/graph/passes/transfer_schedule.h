@@ -13,12 +13,12 @@
 
 namespace plimsoll {
 
-// An update whose optimizer states are stored in the host's memory.
+// An update whose optimizer states are stored in host memory or on a disk.
 struct MovedUpdate {
   uint32_t op = 0;  // its position
   Segment segment = Segment::kOptimizer;
   int64_t bytes = 0;  // bytes of all its states, copied once in each direction
-  // True if only updates, and ops that compute gradients for them by rows, separate this update from the one before it.
+  // True if between the previous update and this one there are only updates and the ops that compute gradients of some rows for them.
   bool follows = false;
   bool ends_run = false;  // other ops separate it from the next update, which is in the same segment
   std::vector<int64_t> state_bytes = {};  // bytes of each state; they add up to `bytes`
@@ -32,9 +32,10 @@ struct MemoryHeadroom {
   std::vector<int64_t> live_bytes = {};  // live bytes on the device at each position, without the states
   std::vector<double> op_ms = {};        // the time of each op
   int64_t most_bytes = 0;                // limit on the device at any position, states included
-  double link_bytes_per_ms = 0;          // rate of one direction while the other is busy, too
-  // The rates of copies to the device before the first update, and of those back during the forward pass, while the other
-  // direction is idle. 0: link_bytes_per_ms, which is little less for a link, but half as much for a disk.
+  double link_bytes_per_ms = 0;          // rate of one direction while the other direction is busy too
+  // The rates of copies while the other direction is idle: of copies to the device before the first update, and of copies to the host
+  // during the forward pass. 0 means link_bytes_per_ms, which is slightly lower for a link between host and device, but half as high for a
+  // disk.
   double in_alone_bytes_per_ms = 0;
   double out_alone_bytes_per_ms = 0;
   uint32_t first = 0;      // no copy to the device starts before the op at this position
@@ -42,15 +43,15 @@ struct MemoryHeadroom {
   bool is_disk = false;    // the states are on a disk, not on the host
 };
 
-// The transfer of the states of one update to the device: the copies start before the op at `before`, and wait until
-// the states of the first `ended` updates are back on the host, because they may use the bytes of those states.
+// The transfer of the states of one update to the device: the copies start before the op at `before`, and wait until the states of the
+// first `ended` updates are back on the host, because their destination may be the memory of those states.
 struct StateTransfer {
   uint32_t before = 0;
   size_t ended = 0;
   friend bool operator==(const StateTransfer&, const StateTransfer&) = default;
 };
 
-// A wait of the forward pass for memory: the op at `before` starts when the first `ended` copies to the host in this
+// A point at which the forward pass waits for free memory: the op at `before` starts when the first `ended` copies to the host in this
 // segment have ended.
 struct Release {
   uint32_t before = 0;
@@ -61,12 +62,11 @@ struct Release {
 // The copies of one step.
 struct TransferSchedule {
   std::vector<StateTransfer> transfers = {};  // one for each update
-  // The states of the last `deferred` updates stay on the device when the step ends. The next step copies them back
-  // from its start on, those of the last update first: that frees memory in the reverse order of allocation, so that
-  // the buffers can be stacked.
+  // The states of the last `deferred` updates stay on the device when the step ends. The next step copies these states back from its start
+  // on, beginning with the last update. Memory is thereby freed in the reverse order of allocation, so the layout can stack the buffers.
   size_t deferred = 0;
-  // Only if updates run in the forward pass: the states of the first `prefetched` updates are copied to the device at
-  // the end of the step before, after its forward pass, those of the first update last.
+  // Only if updates run in the forward pass: the states of the first `prefetched` updates are copied to the device at the end of the
+  // previous step, after its forward pass; the states of the first update are copied last.
   size_t prefetched = 0;
   std::vector<Release> releases = {};
   friend bool operator==(const TransferSchedule&, const TransferSchedule&) = default;
@@ -76,37 +76,36 @@ struct TransferSchedule {
 std::vector<size_t> order_of_copies(const TransferSchedule& transfers);
 
 // Returns StateTransfer::ended of update `k`, counted from the start of the update's segment instead of the start of the
-// step: how many updates of this segment must have their states back on the host before those of `k` are copied.
+// step: the number of updates of this segment whose states must be back on the host before the states of update `k` are copied.
 size_t ended_in_segment(std::span<const MovedUpdate> updates, std::span<const StateTransfer> transfers,
                         size_t k);
 
-// The schedule that needs the least memory: states are copied one update ahead, so that those of two updates are on the
-// device at a time. If other ops separate two updates, the copies start only after those ops.
+// Returns the schedule that needs the least memory: the states of an update are copied while the previous update runs, so the states of two
+// updates are on the device at a time. If other ops separate two updates, the copies start only after these ops.
 std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUpdate> updates);
 
-// The schedule for states on a disk: those of the next update are read while an update runs, and those of the previous one
-// are written, so that the states of three updates are on the device at a time. Other ops may separate two updates of a
-// segment; the transfers then run at the same time as these.
+// Returns the schedule for states on a disk: while an update runs, the states of the next update are read and the states of the previous
+// update are written, so the states of three updates are on the device at a time. If other ops separate two updates of a segment, the
+// transfers run at the same time as these ops.
 std::vector<StateTransfer> transfers_with_disk(std::span<const MovedUpdate> updates);
 
 // Returns the schedule for states on a disk or on the host that needs no headroom: one of the two above.
 std::vector<StateTransfer> late_transfers(std::span<const MovedUpdate> updates, bool is_disk);
 
-// The schedule that copies states as early as memory allows, with as many copies under way as fit. It simulates the ops
-// and both directions of the link: states take the bytes of others that are back on the host by then, and between two
-// updates with no other op in between they wait for such bytes. The end of a segment waits for all copies, so the copies
-// start in an earlier segment than the update's only if they end before that segment does. If room.may_defer, the
-// function tries several numbers of deferred updates and returns the schedule with the shortest step; the forward pass
-// then waits (releases) for the bytes of states that are still being copied back. Returns late_transfers() if nothing is
-// faster. Requires: updates in the order of their positions.
+// The schedule that copies states as early as memory allows, with as many copies under way as fit. The function simulates the ops and both
+// directions of the link. States are copied into memory from which other states have been copied back to the host; between two adjacent
+// updates a copy waits until such memory is free. The end of a segment waits for all copies, so copies start in a segment before that of
+// their update only if they end before the earlier segment does. If room.may_defer, the function tries several numbers of deferred updates
+// and returns the schedule with the shortest step; the forward pass then waits (releases) for the bytes of states that are still being
+// copied back. Returns late_transfers() if nothing is faster. Requires: updates in the order of their positions.
 TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
                                                 std::span<const Segment> segments,
                                                 const MemoryHeadroom& room);
 
-// transfer_schedule_forward.cc: the schedule if all updates run in the forward pass (updates_at_use_pass.cc). The states of
-// as many updates as fit next to the gradients are prefetched. The others are copied during the forward pass, each as
-// soon as there is memory, unless ops would wait longer for that; ops wait if activations need the bytes of states that
-// are still being copied back. Returns nothing if there is not enough memory.
+// transfer_schedule_forward.cc: the schedule if all updates run in the forward pass (updates_at_use_pass.cc). The states of as many updates
+// as fit next to the gradients are prefetched. The states of the other updates are copied during the forward pass, each as soon as memory
+// is free, unless ops would then wait longer. Ops wait if activations need the memory of states that are still being copied back. Returns
+// nothing if there is not enough memory.
 std::optional<TransferSchedule> transfers_for_forward_updates(std::span<const MovedUpdate> updates,
                                                               std::span<const Segment> segments,
                                                               const MemoryHeadroom& room);

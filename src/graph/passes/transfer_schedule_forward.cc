@@ -9,14 +9,14 @@
 namespace plimsoll {
 namespace {
 
-// Prefetching leaves as much memory free as the states of this number of the largest updates need. States that are
-// being copied back use it, and activations that are produced meanwhile. Without it ops and copies to the host wait
-// for each other in turn: 69 instead of 54 ms for the forward pass of BERT-large, 4 x 512 in fp32 on an H200.
+// Prefetching leaves the memory of this number of the largest updates free, for states that are being copied back and for activations that
+// are produced meanwhile. Every number in the list is tried. Without this free memory, ops and copies to the host wait for each other
+// alternately: 69 instead of 54 ms for the forward pass of BERT-large, 4 x 512 in fp32 on an H200.
 constexpr int64_t kSpareUpdates[] = {2, 4, 8};
 
-// Prefetches start earlier by this factor than the rate of the link requires, because the first update of the next
-// step, and with it all copies back, waits for the last of them. Without the factor the 534 MB of BERT-large on an
-// H200 arrived 3.9 ms late in a step of 126 ms, at 46 instead of 49.5 GB/s.
+// Prefetches are planned with times that are larger than the rate of the link requires by this factor, and so start earlier, because the
+// first update of the next step, and with it all copies back to the host, waits for the last prefetch. Without the factor the 534 MB of
+// BERT-large on an H200 arrived 3.9 ms late in a step of 126 ms, at 46 instead of 49.5 GB/s.
 constexpr double kEarlyMargin = 1.25;
 
 class ForwardSchedule {
@@ -80,7 +80,7 @@ class ForwardSchedule {
   bool can_prefetch(size_t count) {
     const size_t n = segments_.size();
     double behind_ms = 0;  // time from a position to the end of its segment
-    double link_ms = 0;    // the part of it in which the link is busy
+    double link_ms = 0;    // the part of `behind_ms` in which the link is busy
     size_t next = 0;
     for (size_t p = n; p-- > end_of_forward_ && next < count;) {
       // The copies from `next` to `count` need memory from here on. If it is not free, this number of updates cannot
@@ -147,7 +147,7 @@ class ForwardSchedule {
     held_bytes_ += updates_[started_++].bytes;
   }
 
-  // The op at p is the next update. While it waits for its states, other copies start.
+  // Lets the next update, which is the op at p, wait for its states. While it waits, further copies start.
   bool wait_for_states(uint32_t p) {
     if (started_ == updated_) {
       while (ended_ < updated_ && held_bytes_ + updates_[started_].bytes > free_bytes(p)) end_next();
@@ -176,11 +176,12 @@ class ForwardSchedule {
       arrival_ms_;  // times at which the copies of an update are on the device, 0 if prefetched,
   std::vector<double> return_ms_;  // and when they are back on the host
   TransferSchedule found_;
-  size_t started_ = 0;          // updates whose copies to the device have been started
-  size_t updated_ = 0;          // updates that are done
-  size_t ended_ = 0;            // number of those whose bytes are free
-  int64_t held_bytes_ = 0;      // bytes of the others whose copies have started
-  double now_ms_ = 0;           // time since the start of the forward pass
+  size_t started_ = 0;  // updates whose copies to the device have been started
+  size_t updated_ = 0;  // updates that are done
+  size_t ended_ = 0;    // number of updates that are done and whose states have been copied back
+  int64_t held_bytes_ =
+      0;               // bytes of the states on the device of all other updates whose copies have started
+  double now_ms_ = 0;  // time since the start of the forward pass
   double link_in_free_ms_ = 0;  // times at which the last copy in each direction has ended
   double link_out_free_ms_ = 0;
 };

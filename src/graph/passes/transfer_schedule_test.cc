@@ -53,8 +53,8 @@ TEST(TransferSchedule, EndWithTheBackwardPass) {
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 
-// Before the first update nothing is written, so that a disk reads faster than during the updates: 30 bytes take two of the
-// four ops that are left of the backward pass, and not three. The reads of two updates then end with it.
+// Before the first update nothing is written, so a disk reads faster than during the updates: 30 bytes take the time of two ops instead of
+// three. So the reads for two updates fit into the last four ops of the backward pass.
 TEST(TransferSchedule, ReadFromADiskAloneBeforeTheFirstUpdate) {
   Step step;
   step.room.is_disk = true;
@@ -126,8 +126,8 @@ TEST(TransferSchedule, NoneAreDeferredIfTheyDoNotFit) {
   EXPECT_EQ(transfers_as_early_as_possible(step.updates, step.segments, step.room).deferred, 0u);
 }
 
-// The states on a disk of the fourth update take the bytes of those of the first. Updates of another segment begin anew, and
-// other ops between two updates of a segment do not delay the transfers.
+// The states of the fourth update are read from the disk into the memory of the states of the first update. Updates of another segment
+// begin anew, and other ops between two updates of a segment do not delay the transfers.
 TEST(TransferSchedule, ThreeUpdatesAtATimeOnADisk) {
   std::vector<MovedUpdate> updates;
   for (const uint32_t op : {3u, 5u, 8u, 9u, 12u})

@@ -19,7 +19,7 @@ class UnreadRows {
   void run() {
     find_narrow_ops();
     std::vector<Op> ops;
-    // The values that replace the outputs of first_token ops whose operands already consist of the first rows only.
+    // For each first_token op whose operand now consists of the first rows only: the output of the op, and the operand, which replaces it.
     std::map<ValueId, ValueId> replacement;
     std::vector<Op> old_ops = graph_.ops();
     for (uint32_t i = 0; i < old_ops.size(); ++i) {
@@ -76,8 +76,7 @@ class UnreadRows {
     return producer != kNoOp && narrow_[index_of(producer)];
   }
 
-  // Returns the first rows of a value that is computed for all rows but read by narrow ops. One first_token op serves
-  // all of these readers.
+  // Returns the first rows of a value that is computed for all rows but read by narrow ops. All of these readers share one first_token op.
   ValueId first_rows_of(ValueId id, const Op& reader, std::vector<Op>& ops) {
     if (const auto it = first_rows_.find(id); it != first_rows_.end()) return it->second;
     Op first;

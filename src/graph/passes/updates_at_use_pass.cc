@@ -110,7 +110,7 @@ class UpdatesAtUse {
     std::ranges::stable_sort(uses_, {}, &Use::before);
   }
 
-  // Returns the value through which an update reads the operand `id` that the previous run of the program computed.
+  // Returns the deferred value from which an update reads the operand `id` that the previous run of the program computed.
   ValueId left(ValueId id) {
     if (const auto it = left_.find(id); it != left_.end()) return it->second;
     const bool is_gradient = graph_.value(id).is_parameter_gradient;

@@ -131,7 +131,7 @@ TEST(UpdatesAtUse, StatesArePrefetchedOrCopiedDuringTheForwardPass) {
   const auto left = std::ranges::find(ranges, graph.find("m.staged.left"), &LiveRange::root);
   ASSERT_NE(left, ranges.end());
   EXPECT_EQ(left->first, position("m.staged"));
-  // The first states are back on the host before those of the second take the bytes.
+  // The states of the first update are back on the host before the states of the second one take their memory.
   EXPECT_EQ(left->last + 1, position("n.staged"));
 }
 

@@ -7,7 +7,7 @@ namespace plimsoll {
 
 namespace {
 
-// Replaces the weight or the bias of a product by its copy.
+// Replaces the weight or the bias that a matrix product reads by its 16-bit copy.
 void use_copy(Graph& graph, Op& op, size_t input, DType dtype) {
   const ValueId weight = op.inputs[input];
   if (weight == kNoValue) return;
@@ -33,15 +33,15 @@ void use_copies(Graph& graph, DType gradients) {
     use_copy(graph, op, MatmulOp::kBias, dtype);
     if (gradients != dtype) op.attributes.set("gradient_dtype", std::string(dtype_name(gradients)));
   }
-  // A table that is also the weight of a product (tied embeddings): the loss is differentiated by one value, which both ops
-  // must read.
+  // If an embedding table is also the weight of a matrix product (tied embeddings), both ops must read the copy, because the gradient is
+  // taken with respect to one value.
   for (Op& op : ops) {
     if (op.def != &embedding_sum_op()) continue;
     for (size_t table = EmbeddingSumOp::kTable; table < op.inputs.size(); table += 2) {
       const ValueId copy = graph.find(weight_copy_name(
           graph.value(op.inputs[table]).name, graph.value(op.outputs[EmbeddingSumOp::kX]).type.dtype));
       if (copy == kNoValue) continue;
-      // States the type of the sum, which would otherwise change with the type of the table.
+      // Records the type of the output in an attribute, because it would otherwise change with the type of the table.
       const DType x = graph.value(op.outputs[EmbeddingSumOp::kX]).type.dtype;
       op.attributes.set("dtype", std::string(dtype_name(x)));
       op.inputs[table] = copy;
@@ -69,7 +69,7 @@ std::vector<ValueId> masters_of_matrix_copies(const Graph& graph, DType dtype) {
   return masters;
 }
 
-// Gives every op that reads a persistent 16-bit copy a copy of its own, made just before the op.
+// Inserts, before every op that reads a persistent 16-bit copy, an op that makes a transient copy for it.
 void copy_at_use(Graph& graph, DType dtype) {
   const std::vector<ValueId> masters = masters_of_matrix_copies(graph, dtype);
   std::vector<Op> ops;
@@ -106,18 +106,19 @@ std::string weight_copy_name(std::string_view weight, DType dtype) {
 }
 
 Pass weight_copies_pass(DType gradients) {
-  return {
-      .name = "weight_copies",
-      .numerics = Numerics::kChanging,
-      .help = "lets products of 16-bit activations read 16-bit copies of weights that the optimizer keeps",
-      .needed_for = "--bf16 or --fp16 on this device",
-      .run = [gradients](Graph& graph) { use_copies(graph, gradients); }};
+  return {.name = "weight_copies",
+          .numerics = Numerics::kChanging,
+          .help =
+              "lets matrix products of 16-bit activations read 16-bit copies of the weights that the "
+              "optimizer updates",
+          .needed_for = "--bf16 or --fp16 on this device",
+          .run = [gradients](Graph& graph) { use_copies(graph, gradients); }};
 }
 
 Pass copies_at_use_pass(DType copies) {
   return {.name = "copies_at_use",
           .numerics = copies == DType::kF16 ? Numerics::kPreserving : Numerics::kChanging,
-          .help = "makes 16-bit copies of matrices before each product instead of keeping them",
+          .help = "makes 16-bit copies of matrices before each matrix product instead of keeping them",
           .run = [copies](Graph& graph) { copy_at_use(graph, copies); }};
 }
 

@@ -42,7 +42,8 @@ TEST(WeightCopies, ProductsStateTheTypeOfTheirGradients) {
             replaced(once, "%a, %w.bf16, _, _, _) {", "%a, %w.bf16, _, _, _) {gradient_dtype=\"f32\", "));
 }
 
-// The gradient of a tied table is that of one value, its copy. If the embedding read the master, its share would be lost.
+// The gradient of a tied table is taken with respect to one value, the copy. If the embedding read the master instead, its share of the
+// gradient would be lost.
 TEST(WeightCopies, ATableThatIsTheWeightOfAProductIsReadAsItsCopy) {
   const std::string text = R"(graph g {
   input %cu_seqlens: i32[B+1]

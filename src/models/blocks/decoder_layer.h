@@ -18,8 +18,8 @@ struct DecoderLayerNames {
   std::string attention_norm, qkv, attention_output, feed_forward_norm, intermediate, output;
 };
 
-// Adds the weights of one layer. Matrices are stored transposed on disk. Those that write into the residual start with a
-// standard deviation divided by sqrt(2 layers), as in the paper.
+// Adds the weights of one layer. Matrices are stored transposed on disk. The initial standard deviation of matrices whose output is added
+// to the residual is divided by sqrt(2 layers), as in the paper.
 void add_decoder_layer_specs(std::vector<WeightSpec>& specs, const ModelConfig& config,
                              const std::string& prefix, const DecoderLayerNames& names,
                              const std::vector<std::string>& disk_prefixes);

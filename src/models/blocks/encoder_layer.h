@@ -20,7 +20,7 @@ struct LayerNames {
   std::string query, key, value, attention_output, attention_norm, intermediate, output, output_norm;
 };
 
-// The names of BERT, which other architectures kept.
+// Returns the names of BERT, which other architectures use too.
 const LayerNames& bert_layer_names();
 std::string bert_layer_prefix(int64_t layer);
 
@@ -43,7 +43,7 @@ void add_embedding_specs(std::vector<WeightSpec>& specs, const ModelConfig& conf
 // Returns the sum of the tables' rows after norm and dropout.
 ValueId build_embeddings(ModelBuilder& builder);
 
-// BERT's keys of config.json, which architectures with the same encoder kept.
+// Returns BERT's keys of config.json, which architectures with the same encoder use too.
 std::span<const ConfigKey> bert_config_keys();
 
 // The embeddings and all layers with BERT's names.
@@ -58,16 +58,17 @@ ValueId build_bert_layers(ModelBuilder& builder, ValueId x_TC);
 void add_dense_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config);
 ValueId build_dense_head(ModelBuilder& builder, ValueId x_TC, const OpSchema& activation);
 
-// The head of BERT and the architectures that derive from it for masked language modelling: a linear layer, an activation and
-// a norm, then a product with the table of words, or with a matrix of its own if it is not tied, and a bias per token.
+// The head of BERT and the architectures that derive from it for masked language modelling: a linear layer, an activation and a norm, then
+// a matrix product with the word table, or with a separate matrix if the weights are not tied, and a bias per token of the vocabulary.
 struct MaskedHeadNames {
   const char* dense;
   const char* norm;
-  const char* decoder;         // the module of a matrix of its own
-  const char* bias = nullptr;  // the tensor of the bias, if it is not the decoder's
+  const char* decoder;         // the module of the separate matrix, if weights are not tied
+  const char* bias = nullptr;  // the name of the bias, if it does not belong to `decoder`
 };
 
-// Weights have the names of the record. A file may store the bias under both of its names: an untied decoder has its own.
+// Adds the weights of the head, with the names in `names`. A file may store the bias under two names, because an untied decoder has its own
+// bias.
 void add_masked_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config,
                              const MaskedHeadNames& names);
 // x_TC -> logits_TV.

@@ -42,7 +42,9 @@ const WeightSpec* ModelBuilder::find_spec(std::string_view name) const {
 ValueId ModelBuilder::weight(std::string_view name) {
   if (const ValueId id = graph_.find(name); id != kNoValue) return id;
   const WeightSpec* spec = find_spec(name);
-  PLIMSOLL_CHECK(spec != nullptr, "the model has no weight '{}'", name);
+  PLIMSOLL_CHECK(spec != nullptr,
+                 "the architecture must declare the weight '{}' before its graph reads it, but does not",
+                 name);
   const std::vector<Dim> dims(spec->shape.begin(), spec->shape.end());
   return graph_.add_value(name, {options_.dtype, Shape(std::span<const Dim>(dims))}, Storage::kWeight);
 }
@@ -87,7 +89,7 @@ ValueId ModelBuilder::norm_of_heads(ValueId qkv, const std::string& q_name, cons
 ValueId ModelBuilder::rotate_heads(ValueId qkv, const RopeParameters& rope, const std::string& name) {
   const auto [table, is_new] = rope_tables_.try_emplace(rope_text(rope), kNoValue);
   if (is_new) {
-    // Positions have no table that limits them; attention numbers at most 2^20.
+    // Rotary positions have no table that would limit them. The limit is that of attention, which supports at most 2^20 positions.
     const ValueId declared = graph_.find("positions");
     const ValueId positions = declared != kNoValue ? declared : table_rows("positions", int64_t{1} << 20);
     Attributes attributes{{"dim", config_.head_width()}, {"rope", table->first}};

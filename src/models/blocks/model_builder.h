@@ -1,5 +1,5 @@
-// Builds a forward graph module by module. Every weight is declared once, when a module first reads it.
-// Movable by finish() only; not thread-safe: one thread builds a graph.
+// Builds a forward graph module by module. Every weight is declared once, when a module first reads it. Only finish() moves the graph out.
+// Not thread-safe: one thread builds a graph.
 #pragma once
 
 #include <cstdint>
@@ -35,14 +35,14 @@ class ModelBuilder {
   ValueId rng() const { return rng_; }
 
   bool has_weight(std::string_view name) const { return find_spec(name) != nullptr; }
-  // Declares the weight of that name. Requires: it is one of the model's.
+  // Declares the weight with this name, unless it is declared already, and returns it. Requires: the model has such a weight.
   ValueId weight(std::string_view name);
-  // The bias is that of the model, if it has one.
+  // Emits the linear layer `name`, with a bias if the model has one for it.
   ValueId linear(ValueId x, const std::string& name) {
     const std::string bias = name + ".bias";
     return emit_linear(graph_, x, weight(name + ".weight"), has_weight(bias) ? weight(bias) : kNoValue, name);
   }
-  // The bias is that of the model, if it has one.
+  // Emits the layer norm `name`, with a bias if the model has one for it.
   ValueId norm(ValueId x, const std::string& name) {
     const std::string bias = name + ".bias";
     return emit_layer_norm(graph_, x, weight(name + ".weight"), has_weight(bias) ? weight(bias) : kNoValue,
@@ -58,18 +58,18 @@ class ModelBuilder {
   ValueId last_token(ValueId x_TC, const std::string& name) {
     return emit(graph_, first_token_op(), {x_TC, cu_seqlens_}, {{"last", int64_t{1}}}, name);
   }
-  // x_TC -> [L, C], the rows of tokens with a label. Declares the input with their ends.
+  // x_TC -> [L, C], the rows of tokens with a label. Declares the input label_ends (HeadRows in model.h).
   ValueId labelled_rows(ValueId x_TC, const std::string& name) {
     const ValueId ends = graph_.add_input("label_ends", {DType::kI32, Shape{Dim(1, Symbol::kLabels, 1)}},
                                           {.content = InputContent::kRowEnds});
     return emit(graph_, first_token_op(), {x_TC, ends}, {{"last", int64_t{1}}}, name);
   }
-  // Declares an input that has the row of a table for every token.
+  // Declares an input that contains, for every token, the index of a row of a table.
   ValueId table_rows(const char* name, int64_t num_rows) {
     return graph_.add_input(name, {DType::kI32, Shape{kDimT}},
                             {.content = InputContent::kTableRows, .table_rows = num_rows});
   }
-  // Declares the input that has the position of every token: the row of a table of max_position_embeddings rows.
+  // Declares the input that contains the position of every token, which is an index into a table of max_position_embeddings rows.
   ValueId positions();
   // qkv_T((H+2G)D) -> [T, HD]: the attention of all heads, with dropout, limited to a window of rows if it is not 0.
   ValueId attention(ValueId qkv, AttentionDirection direction, const std::string& name, int64_t window = 0);
@@ -85,7 +85,7 @@ class ModelBuilder {
   ValueId cached_attention(ValueId qkv, const Attributes& attributes, const std::string& name);
   ValueId dropout(ValueId x, double p);
 
-  // Numbers a new dropout site, from which its random numbers derive. Its p is 0 in an evaluation.
+  // Returns a new dropout site, whose number distinguishes its random draws from others. The probability is 0 in an evaluation.
   DropoutSpec next_dropout(double p);
 
   // Names the logits and returns the graph, which has no loss yet. Logits are an output of an evaluation.
@@ -126,15 +126,15 @@ inline ValueId build_token_head(ModelBuilder& builder, ValueId x) {
   return build_token_head(builder, x, config.classifier_dropout.value_or(config.hidden_dropout_prob));
 }
 
-// The head for language modelling of every decoder: a product with the table of words, or with a matrix of its own if they are
-// not tied.
+// The head for language modelling of every decoder: a matrix product with the word table, or with a separate matrix if the weights are not
+// tied.
 inline constexpr const char* kLanguageHead = "lm_head";
 inline void add_language_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
   if (config.tie_word_embeddings) return;
   add_table_spec(specs, kLanguageHead, config.vocab_size, config.hidden_size, {""});
 }
 
-// x_TC -> logits_TV. `words`: the module of the table of words.
+// x_TC -> logits_TV. `words`: the module of the word table.
 inline ValueId build_language_head(ModelBuilder& builder, ValueId x, const std::string& words) {
   builder.graph().set_module(kLanguageHead);
   const std::string table = builder.config().tie_word_embeddings ? words : kLanguageHead;

@@ -24,7 +24,7 @@ constexpr const char* kKnownKeys[] = {"rope_type",       "type",
                                       "long_factor",     "low_freq_factor",
                                       "high_freq_factor"};
 
-// The object that states the embedding, with the name by which messages call it.
+// The JSON object that describes the rotary embedding, and its name for messages.
 struct RopeObject {
   const Json* json = nullptr;  // null if the configuration has none
   std::string where;
@@ -68,7 +68,9 @@ std::vector<double> read_factors(const ConfigReader& object, const char* key, in
     object.wrong_type(key, list, "a list of numbers");
   std::vector<double> factors = list.get<std::vector<double>>();
   if (std::ssize(factors) != pairs) {
-    throw_error(ErrorCode::kBadData, "{}: {} has {} numbers, and heads have {} pairs; correct the list",
+    throw_error(ErrorCode::kBadData,
+                "{}: {} must have one number per pair of elements of a head, but has {} for {} pairs; "
+                "correct the list",
                 object.where(), key, factors.size(), pairs);
   }
   for (const double factor : factors) require_above(object.where(), key, factor, 0.0);
@@ -84,7 +86,7 @@ double read_original(const ModelConfig& config, const ConfigReader& reader, cons
   return static_cast<double>(original);
 }
 
-// Reads the numbers that rotary embeddings of the type p.type need.
+// Reads the parameters that a rotary embedding of the type p.type needs.
 void read_numbers(RopeParameters& p, const ModelConfig& config, const ConfigReader& reader,
                   const ConfigReader& object) {
   const double positions = static_cast<double>(config.max_position_embeddings);

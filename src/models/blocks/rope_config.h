@@ -15,7 +15,7 @@ namespace plimsoll {
 // numbers that are missing or out of range. The message names the file, the object and the key.
 void read_rope(ModelConfig& config, const ConfigReader& reader);
 
-// Errors: kBadData if the width of heads is odd or too large for rotary embeddings.
+// Checks the width of heads. Errors: kBadData if it is odd or too large for rotary embeddings.
 void check_rope_width(const ModelConfig& config, const ConfigReader& reader);
 
 // Returns the embedding that an object in the form of `rope_parameters` states. `where` names the object in messages; `theta` is
@@ -23,7 +23,7 @@ void check_rope_width(const ModelConfig& config, const ConfigReader& reader);
 RopeParameters read_rope_object(const ModelConfig& config, const ConfigReader& reader,
                                 const nlohmann::json& json, const std::string& where, double theta);
 
-// Returns the object without `rope_theta`.
+// Returns the JSON object for these parameters, without the key `rope_theta`.
 nlohmann::json rope_object(const RopeParameters& parameters);
 
 // Writes both forms, so that a reader of either finds the same embedding.

@@ -17,13 +17,14 @@ std::vector<std::string> spellings_on_disk(const std::vector<std::string>& disk_
 
 enum class LinearBias : uint8_t { kNo, kYes };
 
-// A module of a checkpoint that is some rows of a packed linear layer.
+// A module of a checkpoint whose weight becomes some rows of a packed linear layer.
 struct PackedModule {
   std::string name;
   int64_t rows = 0;
 };
 
-// Adds a linear layer whose matrix, and bias if it has one, are those of several modules of a checkpoint below each other.
+// Adds a linear layer whose matrix, and bias if it has one, consist of the rows of several modules of a checkpoint, one module after the
+// other.
 void add_packed_specs(std::vector<WeightSpec>& specs, const std::string& name,
                       const std::vector<PackedModule>& modules, int64_t in, LinearBias bias,
                       const std::vector<std::string>& disk_prefixes);

@@ -81,7 +81,7 @@ constexpr std::array kPresets{
 
 constexpr std::array<std::string_view, 2> kLoraTargets{"query", "value"};
 
-// transformers' defaults, which are those of the small model.
+// Sets transformers' defaults, which are the sizes of ELECTRA-small.
 void set_defaults(ModelConfig& config) {
   config.embedding_size = 128;
   config.hidden_size = 256;

@@ -2,7 +2,7 @@
 // the end. Checkpoints store the matrices of its linear layers transposed (Hugging Face's Conv1D).
 //
 // Head for sequences: a linear layer without bias over the last token of each sequence. Head for tokens: dropout, linear.
-// Head for language modelling: a product with the table of words, or with a matrix of its own if the table is not tied.
+// Head for language modelling: a matrix product with the word table, or with a separate matrix if the weights are not tied.
 #include <array>
 #include <nlohmann/json.hpp>
 #include <utility>

@@ -2,8 +2,8 @@
 // attention and feed-forward, grouped queries and a gated feed-forward layer. Mistral limits attention to a window, Qwen2 has
 // biases on q, k and v, and Qwen3 normalizes the heads of q and k.
 //
-// Head for sequences: a linear layer without bias over the last token of each sequence. Head for tokens: dropout, linear. Head
-// for language modelling: the table of words, or a matrix of its own.
+// Head for sequences: a linear layer without bias over the last token of each sequence. Head for tokens: dropout, linear. Head for language
+// modelling: a matrix product with the word table, or with a separate matrix.
 #include <array>
 
 #include "graph/ops/activation_op.h"
@@ -25,7 +25,7 @@ const std::vector<std::string>& disk_prefixes() {
   return prefixes;
 }
 
-// The names of one layer's modules. `qkv` and `gate_up` are packed: their rows are those of several modules on disk.
+// The names of one layer's modules. `qkv` and `gate_up` are packed: their rows come from several modules of a checkpoint.
 struct Names {
   explicit Names(int64_t layer) : prefix("layers." + std::to_string(layer) + ".") {}
   std::string prefix;

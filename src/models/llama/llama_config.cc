@@ -62,7 +62,7 @@ void complete_family(ModelConfig& config, const ConfigReader& reader) {
   read_rope(config, reader);
 }
 
-// attention_bias of Llama and Qwen3 is that of all four projections.
+// In Llama and Qwen3, attention_bias switches the biases of all four projections of attention (q, k, v and output).
 void read_attention_bias(ModelConfig& config, const ConfigReader& reader) {
   reader.read(config.output_bias, "attention_bias");
   config.qkv_bias = config.output_bias;
@@ -106,7 +106,7 @@ void set_mistral_defaults(ModelConfig& config) {
   config.sliding_window = 4096;
 }
 void complete_mistral(ModelConfig& config, const ConfigReader& reader) {
-  // A null means a head of keys per head of queries, as in transformers.
+  // The value null means one head of keys and values per head of queries, as in transformers.
   if (reader.has("num_key_value_heads") && reader.find("num_key_value_heads") == nullptr)
     config.num_key_value_heads = config.num_attention_heads;
   complete_family(config, reader);
@@ -155,7 +155,7 @@ void read_qwen_windows(ModelConfig& config, const ConfigReader& reader) {
   }
 }
 
-// The list of layer types is written if a window exists, because other readers derive it otherwise.
+// If a window exists, the list of layer types is written too, because readers that find no list derive another one.
 void write_qwen_windows(Json& json, const ModelConfig& config) {
   json["use_sliding_window"] = config.sliding_window > 0;
   if (config.sliding_window > 0) json["sliding_window"] = config.sliding_window;
@@ -201,7 +201,7 @@ void write_qwen3(Json& json, const ModelConfig& config) {
   json["attention_bias"] = config.output_bias;
 }
 
-// The settings of a preset that its row does not state.
+// The settings of a preset that its row in the table of presets does not contain.
 struct PresetDetails {
   int64_t kv_heads = 1, head_dim = 64, positions = 2048;
   double theta = 10000.0;

@@ -117,7 +117,8 @@ TEST(LlamaConfig, RefusesEmbeddingsThatItDoesNotComputeByFileAndKey) {
                  "factor is 0");
   expect_refused(
       R"("rope_scaling": {"rope_type": "longrope", "short_factor": [1], "long_factor": [1, 2, 3, 4]})",
-      ErrorCode::kBadData, "short_factor has 1 numbers, and heads have 4 pairs");
+      ErrorCode::kBadData,
+      "short_factor must have one number per pair of elements of a head, but has 1 for 4 pairs");
   expect_refused(R"("rope_scaling": [1])", ErrorCode::kBadData, "'rope_scaling' must be an object");
   expect_refused(R"("rope_theta": -1.0)", ErrorCode::kBadData, "rope_theta is -1");
   expect_refused(R"("head_dim": 7)", ErrorCode::kBadData, "heads have 7 elements");

@@ -5,9 +5,9 @@
 // configuration says so.
 //
 // Heads: linear, activation, norm, dropout, linear. The head for sequences reads the first token or the mean of all tokens
-// (classifier_pooling), the head for tokens every token. The first three modules are also those of the head for masked
-// language modelling, so that a checkpoint of that provides them: linear, activation, norm, and a product with the table of words,
-// or with a matrix of its own. transformers' sparse_prediction leaves out tokens without a label, which changes no loss.
+// (classifier_pooling), the head for tokens every token. The first three modules also belong to the head for masked language modelling, so
+// a checkpoint with that head provides them: linear, activation, norm, and a matrix product with the word table, or with a separate matrix.
+// transformers' sparse_prediction leaves out tokens without a label, which changes no loss.
 #include "models/modernbert/modernbert_config.h"
 
 #include <array>
@@ -49,7 +49,7 @@ struct Names {
 };
 
 // Adds the weights of modules whose biases depend on the configuration and whose matrices start with normal numbers that are
-// cut off. `outputs` add to the residual: they start with smaller numbers.
+// cut off. Modules whose output is added to the residual (`outputs`) start with smaller numbers.
 class SpecWriter {
  public:
   SpecWriter(std::vector<WeightSpec>& specs, const ModelConfig& config) : specs_(specs), config_(config) {}
@@ -65,7 +65,8 @@ class SpecWriter {
   void output(const std::string& name, int64_t in, bool bias, const std::vector<std::string>& disk) {
     linear(name, config_.hidden_size, in, bias, disk).normal_scale = output_scale();
   }
-  // The product of the head for masked language modelling: a matrix of its own if it is not tied, and a bias.
+  // Adds the weights of the matrix product in the head for masked language modelling: a matrix, unless it is tied to the word table, and a
+  // bias.
   void decoder(const std::string& name) {
     const int64_t rows = config_.vocab_size;
     if (!config_.tie_word_embeddings) {
@@ -84,7 +85,7 @@ class SpecWriter {
     linear(name, config_.num_labels, config_.hidden_size, true, {""}).deviation =
         1.0 / std::sqrt(static_cast<double>(config_.hidden_size));
   }
-  // The row of the padding token is not zero at the start, as in transformers.
+  // Adds a table. As in transformers, the row of the padding token does not start as zero.
   void table(const std::string& name) {
     add_table_spec(specs_, name, config_.vocab_size, config_.hidden_size, disk_prefixes());
     specs_.back().cutoff = cutoff();
@@ -136,7 +137,8 @@ ValueId build_layer(ModelBuilder& builder, ValueId x, int64_t layer) {
   const ValueId qkv =
       builder.rotate_heads(builder.linear(normalized, names.qkv()),
                            is_local ? config.local_rope : config.rope, names.attention() + ".rotated");
-  // Rows less than the window apart see each other; local_attention / 2 is the largest distance.
+  // The window of attention is one more than the largest distance, local_attention / 2, because a row attends to rows that are less than
+  // the window away.
   const ValueId attended = builder.attention(qkv, AttentionDirection::kBoth, names.attention() + ".context",
                                              is_local ? config.local_attention / 2 + 1 : 0);
   const ValueId branch = builder.dropout(builder.linear(attended, names.attention_output()),

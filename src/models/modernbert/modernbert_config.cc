@@ -120,7 +120,7 @@ void read_both_ropes(ModelConfig& config, const ConfigReader& reader) {
   }
   double global = config.rope.theta, local = config.local_rope.theta;
   reader.read(global, "global_rope_theta");
-  // A null means the same base as in global layers, as in transformers 4.
+  // If local_rope_theta is null, local layers have the same base as global layers, as in transformers 4.
   if (reader.has("local_rope_theta") && reader.find("local_rope_theta") == nullptr) local = global;
   reader.read(local, "local_rope_theta");
   config.rope = read_rope_of(config, reader, kGlobal, global);

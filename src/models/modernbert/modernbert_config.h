@@ -16,12 +16,12 @@ std::span<const Preset> modernbert_presets();
 // Sets transformers' defaults.
 void set_modernbert_defaults(ModelConfig& config);
 
-// Reads what modernbert_keys() cannot state. Errors: kBadData for values out of range and lists of the wrong length; kUsage
-// for what this version does not compute.
+// Reads the settings that modernbert_keys() cannot describe as a key and a field. Errors: kBadData for values out of range and lists of the
+// wrong length; kUsage for what this version does not compute.
 void complete_modernbert(ModelConfig& config, const ConfigReader& reader);
 
-// Writes the form that both versions of transformers read. Only a pattern of layers that no interval states, and types of
-// rotary embeddings, need the keys of transformers 5.
+// Writes the form that both versions of transformers read. The keys of transformers 5 are only written if they are needed: for a pattern of
+// layers that has no regular interval, and for types of rotary embeddings.
 void write_modernbert(nlohmann::json& json, const ModelConfig& config);
 
 }  // namespace plimsoll

@@ -13,9 +13,8 @@ namespace plimsoll {
 
 // Memory by module of the model: weights, states, gradients and saved activations. Pure; thread-safe.
 //
-// Invariants: weights, states and staging add up over the modules to the persistent buffers of the plan.
-// The columns "at most" are each module's own highest sum over the step, so they need not add up to
-// anything: modules peak at different ops.
+// Invariants: weights, states and staging add up over the modules to the persistent buffers of the plan. A field *_at_most is the highest
+// sum of a module at any op of the step; these fields do not add up to a peak of the plan, because modules peak at different ops.
 
 struct ModuleMemory {
   std::string module = {};  // as the graph names it; "" for values that belong to no module
@@ -25,16 +24,16 @@ struct ModuleMemory {
   int64_t staging_bytes = 0;
   int64_t gradient_bytes_at_most = 0;
   int64_t saved_bytes_at_most = 0;
-  int64_t temporary_bytes_at_most = 0;  // includes the scratch of kernels
+  int64_t temporary_bytes_at_most = 0;  // includes the scratch memory of kernels
 };
 
 // Returns the modules in the order in which the model uses them. Cost: linear in buffers, plus a sort.
 std::vector<ModuleMemory> module_memory(const Plan& plan);
 
-// Bytes per parameter: those of the plan, the formulas that people quote, and the reasons why they differ.
-// Pure; thread-safe.
+// Bytes per parameter: the figures of the plan, the rules of thumb that people quote, and the reasons for the differences. Pure;
+// thread-safe.
 
-// A rule of thumb. No such rule counts activations, temporary buffers or the constant of the device.
+// A rule of thumb for bytes per parameter. No such rule counts activations, temporary buffers or the memory outside the arena.
 struct QuotedFormula {
   std::string name = {};     // "AdamW in fp32"
   std::string made_of = {};  // "4 weights + 4 gradients + 8 moments"
@@ -88,27 +87,28 @@ struct Recomputation {
 // Empty for a plan that does not train.
 std::vector<Recomputation> recomputation(const Plan& plan);
 
-// Finds widths of a model that tensor cores compute slowly, and predicts the gain of wider ones: the usual
-// advice on multiples of 8 and 64, with a prediction. Pure functions of the plan; thread-safe.
+// Finds widths of a model with which tensor cores are slow, and predicts the gain of wider ones. This is the usual advice on multiples of 8
+// and 64, together with its effect. Pure functions of the plan; thread-safe.
 
 struct WidthAdvice {
   std::string name = {};     // the name in config.json
   std::string numbers = {};  // "bf16"
   int64_t width = 0;
-  int64_t multiple = 0;  // the width is not a multiple of it: 8 or 64 numbers in 16 bits, 4 or 32 in tf32
+  int64_t multiple =
+      0;  // the number that the width is not a multiple of: 8 or 64 in 16 bits, 4 or 32 in tf32
   int64_t better =
-      0;  // a larger width that is a multiple of the card's preferred number, or of a smaller number if that gains more
-  double gain = 1.0;  // predicted time of a step divided by that with the better width
+      0;  // a larger width: a multiple of the GPU's preferred number, or of a smaller number if that gains more
+  double gain = 1.0;  // predicted time of a step divided by the predicted time with the better width
 };
 
-// Returns an empty list on a CPU, for products in fp32 and tf32x3, and if no wider model is predicted to be faster.
-// Multiples of 64 (32 in tf32) are advised on cards of compute capability 8.0, 9.0 and 10.x, for which NVIDIA's guide
-// and measurements show a gain. Cost: one or two plans for each width that is not yet such a multiple.
+// Returns an empty list on a CPU, for matrix products in fp32 and tf32x3, and if no wider model is predicted to be faster. Multiples of 64
+// (32 in tf32) are advised on GPUs of compute capability 8.0, 9.0 and 10.x, for which NVIDIA's guide and measurements show a gain. Cost:
+// one or two plans for each width that is not a multiple yet.
 std::vector<WidthAdvice> width_advice(const Plan& plan);
 
-// Checks the number of sequences of a batch, and their length if all have the same one. If products multiply 16-bit
-// or tf32 numbers and one of the two is not a multiple of 8, returns a sentence that explains why Plimsoll does not
-// need that multiple. Returns "" otherwise.
+// Checks the number of sequences of a batch, and their length if all have the same length. If matrix products use 16-bit or tf32 numbers,
+// and the number or the length is not a multiple of 8, returns a sentence that explains why this is no disadvantage in Plimsoll. Returns ""
+// otherwise.
 std::string describe_batch_shape(const PlanRequest& request);
 
 // Returns the advice as one line of text.

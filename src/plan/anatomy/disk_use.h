@@ -1,4 +1,4 @@
-// The use that a plan makes of a disk for optimizer states. Pure functions of the plan; thread-safe.
+// The bytes and the time of a plan that stores optimizer states on a disk. Pure functions of the plan; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ struct DiskUse {
   int64_t read_bytes = 0;     // per step
   int64_t written_bytes = 0;  // per step
   int64_t staging_bytes =
-      0;  // the most bytes of the arena that contain states from their read to their write
+      0;  // the largest number of bytes of the arena that contain states between their read and their write
   int64_t buffers_bytes = 0;  // the buffers of the transfers in host memory, which are pinned for a GPU
-  double ms = 0;              // per step: what is read and written, at the rate of the disk
+  double ms = 0;              // per step: the time of these reads and writes at the rate of the disk
 };
 
 // Returns zeros for a plan that keeps nothing on a disk.

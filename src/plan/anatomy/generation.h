@@ -10,20 +10,20 @@
 
 namespace plimsoll {
 
-// The KV cache. Its bytes in the arena are those of all pages, which is the worst case: no search can hold more pages at once.
+// The KV cache. The arena has room for all pages, which is the worst case: no search can hold more pages at once.
 struct CacheAnatomy {
   int64_t bytes_per_token = 0;  // the key and the value of every layer
   int64_t page_bytes = 0;
   int64_t num_pages = 0;
   SequencePages per_prompt =
-      {};  // pages that all sequences of a longest prompt share, and those that each may have to itself
+      {};  // for a longest prompt: the pages that all its sequences share, and the pages that each sequence may have separately
   int64_t bytes() const { return num_pages * page_bytes; }
 };
 CacheAnatomy cache_anatomy(const Plan& plan);
 
 // The bytes that a run of the generation program with one new token per sequence reads at least: every weight once, and the
-// keys and values of the tokens to which the new ones attend. Pages that several sequences share count for each of them,
-// because each attends to them by itself.
+// keys and values of the tokens to which the new ones attend. A page that several sequences share counts once per sequence, because each
+// sequence reads it separately.
 struct DecodeReads {
   int64_t weight_bytes = 0;                          // without tables of which a run reads single rows
   std::map<int64_t, int64_t> cache_bytes_per_token;  // the key is the window of attention, or 0
@@ -34,9 +34,8 @@ struct DecodeReads {
 // Requires: the plan generates texts.
 DecodeReads decode_reads(const Plan& plan);
 
-// Estimated times, from the rates by which operations_anatomy() estimates. A decode run reads one new token per sequence; its time is that
-// of a text of which half of the new tokens exist. The time contains the copy of the logits to the host and not the selection of tokens
-// there.
+// Estimated times, from the same rates as operations_anatomy(). A decode run processes one new token per sequence; its time is estimated at
+// the point where half of the new tokens exist. It includes the copy of the logits to the host, but not the selection of tokens there.
 struct GenerationEstimate {
   double prefill_ms = 0;  // duration of the largest prefill
   double decode_run_ms = 0;

@@ -53,11 +53,12 @@ PeakPlace place_at(const ProgramPlan& program, Phase phase, size_t position, int
           .live_bytes = live};
 }
 
-// Derives the sums of a column from its purposes and gaps.
+// Completes the figures of a phase: computes the sums from the bytes by purpose and the gaps.
 PhaseMemory finished(const Plan& plan, PhaseMemory column) {
   column.arena_bytes = sum_of(column.by_purpose) + column.gaps_bytes;
   column.unused_bytes = plan.arena_bytes - column.arena_bytes;
-  PLIMSOLL_CHECK(column.unused_bytes >= 0, "phase {} uses {} bytes of an arena of {}",
+  PLIMSOLL_CHECK(column.unused_bytes >= 0,
+                 "phase {} uses {} bytes, which must not be more than the arena of {} bytes",
                  phase_name(column.phase), column.arena_bytes, plan.arena_bytes);
   column.constant_bytes = plan.constant_bytes();
   column.by_purpose[index_of(Purpose::kConstant)] = column.constant_bytes;
@@ -74,7 +75,7 @@ PhaseMemory storage_phase(const Plan& plan, Phase phase, std::initializer_list<P
 
 PhaseMemory program_phase(const Plan& plan, const ProgramPlan& program, Phase phase, PeakPlace& peak) {
   const std::vector<PurposeBytes> by_op = transient_by_op(program);
-  PLIMSOLL_CHECK(!by_op.empty(), "program '{}' has no ops", program.name);
+  PLIMSOLL_CHECK(!by_op.empty(), "program '{}' must have at least one op, but has none", program.name);
   const size_t position = position_of_peak(by_op);
   const int64_t live = sum_of(by_op[position]);
   PhaseMemory column{.phase = phase, .by_purpose = persistent_bytes(plan)};
@@ -173,7 +174,7 @@ const PeakPlace* MemoryAnatomy::peak_of(Phase phase) const {
   return it == peaks.end() ? nullptr : &*it;
 }
 
-// Names what the GPUs of a run exchange data through.
+// Returns the name of the mechanism through which the GPUs of a run exchange data.
 static std::string_view describe_exchanges(const RankOptions& ranks) {
   const bool maps = ranks.maps_any_peers();
   const bool uses_nccl = (ranks.data_size() > 1 && !ranks.maps_peers) ||

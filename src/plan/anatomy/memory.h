@@ -1,7 +1,7 @@
 // The anatomy of memory: every byte of a plan by purpose and phase, and where the peak is. purpose_name() in
 // plan/compile/plan.h returns the names of the purposes that users know.
 //
-// Computed from the plan alone; allocates nothing of the run. Thread-safe: pure functions.
+// Computed from the plan alone, without allocating any memory of the run. Thread-safe: pure functions.
 //
 // A run allocates its whole arena at the start. The column of a phase shows how much of the arena the phase
 // uses, and for what:
@@ -10,7 +10,7 @@
 //  2. by_purpose[kConstant] = constant_bytes = Plan::constant_bytes(), and
 //     arena_bytes + constant_bytes = total_bytes.
 //  3. The largest total_bytes of the phases is Plan::total_bytes().
-// Sizes are those of buffers, rounded up to arena_alignment() as the arena holds them.
+// Sizes of buffers are rounded up to arena_alignment(), as in the arena.
 #pragma once
 
 #include <array>

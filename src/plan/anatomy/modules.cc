@@ -70,7 +70,7 @@ void add_persistent(const Plan& plan, ModuleList& modules) {
   }
 }
 
-// A buffer's bytes come at its first op and go after its last.
+// A change of the live bytes: the bytes of a buffer are added at its first op and subtracted after its last op.
 struct Change {
   uint32_t position = 0;
   int64_t bytes = 0;
@@ -89,7 +89,7 @@ int64_t highest_sum(std::vector<Change>& changes) {
 
 void add_transient(const ProgramPlan& program, ModuleList& modules) {
   std::map<std::pair<std::string_view, Purpose>, std::vector<Change>> by_name;
-  // For each module and purpose, its list, once the map has it.
+  // For each module and purpose: a pointer to its list in the map, null until the list exists.
   std::vector<std::array<std::vector<Change>*, kNumPurposes>> lists(program.graph.modules().size());
   for (const TransientBuffer& buffer : program.buffers) {
     const ModuleId module = buffer.root == kNoValue ? program.graph.ops()[buffer.op].module
@@ -117,7 +117,7 @@ void add_transient(const ProgramPlan& program, ModuleList& modules) {
 std::vector<ModuleMemory> module_memory(const Plan& plan) {
   ModuleList modules;
   for (const ProgramPlan& program : plan.programs) {
-    // Readers expect the order of the forward pass.
+    // Adds the modules of the training program first, so that the table has the order of the forward pass.
     modules.add(program.graph);
     break;
   }

@@ -24,7 +24,7 @@ std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) 
   const Bucket usual = usual_bucket(program.bucket, plan.request.model.label_share);
   std::vector<OpFigures> figures;
   figures.reserve(program.graph.ops().size());
-  // The figures of an op are those of all ops of its kind.
+  // Computes the figures once per kind of op, because all ops of a kind have the same figures.
   std::vector<std::optional<OpFigures>> of_kind(program.ops.size());
   for (size_t i = 0; i < program.graph.ops().size(); ++i) {
     const uint32_t kind = i < program.ops.size() ? program.ops[i].kind : OpPlan::kNoKind;
@@ -156,7 +156,7 @@ OperationsAnatomy operations_anatomy(const Plan& plan) {
     anatomy.by_group[index_of(schema_of(op).group())][index_of(op.segment)] +=
         {figures[i].flops * runs, figures[i].bytes * runs, figures[i].ms * runs};
   }
-  // The ranks of a run work at the same time; those of a tensor-parallel group on the same batches.
+  // All ranks of a run work at the same time, and the ranks of a tensor-parallel group work on the same batches.
   const int64_t batches = plan.trains() ? request.batches.accumulation_steps * request.ranks.data_size() : 1;
   if (plan.is_pipelined() && plan.trains()) {
     anatomy.pipeline_ms = simulate_step(plan.stages, request.batches.accumulation_steps).step_ms +

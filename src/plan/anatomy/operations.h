@@ -2,9 +2,9 @@
 // step, by group and by segment. Pure; thread-safe.
 //
 // Times are estimates from the tables of rates in hardware/cpu_target.h, hardware/gpu_target.h and
-// hardware/gpu_efficiency.h: an op takes as long as the slower of its arithmetic and its memory traffic.
-// Copies between a GPU and the host run while other ops run; their time is the time for which other ops
-// wait for them. Ops and bytes are those of the largest bucket with a real token in every row.
+// hardware/gpu_efficiency.h: the time of an op is the longer of the times of its arithmetic and of its memory traffic. Copies between a GPU
+// and the host overlap with other ops; the time of a copy is the time for which other ops wait for it. Ops and bytes are those of the
+// largest bucket with a real token in every row.
 #pragma once
 
 #include <array>
@@ -65,8 +65,8 @@ OperationsAnatomy operations_anatomy(const Plan& plan);
 // (MFU), as in PaLM (Chowdhery et al., arXiv 2204.02311, appendix B).
 double model_flops(const ProgramPlan& program, const Bucket& bucket);
 
-// Returns the data sheet's rate of products in the plan's type, in 1e9 operations per second; 0 on a CPU,
-// for which no table states it.
+// Returns the peak rate of matrix products in the plan's type according to the data sheet, in 1e9 operations per second; 0 on a CPU, for
+// which there is no table.
 double peak_product_gflops(const PlanRequest& request);
 
 }  // namespace plimsoll

@@ -118,7 +118,7 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
     RecordProperty(std::string(c.name) + std::to_string(c.sequences),
                    std::to_string(predicted / c.samples_per_s));
   }
-  // Short texts have 53 tokens on average.
+  // A batch of short texts, which have 53 tokens on average.
   PlanRequest request = preset_request("bert-base-uncased", 32, 53);
   request.device.kind = KernelDevice::kCuda;
   request.device.gpu = *find_gpu_target("h200");
@@ -220,8 +220,7 @@ TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndFewBytes) {
       EXPECT_LE(early.programs.at(kTrainProgram).transient_bytes,
                 late.programs.at(kTrainProgram).transient_bytes +
                     late.programs.at(kTrainProgram).transient_bytes / 20);
-      // If updates run in the next forward pass, the smallest states stay on the card, which may be at most a 512th
-      // of all states.
+      // If updates run in the next forward pass, the smallest states, at most a 512th of all, stay on the GPU.
       const bool is_at_use = early.programs.at(kTrainProgram).update_place->is_at_use;
       EXPECT_EQ(is_at_use, !is_large && !in_backward);
       EXPECT_LE(early.host_arena_bytes, late.host_arena_bytes);

@@ -22,7 +22,7 @@ struct Rule {
   bool mixed = false;
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   int states = 0;     // number of kinds of states that the optimizer has
-  bool half = false;  // all weights are in 16 bits
+  bool half = false;  // true if all weights are in 16 bits
 };
 
 // Returns the rules of thumb: for each variant of an optimizer one in fp32 and one in mixed precision, then those for inference

@@ -11,11 +11,10 @@
 namespace plimsoll {
 namespace {
 
-// Tensor cores read rows in pieces of 16 bytes. The constants are the time of a product whose rows do not begin at
-// multiples of 16 bytes, relative to a product whose rows do. In 16 bits the relative time is 3.1 if rows begin at
-// whole words and 5.8 otherwise: measured on an H200 in bf16 (cuBLASLt of CUDA 13.0), the six products of a
-// feed-forward layer, 16384 tokens by 768, of width 3066 and 3065 against 3072. In tf32 the relative time is 2.5 if
-// rows begin at 8 bytes and 2.7 otherwise: measured in the same way on an H100.
+// Tensor cores read rows in groups of 16 bytes. The constants are the time of a matrix product whose rows do not begin at multiples of 16
+// bytes, relative to one whose rows do. In 16 bits the relative time is 3.1 if rows begin at whole words and 5.8 otherwise: measured on an
+// H200 in bf16 (cuBLASLt of CUDA 13.0), the six products of a feed-forward layer, 16384 tokens by 768, of width 3066 and 3065 against 3072.
+// In tf32 the relative time is 2.5 if rows begin at 8 bytes and 2.7 otherwise: measured in the same way on an H100.
 constexpr int64_t kPieceBytes = 16;
 struct Slowdown {
   double even_rows;
@@ -24,10 +23,10 @@ struct Slowdown {
 constexpr Slowdown kIn16Bits{.even_rows = 3.1, .odd_rows = 5.8};
 constexpr Slowdown kInTf32{.even_rows = 2.5, .odd_rows = 2.7};
 
-// The caches of data-center cards are filled in lines of 128 bytes. A product takes longer by one of these factors
-// for each of its three matrices whose rows do not begin at multiples of 128 bytes. Measured on an H100 (2026-11-25,
-// cuBLAS of CUDA 13.0, 16384 tokens, medians of 9 rounds, twice) as the ratio of FLOP/s at the next multiple to
-// FLOP/s at a width. The products of a feed-forward layer have 1.5 such matrices on average: the ratio was 1.005 to
+// The caches of data-center GPUs are filled in lines of 128 bytes. A matrix product takes longer by one of these factors for each of its
+// three matrices whose rows do not begin at multiples of 128 bytes. Measured on an H100 (2026-11-25, cuBLAS of CUDA 13.0, 16384 tokens,
+// medians of 9 rounds, twice) as the ratio of FLOP/s at the next multiple to FLOP/s at a width. The products of a feed-forward layer have
+// 1.5 such matrices on average: the ratio was 1.005 to
 // 1.09 in bf16 for hidden size 768 (widths 3064 to 3128), 1.02 to 1.035 for hidden size 1024 (widths 4088 to 4152),
 // and 1.00 to 1.06 in tf32. The products of a layer of hidden size 1016 to 1080 have three: the ratio was 1.03 to
 // 1.06 in bf16 and 1.06 to 1.11 in tf32. On an H200 in bf16, width 3064 took 1.03 times as long.
@@ -36,7 +35,7 @@ constexpr double kTimesOfAMatrix = 1.02;
 
 // The largest distance of a better width, as a share of the width.
 constexpr double kFurthest = 0.1;
-// A smaller gain is not visible in the text.
+// Smaller gains are not reported, because the text would round them to nothing.
 constexpr double kLeastGain = 0.001;
 
 bool is_tf32(const PlanRequest& request) {
@@ -53,20 +52,20 @@ std::optional<int64_t> number_bytes(const PlanRequest& request) {
   return dtype_bytes(dtype);
 }
 
-// Returns true for cards that read whole lines. NVIDIA's guide to matrix multiplication lists multiples of
+// Returns true for GPUs that read whole lines of 128 bytes. NVIDIA's guide to matrix multiplication lists multiples of
 // 128 bytes for the A100; H100 and H200 were measured.
 bool reads_lines(const GpuTarget& gpu) {
   return gpu.sm == 80 || gpu.sm == 90 || (gpu.sm >= 100 && gpu.sm < 110);
 }
 
-// linear_add has its factors and its result at the positions of matmul's.
+// The code below reads the factors and the result of linear_add at the operand positions of matmul.
 static_assert(int{LinearAddOp::kX} == int{MatmulOp::kA} && int{LinearAddOp::kW} == int{MatmulOp::kB} &&
               int{LinearAddOp::kY} == int{MatmulOp::kC});
 bool is_product(const Op& op) {
   return op.def == &matmul_op() || op.def == &linear_add_op();
 }
 
-// Returns the relative time of a product for the widths of its operands' rows.
+// Returns the relative time of a matrix product that follows from the row widths of its operands.
 double times_of_rows(const Graph& graph, const Op& op, const PlanRequest& request) {
   if (!is_product(op)) return 1.0;
   double pieces = 1.0;
@@ -101,7 +100,7 @@ double step_ms(const Plan& plan) {
 // Returns the estimated time of a step with another width. Returns nothing if no kernel accepts it.
 std::optional<double> other_step_ms(PlanRequest request, int64_t ModelConfig::*member, int64_t width) {
   request.model.config.*member = width;
-  // Only the training step is compared.
+  // If the run trains, only training steps are compared, so the evaluation program is not planned.
   if (request.train) request.evaluate = false;
   try {
     return step_ms(build_plan(request));
@@ -169,21 +168,22 @@ std::string describe_batch_shape(const PlanRequest& request) {
     odd += fmt::format("{}a length of {}", odd.empty() ? "" : " and ", batch.longest);
   if (odd.empty()) return "";
   return odd +
-         ": no multiple of 8, and none is needed. Sequences are stored end to end without padding, so tokens "
-         "are the rows of every "
-         "product, and only the widths of the model decide how fast their numbers are read";
+         ": this is not a multiple of 8, and need not be. Sequences are stored end to end without padding, "
+         "so every matrix product has one row per token, and only the widths of the model determine how fast "
+         "rows are read";
 }
 
 std::string format_advice(const WidthAdvice& advice) {
   const bool is_line = advice.multiple % 32 == 0;
   const std::string why =
-      is_line ? fmt::format("in {} this card reads rows fastest in pieces of 128 bytes", advice.numbers)
-              : fmt::format("in {} tensor cores read rows in pieces of 16 bytes", advice.numbers);
+      is_line ? fmt::format("in {} this GPU reads rows fastest if their length is a multiple of 128 bytes",
+                            advice.numbers)
+              : fmt::format("in {} tensor cores read rows in groups of 16 bytes", advice.numbers);
   const std::string gain = advice.gain < 1.1 ? fmt::format("{:.1f} % faster", 100.0 * (advice.gain - 1.0))
                                              : fmt::format("{:.2f} times as fast", advice.gain);
   return fmt::format(
-      "{} {} is not a multiple of {}: {}. With {} a step would be about {}, as the plan estimates "
-      "(--config_overrides {}={}, for a model that is trained from scratch)",
+      "{} {} is not a multiple of {}: {}. With {} a step would be about {} according to the estimate of the "
+      "plan (--config_overrides {}={}, for a model that is trained from scratch)",
       advice.name, advice.width, advice.multiple, why, advice.better, gain, advice.name, advice.better);
 }
 

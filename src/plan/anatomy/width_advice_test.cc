@@ -33,7 +33,7 @@ TEST(WidthAdvice, NamesAWidthThatTensorCoresDoNotLike) {
   }
 }
 
-// Multiples of 8 but not of 64, on cards that read pieces of 128 bytes.
+// Widths that are multiples of 8 but not of 64, on GPUs that read lines of 128 bytes.
 TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
   for (const char* card : {"a100-40gb", "h100", "h200"}) {
     PlanRequest request = request_of(3064, DType::kBF16);
@@ -42,19 +42,19 @@ TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
     ASSERT_EQ(advices.size(), 1u) << card;
     EXPECT_EQ(advices[0].multiple, 64);
     EXPECT_EQ(advices[0].better, 3072);
-    // The products that become 3 % faster take a third of the step, so the step becomes 1 % faster.
+    // The matrix products that become 3 % faster take a third of the step, so the step becomes 1 % faster.
     EXPECT_GT(advices[0].gain, 1.005) << card;
     EXPECT_LT(advices[0].gain, 1.03) << card;
     const std::string text = format_advice(advices[0]);
     for (const char* part :
          {"intermediate_size 3064 is not a multiple of 64", "128 bytes", "With 3072 ", " % faster",
-          "as the plan estimates", "--config_overrides intermediate_size=3072"}) {
+          "according to the estimate of the plan", "--config_overrides intermediate_size=3072"}) {
       EXPECT_NE(text.find(part), std::string::npos) << text;
     }
   }
 }
 
-// The next multiple is so near that it is worth 2 % more operations, and no width between is better.
+// The next multiple of 64 is so near that it is faster although it takes 2 % more operations, and no width in between is better.
 TEST(WidthAdvice, SmallGainsAreToldAsTheyAre) {
   const std::vector<WidthAdvice> advices = width_advice(build_plan(request_of(3080, DType::kBF16)));
   ASSERT_EQ(advices.size(), 1u);
@@ -76,7 +76,7 @@ TEST(WidthAdvice, InTf32MultiplesAreOf4And32) {
   ASSERT_EQ(advices.size(), 1u);
   EXPECT_EQ(advices[0].multiple, 32);
   EXPECT_EQ(advices[0].better, 3072);
-  EXPECT_NE(format_advice(advices[0]).find("in tf32 this card reads"), std::string::npos);
+  EXPECT_NE(format_advice(advices[0]).find("in tf32 this GPU reads"), std::string::npos);
   request.model.config.intermediate_size = 3072 + 32;
   EXPECT_TRUE(width_advice(build_plan(request)).empty());
   // With tf32x3 no width is advised, because the split matrices are stored separately with aligned rows.
@@ -123,9 +123,9 @@ PlanRequest request_with_batch(int64_t sequences, int64_t longest, int64_t token
 TEST(BatchShape, SaysWhyNoMultipleOfEightIsNeeded) {
   EXPECT_EQ(describe_batch_shape(request_with_batch(8, 128, 1024)), "");
   EXPECT_TRUE(describe_batch_shape(request_with_batch(6, 128, 768))
-                  .starts_with("a batch of 6: no multiple of 8, and"));
-  EXPECT_TRUE(
-      describe_batch_shape(request_with_batch(8, 100, 800)).starts_with("a length of 100: no multiple of 8"));
+                  .starts_with("a batch of 6: this is not a multiple of 8, and"));
+  EXPECT_TRUE(describe_batch_shape(request_with_batch(8, 100, 800))
+                  .starts_with("a length of 100: this is not a multiple of 8"));
   EXPECT_TRUE(describe_batch_shape(request_with_batch(5, 99, 495))
                   .starts_with("a batch of 5 and a length of 99: no multiple"));
   // The lengths of real texts differ, and the longest one is not a choice of the user, so there is no advice about

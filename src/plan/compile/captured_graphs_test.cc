@@ -75,7 +75,8 @@ TEST(CapturedGraphs, CountEveryLaunchOfAQuantization) {
   EXPECT_EQ(plan.gpu_constant.graphs_of(kTrainProgram).bytes, launches * kBytesPerOp);
 }
 
-// norm_linear runs a norm and a product, and one more launch for what follows the product and for a bias of another type.
+// norm_linear launches a norm and a matrix product, one more kernel for the activation after the product, and one more for a bias of
+// another type.
 TEST(CapturedGraphs, CountEveryLaunchOfANormWithItsLayer) {
   const auto bytes_of = [](const std::string& bias_type, const std::string& end) {
     Plan plan;
@@ -140,7 +141,7 @@ class BackEnd {
   int64_t bytes_ = 0;
 };
 
-// The count is exact if all graphs fit, and never below the number that is held.
+// The planned number of graphs is exact if all graphs fit, and never below the number that the backend holds.
 TEST(CapturedGraphs, AreWhatTheBackEndHoldsAtMost) {
   int exact = 0;
   int bounded = 0;

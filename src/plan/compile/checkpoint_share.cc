@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// The bytes of a value in a checkpoint, and those that one rank has if the ranks divide the value.
+// The bytes of a value in a checkpoint, and the bytes of one rank's slice if the ranks divide the value.
 struct StoredBytes {
   int64_t whole = 0;
   std::optional<int64_t> slice = {};
@@ -31,7 +31,7 @@ StoredBytes stored_bytes(const Plan& plan, const std::string& weight) {
   return bytes;
 }
 
-// The ranks of the stage that has a tensor write it.
+// Returns the bytes of a tensor in a pipeline: only the ranks of the stage that stores a tensor write it.
 StoredBytes stored_bytes_in_stages(const Plan& plan, const std::string& name) {
   const ValueType type = plan.type_of(name);
   const int64_t width = dtype_bytes(type.dtype), elements = type.shape.elements({});
@@ -61,7 +61,8 @@ int64_t checkpoint_share_bytes(const Plan& plan) {
     }
     StoredBytes bytes =
         plan.is_pipelined() ? stored_bytes_in_stages(plan, spec.name) : stored_bytes(plan, spec.name);
-    // The slice of a rank is not contiguous in the file of the transpose, so that any rank may write any part of it.
+    // The file contains the transpose of this weight, in which the slice of a rank is not contiguous. Therefore the ranks write equal
+    // shares of it instead of their slices.
     if (spec.transposed) bytes.slice.reset();
     add(bytes, 1 + static_cast<int64_t>(copies));
   }

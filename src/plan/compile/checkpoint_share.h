@@ -1,4 +1,4 @@
-// The bytes of a checkpoint's tensors that each rank of a run writes. Pure; thread-safe.
+// The number of bytes of a checkpoint that each rank of a run writes. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -55,7 +55,7 @@ QuantizedFormat quantized_format(const LoraConfig& lora) {
 }
 
 // Returns the matrices of the base model that are quantized. The list includes embedding tables, which the pass skips
-// later. Each part of a weight is one module of the checkpoint and consists of units of equal height.
+// later. Each part of a fused weight is one module of the checkpoint, and is quantized in units with an equal number of rows.
 std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   std::vector<QuantizedWeight> list;
   for (const WeightSpec& spec : run_weights(request)) {
@@ -75,7 +75,7 @@ std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   return list;
 }
 
-// `weights`: run_weights(request). Without adapters they are those of the model.
+// `weights`: run_weights(request). Without adapters these are the weights of the model.
 ForwardGraph adapted_forward(const PlanRequest& request, const std::vector<WeightSpec>& weights, Mode mode) {
   const ForwardOptions options = forward_options(request, mode);
   ForwardGraph forward = request.model.lora ? build_forward(request.model.config, options)
@@ -95,8 +95,8 @@ ForwardGraph adapted_forward(const PlanRequest& request, const std::vector<Weigh
   return forward;
 }
 
-// Tells if products need 16-bit copies of weights: no kernel of the device multiplies 16-bit activations by a weight of the
-// request's type.
+// Returns true if matrix products need 16-bit copies of weights, because no kernel of the device multiplies 16-bit activations by a weight
+// of the request's type.
 bool products_want_copies(const PlanRequest& request) {
   if (request.precision.weight_copies) return true;
   const KernelTarget target = kernel_target(request);
@@ -117,16 +117,16 @@ bool copies_at_use(const PlanRequest& request) {
   return request.precision.copies_at_use && request.precision.activation_dtype && !splits_weights(request);
 }
 
-// Returns true if updates write the copies of weights: when the pass copies_at_use does not run, or does
-// not apply to this shape.
+// Returns true if updates write the 16-bit copy of a weight of this shape, because the pass copies_at_use does not run or does not apply to
+// the shape.
 bool updates_write_copy(const PlanRequest& request, const Shape& shape) {
   const bool pass_runs = copies_at_use(request) &&
                          request.passes.is_on(copies_at_use_pass(*request.precision.activation_dtype).name);
   return !pass_runs || shape.rank() < 2;
 }
 
-// Returns the layers of each stage: those of the request, or equal numbers of layers for graphs of a search, which do not become the
-// plan of a run.
+// Returns the first layer of each stage from the request. If the request does not state the layers, which is only the case for graphs of a
+// search, every stage gets the same number of layers.
 PipelineDivision division_of(const PlanRequest& request) {
   const RankOptions& ranks = request.ranks;
   PipelineDivision division{.stage = ranks.stage, .first_blocks = ranks.first_blocks, .chunks = ranks.chunks};
@@ -135,7 +135,8 @@ PipelineDivision division_of(const PlanRequest& request) {
     if (i == 0) division.first_blocks.clear();
     division.first_blocks.push_back(i * request.model.config.num_hidden_layers / num_chunks);
   }
-  PLIMSOLL_CHECK(division.num_stages() == ranks.pipeline_size, "{} stages of a pipeline with {} first layers",
+  PLIMSOLL_CHECK(division.num_stages() == ranks.pipeline_size,
+                 "a pipeline of {} stages must have a first layer for each stage, but {} are given",
                  ranks.pipeline_size, division.num_stages());
   return division;
 }
@@ -188,7 +189,7 @@ bool is_read(const OpLists& readers, ValueId weight) {
   return !readers[index_of(weight)].empty();
 }
 
-// Returns true for a table whose rows are looked up.
+// Returns true for an embedding table, whose rows an op looks up by index.
 bool is_embedding(const Graph& graph, const OpLists& readers, ValueId weight) {
   return weight != kNoValue && std::ranges::any_of(readers[index_of(weight)], [&](uint32_t op) {
            return graph.ops()[op].def == &embedding_sum_op();
@@ -201,7 +202,7 @@ std::vector<int64_t> rows_of_parts(const WeightSpec& spec) {
   return rows;
 }
 
-// The trained values: those that the loss is differentiated by, and the parameters that are updated.
+// The values with respect to which the loss is differentiated, and the parameters that are updated.
 struct Trained {
   std::vector<ValueId> wanted;
   std::vector<Parameter> parameters;
@@ -217,16 +218,17 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
                         .decays = spec.decays,
                         .rate_factor = spec.rate_factor,
                         .part_rows = rows_of_parts(spec)};
-    // A weight of another stage.
+    // The weight belongs to another pipeline stage.
     if (parameter.weight == kNoValue && parameter.copy == kNoValue && request.ranks.pipeline_size > 1)
       continue;
     parameter.is_embedding =
         is_embedding(graph, readers, parameter.weight) || is_embedding(graph, readers, parameter.copy);
-    // If some ops read the weight and others its copy, the gradient of the one that is trained would lack the share of the ops that read
-    // the other.
+    // If some ops read the weight and others its copy, the gradient would be incomplete: it is taken with respect to only one of the two.
     PLIMSOLL_CHECK(
         parameter.copy == kNoValue || parameter.weight == kNoValue || !is_read(readers, parameter.weight),
-        "some ops read the weight '{}' and others its 16-bit copy", spec.name);
+        "the weight '{}' cannot be trained: all ops must read either the weight or its 16-bit copy, but some "
+        "read one and some the other",
+        spec.name);
     const ValueId read = parameter.copy != kNoValue ? parameter.copy : parameter.weight;
     if (parameter.copy != kNoValue && !updates_write_copy(request, graph.value(parameter.copy).type.shape)) {
       parameter.copy = kNoValue;
@@ -247,7 +249,7 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
   return trained;
 }
 
-// Returns true if the ranks divide this and what the lower stages divide.
+// Returns true if the run uses this ZeRO stage or a higher one.
 bool divides(const PlanRequest& request, ZeroStage stage) {
   return request.ranks.data_size() > 1 && request.ranks.zero_stage >= stage;
 }
@@ -283,7 +285,7 @@ std::map<std::string, RankSlices> divided_weights(const ProgramPlan* train) {
 
 OptimizerConfig optimizer_of(const PlanRequest& request) {
   OptimizerConfig config = request.update.optimizer;
-  // The new weights of one update are sent while the next update runs.
+  // Slices the updates, so that the ranks can exchange the new weights of one update while the next update runs.
   if (divides(request, ZeroStage::kStates)) {
     config.most_elements_at_once =
         std::max<int64_t>(1, request.ranks.bucket_bytes / dtype_bytes(request.precision.dtype));
@@ -316,7 +318,7 @@ std::vector<ValueId> values_of(const Graph& graph, const OpSchema& def) {
   return values;
 }
 
-// Moves the last op of a graph to the place after the op that computes its first input.
+// Moves the last op of a graph to the position after the op that computes its first input.
 void move_after_producer(Graph& graph) {
   std::vector<Op> ops = graph.ops();
   const OpId producer = graph.value(ops.back().inputs.front()).producer;
@@ -324,7 +326,7 @@ void move_after_producer(Graph& graph) {
   graph.replace_ops(std::move(ops));
 }
 
-// Returns the chunks and the channels of the forward ops of this definition.
+// Returns the chunk and the channel of each forward op with this definition, which is send or receive.
 std::vector<std::pair<int64_t, int64_t>> routes_of(const Graph& graph, const OpSchema& def) {
   std::vector<std::pair<int64_t, int64_t>> routes;
   for (const Op& op : graph.ops()) {
@@ -333,7 +335,7 @@ std::vector<std::pair<int64_t, int64_t>> routes_of(const Graph& graph, const OpS
   return routes;
 }
 
-// Lets the last op of a graph, a send or a receive of a gradient, belong to the chunk of the value, and gives it the channel of the
+// Assigns the last op of a graph, which sends or receives the gradient of a value, to the chunk of the value, and gives it the channel for
 // gradients of that value.
 void send_back(Graph& graph, const RankOptions& ranks, const std::pair<int64_t, int64_t>& route) {
   if (ranks.chunks == 1) return;
@@ -342,7 +344,7 @@ void send_back(Graph& graph, const RankOptions& ranks, const std::pair<int64_t, 
   attributes.set(kChannelAttribute, route.second + 1);
 }
 
-// Returns the loss and its gradient, 1 or the loss scale.
+// Returns the loss and its gradient, which is 1 or the loss scale.
 BackwardSeed seed_of_loss(Graph& graph, ValueId loss_scale) {
   const ValueId loss = graph.find("loss");
   if (loss_scale != kNoValue) return {.value = loss, .gradient = loss_scale};
@@ -350,8 +352,8 @@ BackwardSeed seed_of_loss(Graph& graph, ValueId loss_scale) {
   return {.value = loss, .gradient = emit(graph, fill_op(), {loss}, {{"value", 1.0}}, "d_loss")};
 }
 
-// Appends the backward pass of a stage of a pipeline: the gradients of what it sent arrive from the next stage, and those of what it
-// received go to the stage before. Returns the gradients of the values in `wanted`.
+// Appends the backward pass of a stage of a pipeline: gradients of sent values are received from the next stage, and gradients of received
+// values are sent to the previous stage. Returns the gradients of the values in `wanted`.
 std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request, std::vector<ValueId> wanted,
                                         ValueId loss_scale) {
   const size_t num_parameters = wanted.size();
@@ -360,7 +362,7 @@ std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request
   const std::vector<std::pair<int64_t, int64_t>> received_routes = routes_of(graph, receive_op());
   wanted.insert(wanted.end(), received.begin(), received.end());
   std::vector<ValueId> gradients;
-  // The rows after the last token of every gradient are zero, because the reductions over rows need it.
+  // Sent and received gradients are zero in the rows after the last token, as reductions over rows require.
   constexpr bool kZeroTail = true;
   if (ranks.is_last_stage() && ranks.chunks == 1) {
     gradients = add_backward(graph, graph.find("loss"), wanted, loss_scale);
@@ -377,7 +379,7 @@ std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request
                        .gradient = emit_receive(graph, value.type, next, "d_" + value.name, kZeroTail)});
       send_back(graph, ranks, routes[i]);
     }
-    // The last chunk of the last stage computes the loss, the others send values on.
+    // The last chunk of the last stage computes the loss; all other chunks send their values to the next one.
     if (ranks.is_last_stage()) seeds.push_back(seed_of_loss(graph, loss_scale));
     gradients = add_backward(graph, seeds, wanted);
   }
@@ -385,7 +387,9 @@ std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request
   for (size_t i = num_parameters; i < gradients.size(); ++i) {
     const std::string name = graph.value(received[i - num_parameters]).name;
     PLIMSOLL_CHECK(gradients[i] != kNoValue,
-                   "no weight of the stages up to this one needs the gradient of '{}'", name);
+                   "'{}' is received from the previous pipeline stage, but no weight of this stage or an "
+                   "earlier one needs its gradient",
+                   name);
     graph.value(gradients[i]).is_parameter_gradient = false;
     const int64_t previous = (ranks.stage + ranks.pipeline_size - 1) % ranks.pipeline_size;
     emit_send(graph, gradients[i], previous, "d_" + name, kZeroTail);
@@ -406,10 +410,10 @@ std::set<std::string> names_in_updates(const Graph& graph, std::span<const Param
   return read;
 }
 
-// Computing the gradient of an embedding table in pieces sorts the tokens once more per piece, and adds captured ops
-// on a GPU. This is worth it only if the table is a large part of the peak. A graph does not show the scratch memory
-// of its kernels, which is 32 MiB for products on a GPU. If the peak of the graph falls by less than that, the peak
-// of the plan may not fall at all.
+// The peak must fall by at least this number of bytes for the gradient of an embedding table to be computed some rows at a time. Each
+// additional part takes additional ops. This is worth it only if the table is a large part of the peak. A graph does not show the scratch
+// memory of its kernels, which is 32 MiB for matrix products on a GPU. If the peak of the graph falls by less than that, the peak of the
+// plan may not fall at all.
 constexpr int64_t kLeastGainBytes = int64_t{34} << 20;
 
 // Wraps a pass such that its effect is undone unless it lowers the peak.
@@ -593,7 +597,8 @@ ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients) 
   if (request.update.in_backward) {
     PLIMSOLL_CHECK(!gradients.loss_scale && request.batches.accumulation_steps == 1 &&
                        request.update.optimizer.max_grad_norm == 0.0,
-                   "updates in the backward pass with a loss scale, accumulation or clipping");
+                   "weights can only be updated in the backward pass without a loss scale, gradient "
+                   "accumulation and gradient clipping, but one of these is on");
     add_optimizer_in_backward(graph, gradients.parameters, optimizer_of(request));
   } else {
     add_optimizer(graph, gradients.parameters, optimizer_of(request), gradients.loss_scale);
@@ -601,7 +606,7 @@ ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients) 
   passes.changed(graph, "after autodiff and optimizer");
   if (request.batches.accumulation_steps > 1) {
     graph.add_input("accumulate", {DType::kI32, Shape{1}}, {.source = InputSource::kAccumulate});
-    // If ranks divide gradients, the pass shard_states accumulates their slices.
+    // If the ranks divide gradients, the pass shard_states adds up their slices over micro-batches instead.
     if (!divides(request, ZeroStage::kGradients)) passes.run(graph, accumulate_pass());
   }
   passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
@@ -685,7 +690,7 @@ bool share_gradients(const PlanRequest& a, const PlanRequest& b) {
 }
 
 bool share_evaluation(const PlanRequest& a, const PlanRequest& b) {
-  // If ranks divide weights, the program for training determines which.
+  // If the ranks divide weights, the training program determines which weights are divided.
   const bool divide_alike =
       (!divides(a, ZeroStage::kWeights) && !divides(b, ZeroStage::kWeights)) || share_begun_graphs(a, b);
   return a.evaluate && b.evaluate && a.train == b.train && share_forward(a, b) && divide_alike &&

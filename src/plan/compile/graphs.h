@@ -1,5 +1,5 @@
-// The graphs of a plan before kernels and places are chosen. Building them is most of the work of planning, and the
-// result is nearly the same for buckets of any size: a search builds them once and places them often.
+// The graphs of a plan, before kernels and offsets are chosen. Building them is most of the work of planning, and the result is nearly the
+// same for buckets of any size: a search builds them once and then chooses kernels and offsets for many buckets (place_plan()).
 //
 // Building has two parts. begin_graphs() is most of the work; its result does not depend on what is recomputed in
 // the backward pass, and rarely on the size of buckets. finish_graphs() is done for every plan that a search tries.
@@ -23,15 +23,15 @@ struct PlanGraphs {
   Programs programs = {};
 };
 
-// The first part of a training program: the model, its loss and the gradients, before the optimizer. Plans that differ in the
-// optimizer, in what ranks exchange, or in whether an fp32 model accumulates gradients, have the same one.
+// The first part of a training program: the model, its loss and the gradients, before the optimizer. Plans share this part if they differ
+// only in the optimizer, in what ranks exchange, or in whether an fp32 model accumulates gradients.
 struct GradientGraph {
   WeightList weights = {};
   Graph graph = Graph();
   std::vector<Parameter> parameters = {};
   LossScale loss_scale = {};
   std::set<std::string> shared_by_ends =
-      {};  // names in updates of the weights of the first and the last stage of a pipeline
+      {};  // the weights that the first and the last pipeline stage share, by the names that updates read
   PassManager passes;
 };
 
@@ -67,11 +67,11 @@ int64_t num_predictions(const PlanRequest& request, const Bucket& bucket);
 // Returns true if the request computes the training logits of this bucket in chunks.
 bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket);
 
-// Returns true if weights are stored in two parts. Only bf16 allows it: 16 bits hold the exact remainder of a bf16
-// value, but not that of an fp16 value, whose exponent range is smaller.
+// Returns true if fp32 weights are stored as two 16-bit halves. Only bf16 allows it: 16 bits hold the exact remainder of a bf16 value, but
+// not that of an fp16 value, whose exponent range is smaller.
 bool splits_weights(const PlanRequest& request);
 
-// Returns the name of the buffer with the half of a split weight that products do not read.
+// Returns the name of the buffer with the lower half of a split weight, which matrix products do not read.
 std::string remainder_name(const std::string& weight);
 
 }  // namespace plimsoll

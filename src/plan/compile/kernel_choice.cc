@@ -9,22 +9,22 @@
 namespace plimsoll {
 namespace {
 
-// Returns the name of the device without the provenance of its figures, which a refusal does not need.
+// Returns the name of the device for an error message.
 std::string device_name(const PlanRequest& request) {
   if (request.device.kind == KernelDevice::kCpu) return "a CPU";
   const GpuTarget& gpu = request.device.gpu;
   return gpu.uuid.empty() ? gpu.name : gpu.product;
 }
 
-// Returns advice for a user whose device has no kernel that takes an op.
+// Returns the advice of the error message for an op that no kernel of the device supports.
 std::string advice(Problem problem) {
   const bool is_on_gpu = problem.target.device == KernelDevice::kCuda;
   problem.target.device = KernelDevice::kCpu;
   const KernelRow* of_cpu = select_kernel(problem).row;
   const bool cpu_takes_it = is_on_gpu && of_cpu != nullptr && of_cpu->backend == Backend::kCpu;
   return fmt::format(
-      "\n  choose other sizes, if the model is trained from scratch (--config_overrides), "
-      "or compute in another type (--bf16, --fp16 or neither){}",
+      "\n  choose other sizes, if the model is trained from scratch (--config_overrides), or compute in "
+      "another type (with --bf16, with --fp16, or with neither){}",
       cpu_takes_it ? "; --device cpu has a kernel for it" : "");
 }
 
@@ -51,7 +51,8 @@ Selection select(const OpView& op, const Bucket& bucket, const PlanRequest& requ
   }
   throw_error(ErrorCode::kUsage, "no kernel computes '{}' in {} on {}{}", problem.kernel,
               dtype_name(problem.dtype), device_name(request),
-              (reasons.empty() ? ": the catalog has no row for it" : reasons) + advice(problem));
+              (reasons.empty() ? ": the kernel catalog lists no implementation for this device" : reasons) +
+                  advice(problem));
 }
 
 bool same_choice(const Selection& a, const Selection& b) {
@@ -74,7 +75,7 @@ KernelTarget kernel_target(const PlanRequest& request) {
 void check_forced_kernels(const Programs& programs, const DeviceOptions& device) {
   for (const std::string& name : device.forced_kernels) {
     const KernelRow* row = find_kernel_row(name);
-    PLIMSOLL_CHECK(row != nullptr, "the catalog has no kernel '{}'", name);
+    PLIMSOLL_CHECK(row != nullptr, "the kernel catalog has no implementation '{}'", name);
     const bool is_used = std::ranges::any_of(programs, [row](const ProgramPlan& program) {
       return std::ranges::any_of(program.ops, [row](const OpPlan& op) { return op.kernel == row; });
     });

@@ -16,7 +16,7 @@ namespace plimsoll {
 // Returns the target that the request's kernels run on.
 KernelTarget kernel_target(const PlanRequest& request);
 
-// Refuses an implementation that the request forces although no op of the programs has its kernel. Errors: kUsage.
+// Checks that every implementation that the user forces (--kernels) is used by an op of the programs. Errors: kUsage if one is not.
 void check_forced_kernels(const Programs& programs, const DeviceOptions& device);
 
 class KernelChoice {
@@ -46,7 +46,7 @@ struct LibraryMatmul {
   PlannedMatmul matmul = {};
   int64_t count = 0;  // ops
 };
-// Returns the distinct products of a program that a library computes in one bucket; none on a CPU.
+// Returns the distinct matrix products of a program that a library computes in one bucket; none on a CPU.
 std::map<ProductKey, LibraryMatmul> list_matmuls(const ProgramPlan& program, const Bucket& bucket,
                                                  const PlanRequest& request);
 
@@ -54,10 +54,10 @@ struct CustomMatmul {
   std::string_view kernel = {};  // the implementation's name
   int64_t count = 0;             // ops
   bool is_part =
-      false;  // the product is a part of a fused op, whose kernel uses the library if there are few rows
+      false;  // true if the matrix product is part of a fused op, whose kernel uses the library if there are few rows
 };
-// Returns the distinct products of a program that kernels of this program compute in one bucket on a GPU, including those
-// within linear_gelu and linear_norm; none on a CPU. list_matmuls() does not contain them.
+// Returns the distinct matrix products of a program that Plimsoll's own kernels compute in one bucket on a GPU, including those within
+// linear_gelu and linear_norm; none on a CPU. list_matmuls() does not contain them.
 std::map<ProductKey, CustomMatmul> list_custom_matmuls(const ProgramPlan& program, const Bucket& bucket,
                                                        const PlanRequest& request);
 

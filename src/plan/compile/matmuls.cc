@@ -5,12 +5,12 @@
 namespace plimsoll {
 namespace {
 
-// Tells if our own kernel computes the product in this bucket.
+// Returns true if a kernel of Plimsoll, and not of a library, computes the matrix product in this bucket.
 bool is_custom(const PlannedMatmul& matmul, std::string_view implementation, const PlanRequest& request) {
   return is_custom_matmul(implementation) && matmul_takes_own_product(matmul.problem, request.device.gpu.sm);
 }
 
-// Calls visit(op, implementation, matmul) for each op of the program that contains a product and runs on a GPU.
+// Calls visit(op, implementation, matmul) for each op of the program that contains a matrix product and runs on a GPU.
 template <typename Visit>
 void for_each_matmul(const ProgramPlan& program, const Bucket& bucket, const PlanRequest& request,
                      const Visit& visit) {

@@ -19,7 +19,8 @@ double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32) {
 
 namespace {
 
-// Returns the type whose rate an op computes at: that of its first operand of floating-point numbers or codes.
+// Returns the data type that determines the rate of the arithmetic of an op: the type of its first operand that contains floating-point
+// numbers or quantized codes.
 DType arithmetic_type(const OpView& op) {
   for (int i = 0; i < op.num_inputs(); ++i) {
     if (!op.has_input(i)) continue;
@@ -42,7 +43,7 @@ GpuWork gpu_work(OpWork work) {
   }
 }
 
-// Returns the least time of a product. The number of its terms follows from its operations.
+// Returns the smallest possible time of a matrix product. The length of its sums is computed from the number of operations.
 double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& cost, const Bucket& bucket) {
   const Shape& shape = op.out_shape(0);
   const double columns = shape.rank() > 0 ? static_cast<double>(shape.last().at(bucket)) : 1.0;
@@ -50,8 +51,8 @@ double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& co
   return gpu_least_product_ms(precision, rows, columns, cost.flops / (2 * rows * columns));
 }
 
-// Returns the time of the slower of arithmetic and memory traffic, at the shares of the rates that training steps reach,
-// combined with the least time of such an op (hardware/gpu_efficiency.h).
+// Returns the longer of the times of arithmetic and of memory traffic, at the shares of the nominal rates that training steps reach,
+// combined with the smallest time of an op of this kind (hardware/gpu_efficiency.h).
 double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                         const PlanRequest& request) {
   const GpuTarget& gpu = request.device.gpu;
@@ -62,11 +63,11 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
     return std::hypot(1e3 * traffic, is_adafactor ? kGpuLeastAdafactorMs : kGpuLeastElementsMs);
   }
   const DType type = arithmetic_type(op);
-  // Attention multiplies in tf32 if products do, but never as three products.
+  // Attention multiplies in tf32 if matrix products do, but never computes a product as three tf32 products.
   const bool is_three = request.precision.fp32_products == Fp32Products::kTf32x3 && work == GpuWork::kProduct;
   const bool is_tf32 = type == DType::kF32 && gpu.tf32_tflops > 0 &&
                        (request.precision.fp32_products == Fp32Products::kTf32 || is_three);
-  // Products of fp8 are assumed to reach the share of their nominal rate that 16-bit products reach.
+  // Matrix products in fp8 are assumed to reach the same share of their nominal rate as 16-bit ones.
   const GpuPrecision precision = dtype_bytes(type) <= 2 ? GpuPrecision::kHalf
                                  : is_tf32              ? GpuPrecision::kTf32
                                                         : GpuPrecision::kF32;
@@ -99,8 +100,8 @@ bool is_attention_on_tiles(CpuWork work) {
   return work == CpuWork::kAttentionOnTiles || work == CpuWork::kAttentionBackwardOnTiles;
 }
 
-// Returns the type for which the peak rate of products is looked up; an estimate is a share of that rate. Apart from
-// products, only attention on AMX multiplies in 16 bits.
+// Returns the type for which the peak rate of matrix products is looked up; the estimate is a share of this rate. Besides matrix products,
+// only attention on AMX multiplies in 16 bits.
 DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
   const bool is_product = work == CpuWork::kProduct || work == CpuWork::kProductOfParts;
   return is_product || is_attention_on_tiles(work) ? arithmetic_type(op) : DType::kF32;
@@ -161,14 +162,14 @@ double link_bytes_per_ms(const PlanRequest& request, LinkUse use) {
 
 namespace {
 
-// The ranks of a group of the mesh: the number in each machine, and the number of machines.
+// The distribution of a group of the mesh over machines: the number of ranks in each machine, and the number of machines.
 struct GroupPlaces {
   int64_t per_machine = 1;
   int64_t machines = 1;
 };
 
-// The ranks of a tensor-parallel group are neighbours, so that they are in one machine if it has enough of them. Two stages that
-// exchange a message may be in different machines if there are several.
+// The ranks of a tensor-parallel group have consecutive numbers, so they are in one machine if it has enough ranks. With several machines,
+// two stages that exchange values may be in different machines.
 GroupPlaces places_of(const PlanRequest& request, int64_t ranks_per_machine, MeshAxis axis) {
   if (axis == MeshAxis::kPipeline || axis == MeshAxis::kEnds) {
     if (request.num_machines == 1) return {.per_machine = 2, .machines = 1};
@@ -182,7 +183,7 @@ GroupPlaces places_of(const PlanRequest& request, int64_t ranks_per_machine, Mes
   return {.per_machine = per_machine, .machines = (size + per_machine - 1) / per_machine};
 }
 
-// Returns the link inside a machine: the named one, that of the card, or that of processes on a CPU.
+// Returns the link inside a machine: the one that the user names, the link of the GPU model, or the link between processes on a CPU.
 RankLink link_inside(const PlanRequest& request, int64_t num_gpus, Collective collective) {
   if (!request.device.is_gpu()) return {.gb_per_s = kCpuRankLinkGbPerS};
   const NamedLink* link = find_named_link(request.named_links.inside);
@@ -191,7 +192,7 @@ RankLink link_inside(const PlanRequest& request, int64_t num_gpus, Collective co
           .latency_ms = gpu_exchange_latency_ms(collective)};
 }
 
-// No network was measured. Its operations are assumed to reach the share of the nominal rate that those of NVLink reach.
+// No network was measured. Collective operations over a network are assumed to reach the same share of the nominal rate as over NVLink.
 RankLink assumed_rank_link(const PlanRequest& request, MeshAxis axis, Collective collective) {
   const int64_t ranks_per_machine = std::max<int64_t>(1, request.ranks.count / request.num_machines);
   const GroupPlaces places = places_of(request, ranks_per_machine, axis);
@@ -227,7 +228,7 @@ double rank_exchange_ms(const PlanRequest& request, Collective collective, doubl
 
 double disk_ms(const PlanRequest& request, Queue queue, double bytes, LinkUse use) {
   const double alone = queue == Queue::kToHost ? request.disk.write_gb_per_s : request.disk.read_gb_per_s;
-  // Both directions share the disk. Each gets half of what it transfers.
+  // If both directions are active, each gets half of the rate that the disk then has.
   return bytes / (1e6 * (use == LinkUse::kBothWays ? request.disk.both_gb_per_s / 2 : alone));
 }
 

@@ -13,11 +13,11 @@
 
 namespace plimsoll {
 
-// The error of an estimated speed: if the figures of two plans differ by less, they do not say which plan is faster. The
+// The relative error of an estimated speed: if the estimates of two plans differ by less than this, it is unknown which plan is faster. The
 // rows of `bench --experiments` are predicted within it (bench/results/README.md).
 inline constexpr double kEstimateError = 0.15;
 
-// Returns the milliseconds of one op in a bucket. Not for copies between memory spaces: see link_bytes_per_ms().
+// Returns the milliseconds of one op in a bucket. Must not be called for copies between memory spaces: see link_bytes_per_ms().
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                     const PlanRequest& request);
 
@@ -30,20 +30,20 @@ std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const Pla
 enum class LinkUse : uint8_t { kOneWay, kBothWays };
 double link_bytes_per_ms(const PlanRequest& request, LinkUse use);
 
-// The rate at which a rank sends data to others, and the time of an operation with hardly any data.
+// The rate at which a rank sends data to others, and the latency: the time of an operation with very little data.
 struct RankLink {
   double gb_per_s = 0;
   double latency_ms = 0;
   bool is_measured = false;
 };
 // Returns the rate and the latency of all_reduce between the ranks of a group of the mesh, if bench --links has measured them, and of
-// `collective` otherwise. On a CPU, a rate is assumed (hardware/cpu_efficiency.h) and no latency. On GPUs, the rate is the
-// smaller one of a share of the nominal rate of the links and of what copy engines have reached (hardware/gpu_efficiency.h), and the
-// latency is gpu_exchange_latency_ms() if the group has several ranks in a machine.
+// `collective` otherwise. On a CPU, a rate is assumed (hardware/cpu_efficiency.h) and no latency. On GPUs, the rate is the smaller of two:
+// a share of the nominal rate of the links, and the measured rate of copy engines (hardware/gpu_efficiency.h), and the latency is
+// gpu_exchange_latency_ms() if the group has several ranks in a machine.
 //
-// With named links, a group in several machines is limited by the slower one of this rate and of the network: each byte leaves a machine once per ring, through the
-// adapters of all ranks of the group in this machine (LinkSharing::kAdapterPerGpu), or through their share of the one adapter. Each
-// hop between machines adds kNetworkHopMs.
+// With named links, a group in several machines is limited by the slower one of this rate and the rate of the network: each byte leaves a
+// machine once per ring, through the adapters of all ranks of the group in this machine (LinkSharing::kAdapterPerGpu), or through their
+// share of the one adapter. Each hop between machines adds kNetworkHopMs.
 RankLink rank_link(const PlanRequest& request, MeshAxis axis = MeshAxis::kData,
                    Collective collective = Collective::kAllReduce);
 
@@ -58,7 +58,7 @@ double disk_ms(const PlanRequest& request, Queue queue, double bytes, LinkUse us
 // Returns the pause in milliseconds between two consecutive copies in one queue; 0 on a CPU.
 double between_copies_ms(const PlanRequest& request);
 
-// Returns the data sheet's rate of products of operands of this type, in GFLOP/s. `fp32` says how fp32 operands are
+// Returns the data sheet's rate of matrix products with operands of this type, in GFLOP/s. `fp32`: the way in which fp32 operands are
 // multiplied.
 double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32);
 
@@ -70,8 +70,8 @@ struct TimedTransfer {
   uint32_t op = 0;
   uint32_t end = 0;
   Queue queue = Queue::kToHost;
-  double bytes = 0;  // of a copy: moved in its direction; of a collective operation: sent by each rank
-  Collective collective = Collective::kAllReduce;  // the operation, on the queue of communication
+  double bytes = 0;  // bytes moved by a copy, or sent by each rank in a collective operation
+  Collective collective = Collective::kAllReduce;  // the operation, if `queue` is kCommunication
   MeshAxis axis = MeshAxis::kData;                 // the ranks that take part in the operation
   bool uses_disk = false;                          // a copy from or to a disk
 };
@@ -87,16 +87,16 @@ void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, 
 void add_transfer_waits(std::span<const TimedTransfer> transfers, const PlanRequest& request,
                         std::vector<double>& op_ms);
 
-// When an op is issued, and when its work starts and ends. For an op of kCompute, the first two are equal; a transfer starts
-// when its queue is free.
+// The times at which an op is issued, starts and ends. An op of kCompute starts when it is issued; a transfer starts when its queue is
+// free.
 struct OpSpan {
   double issued_ms = 0;
   double start_ms = 0;
   double end_ms = 0;
 };
 
-// Simulates the queues as add_transfer_waits() does and returns the span of each op. `op_ms` contains the times of the ops
-// of kCompute; those of transfers are not read. Requires: as add_transfer_waits().
+// Simulates the queues as add_transfer_waits() does and returns the span of each op. `op_ms` contains the times of the ops of kCompute; its
+// entries for transfers are not read. Requires: as add_transfer_waits().
 std::vector<OpSpan> op_spans(const ProgramPlan& program, const PlanRequest& request,
                              std::vector<double> op_ms);
 

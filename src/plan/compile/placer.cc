@@ -49,7 +49,9 @@ void Placer::name_parts_of_weights() {
       continue;
     }
     PLIMSOLL_CHECK(!plan_.persistent_by_name.contains(spec.name),
-                   "'{}' is split in one program and whole in another", spec.name);
+                   "the weight '{}' must be stored in the same way in every program, but is split into "
+                   "halves in one and whole in another",
+                   spec.name);
     plan_.split_weights[spec.name] = {copy, remainder};
   }
 }
@@ -97,7 +99,7 @@ void Placer::place_persistent() {
   plan_.disk_bytes = ends[index_of(Space::kDisk)];
 }
 
-// Sizes the buffer for the next batch: the bytes of all inputs.
+// Sets the size of the buffer for the next batch: the sum of the bytes of all inputs.
 void Placer::stage_inputs() {
   if (!plan_.is_on_gpu()) return;
   int64_t bytes = 0;
@@ -132,9 +134,9 @@ void Placer::place_transient() {
 
 namespace {
 
-// Returns the bytes that the allocator keeps between blocks that a library allocates and frees while ops run. The blocks of each
-// bucket have other sizes, and between those of two buckets are the handles of their kernels, so that a new block often does
-// not fit where an old one was. Measured below AVX-512, where oneDNN 2.6 packs the operands of products: runs of a BERT of
+// Returns the bytes that the allocator keeps between blocks that a library allocates and frees while ops run. The blocks of each bucket
+// have different sizes, and the handles of kernels lie between the blocks of two buckets, so that a new block often does not fit into the
+// memory of an old one. Measured below AVX-512, where oneDNN 2.6 packs the operands of matrix products: runs of a BERT of
 // 6 layers with 8 to 76 buckets and blocks of at most 7.7 MiB held 0.5 to 2.7 MiB more per bucket than a run with one
 // bucket; up to 1.8 MiB of it is in the other figures of the plan.
 int64_t kept_between_blocks(int64_t library_bytes, int64_t buckets) {
@@ -142,7 +144,7 @@ int64_t kept_between_blocks(int64_t library_bytes, int64_t buckets) {
   return buckets * std::min(library_bytes / 8, kMostPerBucket);
 }
 
-// Returns the memory that the connections of a GPU with those of other ranks need.
+// Returns the memory that the connections of a GPU with the GPUs of other ranks need.
 int64_t communicator_bytes(const RankOptions& ranks, int64_t arena_bytes) {
   int64_t bytes = 0, num_nccl = 0;
   const auto add_axis = [&](int64_t size, bool maps_peers) {
@@ -174,7 +176,7 @@ void Placer::add_constants() {
   }
   if (plan_.request.async_save && plan_.trains()) {
     plan_.host.checkpoint_bytes = checkpoint_share_bytes(plan_);
-    // Without the buffer, training waits for each save.
+    // If the plan does not fit, it has no buffer for checkpoints, and training waits for each save.
     if (!plan_.is_on_gpu() && !plan_.fits()) plan_.host.checkpoint_bytes = 0;
   }
   plan_.host.data_bytes += std::max<int64_t>(0, plan_.host.reading_bytes - plan_.host_bytes());

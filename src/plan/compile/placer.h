@@ -1,6 +1,5 @@
-// Makes plans from one set of graphs for many sizes of buckets, for searches that ask hundreds of times.
-// The parts that depend on the graphs alone, and all names, are computed once. Takes over the graphs
-// without copying them. Not thread-safe.
+// Makes plans from one set of graphs for many bucket sizes, for searches that need hundreds of plans. Everything that depends on the graphs
+// alone is computed once. The class takes ownership of the graphs without copying them. Not thread-safe.
 #pragma once
 
 #include <cstdint>

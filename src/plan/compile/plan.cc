@@ -43,7 +43,7 @@ ValueType Plan::type_of(const std::string& name) const {
     return {DType::kF32, buffer(split->second.high).type.shape};
   if (!is_pipelined() || persistent_by_name.contains(name)) return buffer(name).type;
   const int64_t owner = owner_of(name);
-  PLIMSOLL_CHECK(owner >= 0, "no stage of the pipeline has '{}'", name);
+  PLIMSOLL_CHECK(owner >= 0, "no pipeline stage has a tensor named '{}'", name);
   const StagePlan& stage = stages[static_cast<size_t>(owner)];
   const auto split = stage.split_weights.find(name);
   if (split == stage.split_weights.end()) return tensor_of_stages(name)->type;
@@ -119,7 +119,7 @@ int64_t GpuConstant::graph_count() const {
 }
 
 ProgramPlan& Programs::add(ProgramPlan program) {
-  PLIMSOLL_CHECK(!contains(program.name), "two programs are called '{}'", program.name);
+  PLIMSOLL_CHECK(!contains(program.name), "cannot add a second program named '{}' to the plan", program.name);
   return list_.emplace_back(std::move(program));
 }
 
@@ -150,8 +150,10 @@ std::vector<BatchTensorSpec> batch_tensors(const Graph& graph) {
     const Dim rows = shape[0];
     int64_t row_elements = 1;
     for (int i = 1; i < shape.rank(); ++i) {
-      PLIMSOLL_CHECK(shape[i].is_constant(), "the input '{}' has the shape {}", value.name,
-                     format_shape(shape));
+      PLIMSOLL_CHECK(shape[i].is_constant(),
+                     "only the first dimension of an input may depend on the bucket, but the input '{}' has "
+                     "the shape {}",
+                     value.name, format_shape(shape));
       row_elements *= shape[i].offset;
     }
     tensors.push_back({.name = value.name,
@@ -201,7 +203,8 @@ const Bucket& bucket_for(const ProgramPlan& program, const BatchSize& batch) {
     return bucket.tokens < batch.tokens || bucket.label_rows() < batch.label_rows();
   });
   PLIMSOLL_CHECK(it != program.ladder.end(),
-                 "a batch of {} tokens with {} labels does not fit into the largest bucket of {}",
+                 "a batch of {} tokens with {} labels does not fit into the largest bucket of the program, "
+                 "which has {} tokens",
                  batch.tokens, batch.label_rows(), program.bucket.tokens);
   return *it;
 }
@@ -241,7 +244,7 @@ Plan build_plan(const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan =
       request.ranks.pipeline_size > 1 ? build_stage_plan(request) : plan_within_limit(request, build_graphs);
-  // Another stage of a pipeline may have the ops of a forced kernel.
+  // In a pipeline, the ops of a forced kernel may be in another stage, so this stage cannot check them alone.
   if (!plan.is_pipelined()) check_forced_kernels(plan.programs, request.device);
   plan.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return plan;

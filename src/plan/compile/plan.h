@@ -34,13 +34,13 @@ struct PersistentBuffer {
   std::string module = {};
   Space space = Space::kDevice;
   InputRule input = {};  // set if the value is an input
-  // One is set if each rank has only its slice, or its part of a value that a tensor-parallel group divides; the type is that of the
-  // whole value.
+  // At most one of the two is set: `divided` if each rank stores its slice of the value, `split` if the ranks of a tensor-parallel group
+  // divide the value. `type` is the type of the whole value.
   std::optional<RankSlices> divided = {};
   SharedOptional<TensorSplit> split = {};
 
   bool is_whole() const { return !divided && !split; }
-  // Return the number of elements of the whole value, and of those that each rank has. Requires: they do not depend on the bucket.
+  // Return the number of elements of the whole value, and the number that each rank stores. Requires: they do not depend on the bucket.
   int64_t whole_elements() const { return type.shape.elements({}); }
   int64_t elements() const {
     if (split) return split->elements();
@@ -57,7 +57,7 @@ struct CapturedGraphs {
 
 // The largest amount of GPU memory that a process holds outside its arena. captured_graphs() computes `graphs`.
 struct GpuConstant {
-  int64_t context_bytes = 0;  // context, modules, handles of libraries: GpuTarget::constant_bytes
+  int64_t context_bytes = 0;  // CUDA context, modules and library handles: GpuTarget::constant_bytes
   std::map<std::string, CapturedGraphs, std::less<>> graphs = {};  // by program
   int64_t communicator_bytes = 0;  // of NCCL or of the mapped memory, if the run has several ranks
   // Returns the graphs of one program; CapturedGraphs{} if it has none.
@@ -74,17 +74,17 @@ struct InitialState {
   double value = 0;
 };
 
-// The persistent buffer, on a GPU, that receives the next batch while the previous one runs. It contains a place for
-// each input, in the order of the inputs, and is placed before them.
+// The persistent buffer, on a GPU, that receives the next batch while the previous one runs. It has room for every input, in the order of
+// the inputs, and is placed before the inputs in the arena.
 inline constexpr std::string_view kStagedInputs = "staged_inputs";
 
-// A weight and the 16-bit copy of it that products read. Both are persistent buffers.
+// A weight and the 16-bit copy of it that matrix products read. Both are persistent buffers.
 struct WeightCopy {
   std::string weight = {};
   std::string copy = {};
 };
 
-// An fp32 weight that is stored in two persistent buffers (base/split_f32.h). Products read the upper half.
+// An fp32 weight that is stored in two persistent buffers (base/split_f32.h). Matrix products read the upper half.
 struct SplitWeight {
   std::string high = {};       // bf16, in the weight's shape
   std::string remainder = {};  // u8, two bytes per element
@@ -94,13 +94,15 @@ struct SplitWeight {
 struct StageAction {
   enum class Kind : uint8_t { kCompute, kSend, kReceive };
   Kind kind = Kind::kCompute;
-  int64_t chunk = 0;       // the chunk of this stage that it belongs to
-  int64_t peer = 0;        // the other stage
-  int64_t channel = 0;     // messages of different channels do not wait for one another (graph/ops/chunk.h)
-  std::string value = {};  // the name of what is sent
+  int64_t chunk = 0;  // the chunk of this stage that it belongs to
+  int64_t peer = 0;   // the other stage
+  int64_t channel =
+      0;  // values that are sent through different channels do not wait for one another (graph/ops/chunk.h)
+  std::string value = {};  // the name of the value that is sent or received
   int64_t bytes = 0;
-  int64_t offset = 0;  // kSend: where the arena of this stage has it until it has arrived
-  double ms = 0;       // of the computation, or of the transfer
+  int64_t offset =
+      0;  // kSend: the offset in the arena of this stage at which the value stays until it has arrived
+  double ms = 0;  // of the computation, or of the transfer
   friend bool operator==(const StageAction&, const StageAction&) = default;
 };
 
@@ -113,19 +115,19 @@ struct StageExchange {
 // A chunk of neighbouring layers of a stage with several of them.
 struct StageChunk {
   int64_t first_block = 0, num_blocks = 0;
-  int64_t num_slots = 1;  // the most micro-batches that it holds
+  int64_t num_slots = 1;  // the largest number of micro-batches that the chunk holds at once
   int64_t slot_bytes = 0;
 };
 
 // A stage of a pipeline, as far as other stages and reports need to know it.
 struct StagePlan {
-  int64_t first_block = 0, num_blocks = 0;     // its layers, or those of its first chunk
-  std::vector<StageChunk> chunks = {};         // empty if it has one chunk
-  std::vector<PersistentBuffer> tensors = {};  // its weights and optimizer states
+  int64_t first_block = 0, num_blocks = 0;     // the layers of the stage, or of its first chunk
+  std::vector<StageChunk> chunks = {};         // empty if the stage has one chunk
+  std::vector<PersistentBuffer> tensors = {};  // the weights and optimizer states of the stage
   std::map<std::string, SplitWeight> split_weights = {};
   int64_t num_slots = 1;  // as ProgramPlan
   int64_t slot_bytes = 0;
-  int64_t saved_bytes = 0;  // values saved for the backward pass, of all micro-batches that it holds
+  int64_t saved_bytes = 0;  // values saved for the backward pass, of all micro-batches that the stage holds
   int64_t arena_bytes = 0;
   int64_t total_bytes = 0;
   // The actions of the segments of the training program, and of the forward segment of the evaluation program.
@@ -148,8 +150,9 @@ struct Plan {
   Programs programs = {};
   std::vector<ScheduleEntry> step_schedule = {};  // the schedule of an optimizer step; empty without training
   int64_t arena_bytes = 0;
-  int64_t lower_bound_bytes = 0;      // persistent_bytes plus the lower bound of the larger program
-  int64_t host_persistent_bytes = 0;  // the same for the host's arena; zero if nothing is stored there
+  int64_t lower_bound_bytes = 0;  // persistent_bytes plus the lower bound of the larger program
+  int64_t host_persistent_bytes =
+      0;  // as persistent_bytes, for the arena in host memory; zero if nothing is stored there
   int64_t host_arena_bytes = 0;
   int64_t host_lower_bound_bytes = 0;
   int64_t disk_bytes = 0;         // the size of the file; zero if nothing is stored on a disk
@@ -159,10 +162,11 @@ struct Plan {
   std::vector<StagePlan> stages = {};  // all stages of a pipeline, this one included; empty without one
 
   bool is_pipelined() const { return !stages.empty(); }
-  // Return the first stage that has a weight or a state, or a half of a split weight, or -1; and its buffer there, or null.
+  // owner_of() returns the first pipeline stage that stores a weight, an optimizer state or a half of a split weight, or -1 if none does.
+  // The other function returns the buffer in that stage, or null.
   int64_t owner_of(const std::string& name) const;
   const PersistentBuffer* tensor_of_stages(const std::string& name) const;
-  // Returns the names of the optimizer's states, those of all stages of a pipeline.
+  // Returns the names of the optimizer states of the run, in a pipeline those of all stages.
   std::vector<std::string> state_names() const;
   // Returns true if this plan has a buffer of this name, or both halves of the weight.
   bool has_tensor(const std::string& name) const {
@@ -173,9 +177,9 @@ struct Plan {
   bool scales_loss() const { return request.train && request.precision.activation_dtype == DType::kF16; }
   bool trains() const { return programs.contains(kTrainProgram); }
   bool is_on_gpu() const { return request.device.kind == KernelDevice::kCuda; }
-  // Returns the bytes outside the arena on the device that the arena is on; on a CPU all that the process holds.
+  // Returns the bytes that the process holds outside the arena: on a GPU in the memory of the GPU, on a CPU in host memory.
   int64_t constant_bytes() const { return is_on_gpu() ? gpu_constant.total() : host.total(); }
-  // Returns the bytes that the device reports as used: those of the process on a CPU, those of the card on a GPU.
+  // Returns the bytes that the device reports as used: memory of the process on a CPU, memory of the GPU on a GPU.
   int64_t total_bytes() const { return arena_bytes + constant_bytes(); }
   // Returns true if the plan is within the request's limit, or the request has none.
   bool fits() const { return !request.memory_limit_bytes || total_bytes() <= *request.memory_limit_bytes; }
@@ -196,26 +200,24 @@ struct Plan {
   int64_t num_trainable_parameters() const;
 };
 
-// Builds the plan. If values that are transferred early, or stay on the device, exceed the request's limit, it
-// builds the plan that needs the least memory, whether that fits or not; the plan's request then says so. Pure:
-// allocates nothing of the run and asks the machine nothing. Errors: kUsage where a combination is refused by name.
+// Builds the plan. If values that are transferred early, or stay on the device, exceed the request's limit, it builds the plan that needs
+// the least memory, whether that fits or not, and records this in the request of the plan. Pure: allocates no memory of the run and does
+// not query the machine. Errors: kUsage where a combination is refused by name.
 // Cost: milliseconds (BERT-large: under 100).
 Plan build_plan(const PlanRequest& request);
 
-// Completes a plan: kernels, liveness and offsets for the buckets of `request`. The order of ops and the chunks of
-// logits stay those of the graphs, although build_graphs() might choose others for these buckets: a search
-// confirms its answers with build_plan(). Requires: graphs of a request that differs from this one only in sizes of
-// buckets and memory limits, and accumulates if this one does. Errors: as build_plan(). Cost: some milliseconds; to
-// place the same graphs often, use placer.h.
+// Completes a plan: kernels, liveness and offsets for the buckets of `request`. The order of ops and the chunks of logits are taken from
+// the graphs, although build_graphs() might choose others for these buckets: a search confirms its answers with build_plan(). Requires:
+// graphs of a request that differs from this one only in sizes of buckets and memory limits, and accumulates if this one does. Errors: as
+// build_plan(). Cost: some milliseconds; to place the same graphs often, use placer.h.
 Plan place_plan(const PlanRequest& request, PlanGraphs graphs);
 // Builds the plan as build_plan() does, from the graphs that `graphs_of` makes for a request.
 Plan plan_within_limit(const PlanRequest& request,
                        const std::function<PlanGraphs(const PlanRequest&)>& graphs_of);
 
 // Returns the largest number of CUDA graphs of each program that a GPU holds at one time, and their bytes;
-// context_bytes is 0. The result is exact if the limit kMaxCapturedSegments allows all graphs of the run
-// together, and an upper bound otherwise. Requires: the plan's programs have their ladders. Cost: one look
-// at every op.
+// context_bytes is 0. The result is exact if all graphs of the run together do not exceed the limit kMaxCapturedSegments, and an upper
+// bound otherwise. Requires: the plan's programs have their ladders. Cost: one look at every op.
 GpuConstant captured_graphs(const Plan& plan);
 
 }  // namespace plimsoll

@@ -1,8 +1,8 @@
 // The request that a plan is made from: all that determines what a run does and holds. Plain values, the same on
 // every machine; plan/request makes them from arguments, and the plan keeps the request that it was made from.
 //
-// GraphRequest holds what determines the graphs, and is compared as a whole: a search builds graphs once for all
-// requests whose GraphRequest is equal. The rest of PlanRequest determines sizes, kernels' times and places.
+// GraphRequest contains everything that determines the graphs, and is compared as a whole: a search builds graphs once for all requests
+// with equal GraphRequests. The other fields of PlanRequest determine sizes, kernels, times and offsets.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,8 @@ struct ModelOptions {
   ModelConfig config = {};
   ProblemType problem_type = ProblemType::kSingleLabel;
   double label_smoothing = 0.0;
-  double z_coefficient = 0.0;  // of the z-loss of a training; Requires: 0 unless the task predicts tokens
+  double z_coefficient =
+      0.0;  // factor of the z-loss in training; Requires: 0 unless the task predicts tokens
   // The share of tokens that have a label, on average. If it is below 1, heads compute only the rows of tokens with a label.
   double label_share = 1.0;
   bool outputs_logits = true;  // an evaluation copies the logits to the host; Requires: the task has logits
@@ -50,19 +51,18 @@ struct PrecisionOptions {
   DType dtype = DType::kF32;
   // kBF16 and kF16 are mixed precision with fp32 master weights; kF16 also scales the loss.
   std::optional<DType> activation_dtype = {};
-  // Computes the products of training from 8-bit floating-point codes. Requires: 16-bit activations.
+  // Computes the matrix products of training from 8-bit floating-point codes. Requires: 16-bit activations.
   bool fp8 = false;
   // Computes the codes of weights in each micro-batch instead of keeping them from one update to the next.
   bool fp8_codes_at_use = false;
-  // Data type of gradients of weights that products read in 16 bits. If it is not set, these gradients are fp32
-  // where they are accumulated over micro-batches, and have the type of the activations otherwise.
+  // Data type of gradients of weights that matrix products read in 16 bits. If it is not set, these gradients are fp32 where they are
+  // accumulated over micro-batches, and have the type of the activations otherwise.
   std::optional<DType> gradient_dtype = {};
   Fp32Products fp32_products = Fp32Products::kF32;  // values other than kF32 need a GPU
-  // Keeps 16-bit copies of weights even if the device's products can round weights while they read them.
+  // Keeps 16-bit copies of weights even if the matrix products of the device can round weights while they read them.
   bool weight_copies = false;
-  // Makes each 16-bit copy of a matrix right before the product that reads it and frees it after the product,
-  // which saves 2 bytes per parameter. It has no effect on weights that are stored in two parts, or if products
-  // round weights while they read them.
+  // Makes each 16-bit copy of a matrix right before the matrix product that reads it and frees it afterwards, which saves 2 bytes per
+  // parameter. It has no effect on weights that are stored as two halves, or if matrix products round weights while they read them.
   bool copies_at_use = false;
 
   // Returns true if the run has fp32 master weights in addition to 16-bit activations.
@@ -101,7 +101,7 @@ struct DeviceOptions {
   // Returns true if the device multiplies bf16.
   bool has_bf16() const { return is_gpu() ? gpu.bf16_tflops > 0 : has_bf16_products(isa); }
   bool has_tf32() const { return is_gpu() && gpu.tf32_tflops > 0; }
-  // Returns true if the device multiplies fp8. The reference kernels do, on any CPU.
+  // Returns true if the device multiplies fp8. On a CPU only the reference kernels do.
   bool has_fp8() const { return is_gpu() ? gpu.sm >= kOldestSmOfFp8 : reference_kernels; }
   friend bool operator==(const DeviceOptions&, const DeviceOptions&) = default;
 };
@@ -111,8 +111,8 @@ struct GenerationSizes {
   int64_t longest_prompt = 0;        // tokens; 0: the plan generates no text
   int64_t max_new_tokens = 0;        // largest number of new tokens after any prompt
   int64_t prompts_at_once = 1;       // prompts of a group
-  int64_t sequences_per_prompt = 1;  // number that exists at the same time: beams, or texts
-  int64_t texts_per_prompt = 1;      // number that is returned
+  int64_t sequences_per_prompt = 1;  // number of sequences that exist at the same time: beams, or texts
+  int64_t texts_per_prompt = 1;      // number of texts that are returned
   // The number of largest logits per sequence from which the host selects the next token; 0: the host reads all logits.
   int64_t candidates = 0;
   friend bool operator==(const GenerationSizes&, const GenerationSizes&) = default;
@@ -129,7 +129,7 @@ struct GenerationOptions {
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 };
 
-// States what the ranks divide among them; everything else is the same on each of them (Rajbhandari et al., arXiv 1910.02054).
+// The values that the ranks divide among them; all other values are the same on every rank (Rajbhandari et al., arXiv 1910.02054).
 enum class ZeroStage : uint8_t {
   kNone,       // nothing
   kStates,     // stage 1: the states of the optimizer
@@ -140,39 +140,39 @@ enum class ZeroStage : uint8_t {
 // The order in which a stage of a pipeline runs the forward and backward passes of the micro-batches of a step.
 enum class PipelineSchedule : uint8_t {
   kGpipe,                  // all forward passes, then all backward passes (Huang et al., arXiv 1811.06965)
-  kOneForwardOneBackward,  // in turn, as early as possible: "1F1B" (Narayanan et al., arXiv 1806.03377)
-  kInterleaved,  // in turn, with several chunks of layers per stage (Narayanan et al., arXiv 2104.04473)
+  kOneForwardOneBackward,  // forward and backward passes alternate, each as early as possible: "1F1B" (Narayanan et al., arXiv 1806.03377)
+  kInterleaved,  // as kOneForwardOneBackward, with several chunks of layers per stage (Narayanan et al., arXiv 2104.04473)
 };
 
 // The ranks of a run and how they exchange gradients. Ranks of the same stage have the same plan.
 struct RankOptions {
   int64_t count = 1;
-  // The number of ranks of a tensor-parallel group, which divide the weights of the layers and read the same batches. It divides
-  // `count`. Requires: 1 if the ranks divide states.
+  // The number of ranks of a tensor-parallel group, which divide the weights of the layers and read the same batches. Requires: a divisor
+  // of `count`; 1 if the ranks divide optimizer states.
   int64_t tensor_size = 1;
-  // The number of stages of a pipeline, each of which has some layers of the model. It divides `count` / tensor_size. Requires: at
-  // most the number of layers.
+  // The number of stages of a pipeline, each of which has some layers of the model. Requires: a divisor of count / tensor_size; at most the
+  // number of layers.
   int64_t pipeline_size = 1;
   int64_t stage = 0;  // the stage that the plan is for
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   // The number of chunks of neighbouring layers that a stage has. With P stages, stage r has the chunks r, r + P, r + 2 P, ... of the
   // model. Requires: 1, or at least 2 if `schedule` is kInterleaved; chunks x stages is at most the number of layers.
   int64_t chunks = 1;
-  // The first layer of each chunk of the model, of each stage without several chunks. If it is empty, build_plan() chooses it such that the slowest stage is as fast as possible, and
-  // begin_graphs() gives each stage the same number of layers.
+  // The first layer of each stage, or, if stages have several chunks, of each chunk of the model. If it is empty, build_plan() chooses it
+  // such that the slowest stage is as fast as possible, and begin_graphs() gives each stage the same number of layers.
   std::vector<int64_t> first_blocks = {};
   ZeroStage zero_stage = ZeroStage::kNone;
-  // The first rank has all states, makes all updates and sends the new weights to the others, as PyTorch's DataParallel does. Each
-  // rank reserves the memory of the first one, because all have the same plan. Requires: zero_stage is kStates.
+  // The first rank stores all optimizer states, makes all updates and sends the new weights to the other ranks, as PyTorch's DataParallel
+  // does. Each rank reserves the memory of the first one, because all have the same plan. Requires: zero_stage is kStates.
   bool updates_on_first = false;
   // Stage 3 divides weights of at least this many elements: DeepSpeed's stage3_param_persistence_threshold.
   int64_t least_divided_elements = 100'000;
   // Stage 3 keeps gathered weights from the forward to the backward pass: PyTorch's reshard_after_forward=False.
   bool keeps_gathered = false;
-  // The least bytes of gradients that one operation sums over the ranks, except the last one. PyTorch's DDP has the same
-  // default (bucket_cap_mb).
+  // The smallest number of bytes of gradients that one collective operation sums over the ranks; the last operation may sum fewer.
+  // PyTorch's DDP has the same default (bucket_cap_mb).
   int64_t bucket_bytes = int64_t{25} << 20;
-  // The GPUs of the data axis, those of the tensor axis, and those of the pipeline map each other's memory instead of using NCCL.
+  // True if the GPUs along an axis of the mesh (data, tensor, pipeline) map each other's memory instead of using NCCL.
   bool maps_peers = false;
   bool tensor_maps_peers = false;
   bool pipeline_maps_peers = false;
@@ -203,7 +203,7 @@ struct GraphRequest {
 struct BatchOptions {
   Bucket train = {};
   Bucket evaluate = {};
-  Bucket generate = {};            // the most new tokens of a run of the model, and the most sequences
+  Bucket generate = {};            // the largest numbers of new tokens and of sequences in a run of the model
   int64_t accumulation_steps = 1;  // micro-batches per update
   friend bool operator==(const BatchOptions&, const BatchOptions&) = default;
 };
@@ -224,18 +224,18 @@ struct OffloadOptions {
   // which depends on the bucket, instead of right before their update.
   bool early_states = true;
   UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;  // used only with `early_states`
-  // With `early_states`: the bytes by which they may raise the peak. If they are fewer than a twentieth of the transient bytes,
+  // With `early_states`: the bytes by which early transfers may raise the peak. If this is less than a twentieth of the transient bytes,
   // that twentieth is used instead.
   int64_t extra_state_bytes = 0;
   friend bool operator==(const OffloadOptions&, const OffloadOptions&) = default;
 };
 
-// States when the training program computes logits in chunks of rows instead of all at once: if they are larger
-// than kMostLogitsBytes, always, or never.
+// States when the training program computes logits in chunks of rows instead of all at once: kAuto only if they are larger than
+// kMostLogitsBytes.
 enum class ChunkedLoss : uint8_t { kAuto, kAlways, kNever };
 
-// A GPU keeps at most as many captured segments as training has in this number of buckets, including those of
-// evaluation. The least recently used one is dropped first.
+// A GPU keeps at most as many captured segments (CUDA graphs) as training has in this number of buckets. Those of evaluation count towards
+// this limit. The least recently used one is dropped first.
 inline constexpr int kMaxCapturedBuckets = 32;
 inline constexpr int kMaxCapturedSegments = 3 * kMaxCapturedBuckets;
 
@@ -249,23 +249,24 @@ struct CapturedBuckets {
 
 // How a GPU's library of matrix products is used.
 struct GpuProductOptions {
-  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of each product
+  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of each matrix product
   TuningTable tuning = {};  // chosen algorithms; if empty, the library's first choices
   friend bool operator==(const GpuProductOptions&, const GpuProductOptions&) = default;
 };
 
 // The bytes that the process holds on the host outside the arena.
 struct HostMemory {
-  int64_t process_bytes = 0;  // program, libraries and their working memory: measured, see hardware/
+  int64_t process_bytes = 0;  // program, libraries and their working memory, as measured: see src/hardware/
   int64_t data_bytes = 0;     // tokenized data, tables of labels, batches made in advance
   int64_t io_bytes = 0;       // buffers for reading and writing checkpoints
   // The peak of the whole process while it read data files, before it took the arena. It is not part of total():
   // if it is larger than what the rest of the run holds, the plan adds the difference to data_bytes.
   int64_t reading_bytes = 0;
   int64_t bound_buckets = 0;  // buckets whose ops are bound to their kernels
-  // The memory that a kernel's library allocates itself while it runs, and what the allocator keeps of it. The plan fills it in.
+  // The memory that the library of a kernel allocates itself while the kernel runs, and the part of it that the allocator keeps afterwards.
+  // Computed by the planner.
   int64_t library_bytes = 0;
-  // The buffer from which a checkpoint is written in the background; see checkpoint_share.h. The plan fills it in.
+  // The buffer from which a checkpoint is written in the background; see checkpoint_share.h. Computed by the planner.
   int64_t checkpoint_bytes = 0;
   int64_t total() const { return process_bytes + data_bytes + io_bytes + library_bytes + checkpoint_bytes; }
   friend bool operator==(const HostMemory&, const HostMemory&) = default;
@@ -280,16 +281,16 @@ struct PlanRequest : GraphRequest {
   GpuProductOptions products = {};
   CpuCalibration cpu_calibration = {};  // corrects estimated times on a CPU; empty: no correction
   MeasuredLinks links = {};             // measured times of exchanges between the ranks; empty: assumed rates
-  RankLinks named_links = {};           // links whose rates are used instead of those above; may be empty
+  RankLinks named_links = {};           // links whose nominal rates are used instead of `links`; may be empty
   int64_t num_machines = 1;             // the number of machines of the ranks; used with named_links
-  DiskRates disk = {};                  // of the disk that keeps states
+  DiskRates disk = {};                  // rates of the disk that stores optimizer states
   HostMemory host = {};
   // Reserves host memory for a copy of the state of a step, from which a checkpoint is written while training continues. On a CPU,
   // the plan has no such buffer if it would exceed the memory limit.
   bool async_save = false;
   std::optional<int64_t> memory_limit_bytes = {};
-  // Gives each buffer its own place, and the executor allocates each separately, so that sanitizers see accesses
-  // out of bounds.
+  // Gives each buffer its own addresses, which no other buffer uses. The executor then allocates each buffer separately, so that sanitizers
+  // detect accesses out of bounds.
   bool separate_buffers = false;
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// Finds values that need no place: outputs that nobody reads and that their op can do without.
+// Finds values that need no memory: outputs that no op reads and that their kernel need not write.
 std::vector<bool> find_placeless(const Graph& graph) {
   std::vector<bool> read(graph.values().size(), false);
   for (const Op& op : graph.ops()) {
@@ -53,11 +53,10 @@ class Cut {
   uint32_t num_positions_;
 };
 
-// Places buffers that are live on both sides of the cut from the top of the region downwards, in the order
-// in which they are written. Their places do not overlap, and if the value that was written last is read
-// first, the bytes that they take fall and rise without gaps. Buffers that live between those moments are
-// placed at the bottom, the longest lowest, as in a region without a stack. Returns offsets from the top,
-// and the bytes at each position from the cut on.
+// Places buffers that are live on both sides of the cut from the top of the region downwards, in the order in which they are written. They
+// do not overlap, and if the value that was written last is read first, the bytes that they occupy shrink and grow without gaps. All other
+// buffers are placed from the bottom, as in a region without such a stack. Returns offsets from the top, and the bytes at each position
+// from the cut on.
 std::vector<int64_t> hang(std::span<TransientBuffer*> buffers, uint32_t num_positions, const Cut& cut) {
   std::vector<int64_t> hanging;
   if (buffers.empty()) return hanging;
@@ -109,7 +108,8 @@ ProgramBuffers::ProgramBuffers(const Graph& graph) : queued_(find_queued_ops(gra
     if (placeless[index_of(lifetime.root)]) continue;
     const Purpose purpose = purpose_of(graph, lifetime);
     const bool is_on_host = graph.value(lifetime.root).space == Space::kHost;
-    PLIMSOLL_CHECK(graph.value(lifetime.root).space != Space::kDisk, "'{}' is on a disk, but not persistent",
+    PLIMSOLL_CHECK(graph.value(lifetime.root).space != Space::kDisk,
+                   "only persistent values can be stored on a disk, but '{}' is transient",
                    graph.value(lifetime.root).name);
     buffers_.push_back({.lifetime = std::move(lifetime), .purpose = purpose, .is_on_host = is_on_host});
   }

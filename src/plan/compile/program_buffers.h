@@ -20,8 +20,8 @@ class ProgramBuffers {
     std::vector<TransientBuffer> on_device = {};
     std::vector<TransientBuffer> on_host = {};
   };
-  // Returns the buffers in this bucket, without offsets: first those of values, in the order in which ops first use
-  // them, then scratch, in the order of the ops. Requires: `graph` is the graph that was passed to the constructor.
+  // Returns the buffers in this bucket, without offsets: first the buffers of values, in the order in which ops first use them, then
+  // scratch memory, in the order of the ops. Requires: `graph` is the graph that was passed to the constructor.
   Lists of(const Graph& graph, const Bucket& bucket, std::span<const int64_t> scratch_bytes,
            KernelDevice device) const;
 
@@ -43,9 +43,9 @@ class ProgramBuffers {
 // downwards, like a stack; all others are placed from the bottom. If a run leaves gradients for the next
 // run, the cut is after the forward pass, and the values that are saved for the backward pass are at the
 // top. Otherwise the cut is between two runs, and the values that one run leaves for the next are at the
-// top. Such a buffer (first > last) becomes two: one for its life at the end of a run, and one for its life
-// at the start of the next, which is appended to the list. The search ends at the first layout of at most
-// `enough_bytes`. The returned layout contains the offsets of the buffers that are placed from the bottom.
+// top. A buffer that is live across the end of a run (first > last) becomes two: one for the end of the run, and one for the start of the
+// next run, which is appended to the list. The search ends at the first layout of at most `enough_bytes`. The returned layout contains the
+// offsets of the buffers that are placed from the bottom.
 Layout place_buffers(std::vector<TransientBuffer>& buffers, uint32_t num_positions,
                      const PlanRequest& request, uint32_t cut_at, int64_t enough_bytes = 0);
 // Returns the position of the cut in a program, for place_buffers().

@@ -19,14 +19,14 @@ bool is_read(const Graph& graph, ValueId id) {
       graph.ops(), [id](const Op& op) { return std::ranges::find(op.inputs, id) != op.inputs.end(); });
 }
 
-// Returns true for a copy that transfers an activation, and false for one that transfers a value which
-// stays from step to step.
+// Returns true for a copy that transfers an activation, and false for a copy of a persistent or deferred value.
 bool moves_activation(const Graph& graph, const Op& op) {
   return op.def == &copy_op() && graph.value(op.inputs.front()).storage == Storage::kTransient &&
          graph.value(op.outputs.front()).storage == Storage::kTransient;
 }
 
-// Returns true for a message that a library sends: the next message waits for its end, possibly in another segment.
+// Returns true for a send or receive that a library executes. The next one waits until it has ended, possibly in another segment, so the
+// segment cannot be captured.
 bool is_library_message(const Op& op) {
   return (op.def == &send_op() || op.def == &receive_op()) && !maps_peers(op.attributes);
 }
@@ -94,18 +94,23 @@ void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
       continue;
     }
     const PersistentBuffer& buffer = plan.persistent[it->second];
-    PLIMSOLL_CHECK(buffer.storage == value.storage && buffer.type == whole,
-                   "'{}' is {} {} in one program and {} {} in another", value.name,
-                   storage_name(buffer.storage), format_type(buffer.type), storage_name(value.storage),
-                   format_type(whole));
+    PLIMSOLL_CHECK(
+        buffer.storage == value.storage && buffer.type == whole,
+        "'{}' must have one storage class and type in all programs, but is {} {} in one and {} {} in another",
+        value.name, storage_name(buffer.storage), format_type(buffer.type), storage_name(value.storage),
+        format_type(whole));
     PLIMSOLL_CHECK(buffer.divided == value.divided && buffer.split == value.split,
-                   "'{}' is divided among the ranks in one program and whole in another", value.name);
-    PLIMSOLL_CHECK(buffer.input == value.input, "two programs fill the input '{}' differently", value.name);
+                   "'{}' must be divided among the ranks in the same way in all programs, but is not",
+                   value.name);
+    PLIMSOLL_CHECK(buffer.input == value.input,
+                   "the input '{}' must be filled from the same source in all programs, but is not",
+                   value.name);
     if (buffer.space == value.space) continue;
     // A buffer on the host or disk may be declared by another program, but only if nothing reads it there.
-    PLIMSOLL_CHECK(buffer.space != Space::kDevice && !is_read(graph, ValueId{i}),
-                   "'{}' is in the space '{}' in one program and in '{}' in another", value.name,
-                   space_name(buffer.space), space_name(value.space));
+    PLIMSOLL_CHECK(
+        buffer.space != Space::kDevice && !is_read(graph, ValueId{i}),
+        "'{}' must be in one memory space in all programs, but is in '{}' in one and in '{}' in another",
+        value.name, space_name(buffer.space), space_name(value.space));
   }
 }
 
@@ -153,9 +158,9 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   program.host.lower_bound_bytes = host.lower_bound_bytes;
 }
 
-// The slot of the micro-batch that runs is not the same in each run, so that other values cannot use its free bytes. The lower bound is
-// that of all layouts: while one micro-batch runs, the saved values of the others exist. Of several chunks it is that of layouts with
-// these slots.
+// A different slot is in use in every run, so other values cannot use free bytes within a slot. The lower bound holds for all layouts:
+// while one micro-batch runs, the saved values of the other micro-batches exist. With several chunks of layers, it holds only for layouts
+// with these slots.
 void ProgramPlacer::lay_out_slots(ProgramPlan& program, const PlanRequest& request) {
   const auto num_positions = static_cast<uint32_t>(program.ops.size());
   std::vector<TransientBuffer> together = program.buffers;
@@ -166,9 +171,10 @@ void ProgramPlacer::lay_out_slots(ProgramPlan& program, const PlanRequest& reque
                           program.graph.ops()[buffer.last].segment != Segment::kForward;
     const Op& first = program.graph.ops()[buffer.first];
     if (!is_saved) {
-      PLIMSOLL_CHECK(program.chunk_slots.size() == 1 || run_together(first, program.graph.ops()[buffer.last]),
-                     "'{}' exists in passes of two chunks",
-                     buffer.root == kNoValue ? "scratch" : program.graph.value(buffer.root).name);
+      PLIMSOLL_CHECK(
+          program.chunk_slots.size() == 1 || run_together(first, program.graph.ops()[buffer.last]),
+          "the transient buffer '{}' is used by the passes of two chunks of layers, which must not share it",
+          buffer.root == kNoValue ? "scratch" : program.graph.value(buffer.root).name);
       others.push_back(buffer);
       continue;
     }

@@ -1,5 +1,5 @@
-// Finds kernels, buffers and offsets of one program, for many buckets. Lifetimes, purposes and the end of
-// each buffer's life are the same in every bucket and are computed once. Not thread-safe.
+// Finds kernels, buffers and offsets of one program, for many buckets. Lifetimes and purposes of buffers are the same in every bucket and
+// are computed once. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class ProgramPlacer {
   // if the programs contradict each other.
   ProgramPlacer(Plan& plan, ProgramPlan& program);
 
-  // Grows the program's persistent buffers to the size that its bucket needs.
+  // Grows the persistent buffers that the program uses to the sizes that its bucket needs.
   void grow_persistent(Plan& plan, const ProgramPlan& program) const;
   // Computes kernels, ladder and buffers for program.bucket, with offsets from the start of the program's
   // transient regions.
@@ -33,7 +33,7 @@ class ProgramPlacer {
   };
 
   void enter_persistent(Plan& plan, const ProgramPlan& program);
-  // Places the values that are saved for the backward pass in slots, and the others after them.
+  // Places the values that are saved for the backward pass in slots, one per micro-batch, and all other values after the slots.
   static void lay_out_slots(ProgramPlan& program, const PlanRequest& request);
 
   KernelChoice kernels_;

@@ -1,4 +1,4 @@
-// The plan of one program: its graph, the kernel of each op, and a place for every value. Pure data.
+// The plan of one program: its graph, the kernel of each op, and the offset of every value in its arena. Pure data.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 
 namespace plimsoll {
 
-// Returns the alignment of buffers in an arena: a cache line on a CPU; on a GPU the alignment that its copy
-// engines and product libraries prefer.
+// Returns the alignment of buffers in an arena: a cache line on a CPU; on a GPU the alignment that copy engines and libraries of matrix
+// products prefer.
 constexpr int64_t arena_alignment(KernelDevice device) {
   return device == KernelDevice::kCpu ? 64 : 256;
 }
@@ -40,10 +40,10 @@ struct OpPlan {
   int64_t scratch_offset = -1;        // offset from the start of the arena
   int64_t scratch_bytes = 0;          // scratch memory of the op in the largest bucket
   Queue queue = Queue::kCompute;      // an op of another queue runs while later ops run
-  uint32_t queue_end = 0;             // such an op has ended before the op at this position starts
-  bool is_deferred = false;           // it does work of the previous run, and is skipped if that is done
-  bool uses_disk = false;             // it is a copy from or to a disk
-  uint32_t kind = kNoKind;            // its kind among those of the program (graph/analysis/analysis.h)
+  uint32_t queue_end = 0;    // an op of another queue must have ended before the op at this position starts
+  bool is_deferred = false;  // the op does work of the previous run, and is skipped if that work is done
+  bool uses_disk = false;    // it is a copy from or to a disk
+  uint32_t kind = kNoKind;   // number of its kind in the program (OpKinds in graph/analysis/analysis.h)
   static constexpr uint32_t kNoKind = std::numeric_limits<uint32_t>::max();
   bool is_queued() const { return queue != Queue::kCompute; }
 };
@@ -64,24 +64,24 @@ std::string_view purpose_name(Purpose purpose);
 
 struct TransientBuffer {
   ValueId root = kNoValue;  // kNoValue for scratch
-  uint32_t op = 0;          // the op that the scratch belongs to
+  uint32_t op = 0;          // the op that uses the scratch memory
   Purpose purpose = Purpose::kTemporary;
   int64_t offset = 0;  // offset from the start of the arena
   int64_t bytes = 0;
   uint32_t first = 0;  // the position of the first op that uses it
   uint32_t last = 0;   // the position of the last one
-  int64_t slot = 0;    // the slot that it is in; see ProgramPlan::num_slots
+  int64_t slot = 0;    // the slot that contains the buffer; see ProgramPlan::num_slots
 };
 
-// The place of the updates of a run whose optimizer states are on the host: in the next step's forward pass or in
-// their own segment; and the estimated time of a step for each, which is infinity if there is no such plan.
+// The choice of where updates run if optimizer states are on the host: in the forward pass of the next step or in the optimizer segment.
+// Contains the estimated time of a step for each, which is infinity if there is no such plan.
 struct UpdatePlace {
   bool is_at_use = false;
-  double at_use_ms = std::numeric_limits<double>::infinity();  // infinite, or at least as long as in_step_ms
+  double at_use_ms = std::numeric_limits<double>::infinity();  // infinity, or at least in_step_ms
   double in_step_ms = std::numeric_limits<double>::infinity();
 };
 
-// The slots of a chunk of a stage of a pipeline: where they begin, and the bytes and the number of them.
+// The slots of one chunk of a pipeline stage: their start in the arena, the bytes of one slot, and their number.
 struct ChunkSlots {
   int64_t begin = 0;
   int64_t bytes = 0;
@@ -101,19 +101,19 @@ struct ProgramPlan {
   Bucket bucket = {};  // the largest
   std::vector<Bucket> ladder =
       {};  // the buckets that a batch may run in, smallest first; the last is `bucket`
-  // The offset of each value from the start of its space's arena; -1 for values that have no place.
+  // The offset of each value from the start of its space's arena; -1 for values without memory.
   std::vector<int64_t> offsets = {};
   std::vector<OpPlan> ops = {};
   std::vector<TransientBuffer> buffers = {};  // buffers in the device's arena
   HostBuffers host = {};
   // The number of micro-batches whose forward pass may have run and whose backward pass has not. Values that are saved for the
-  // backward pass are in slots, one per micro-batch, which follow each other from slots_begin on; offsets are those in slot 0. With
-  // one slot, values have the places that the layout gives them, and slot_bytes is 0.
+  // backward pass are in slots, one per micro-batch, which follow each other from slots_begin on; offsets are those in slot 0. With one
+  // slot, the layout places these values like all others, and slot_bytes is 0.
   int64_t num_slots = 1;
   int64_t slot_bytes = 0;
   int64_t slots_begin = 0;
-  // If a stage has several chunks, each of them has its own slots, those of the first chunk first. num_slots is then the largest number
-  // of slots of a chunk, and slot_bytes the sum of the bytes of one slot of each.
+  // If a stage has several chunks, each chunk has its own slots; the slots of the first chunk come first. num_slots is then the largest
+  // number of slots of a chunk, and slot_bytes the sum of the bytes of one slot of each.
   std::vector<ChunkSlots> chunk_slots = {};
   // Returns the slot of a micro-batch of a step in a chunk.
   int64_t slot_of(int64_t micro_batch, int64_t chunk) const {
@@ -144,8 +144,9 @@ struct ProgramPlan {
   // If some ops are deferred to the next run of the program (OpPlan::is_deferred): the segment after which the next
   // run has to execute them.
   std::optional<Segment> deferred_after = {};
-  // The segments whose ops a GPU always receives one by one, because their copies transfer activations, or use a disk, which
-  // threads of the host do, or because a library sends messages between them. Other segments are captured and replayed.
+  // The segments that a GPU cannot capture as CUDA graphs, so that their ops are always started one by one: segments whose copies transfer
+  // activations or access a disk, which threads of the host do, and segments in which a library sends values to other ranks. All other
+  // segments are captured and replayed.
   std::vector<Segment> never_captured = {};
   bool is_captured(Segment segment) const {
     return std::ranges::find(never_captured, segment) == never_captured.end();
@@ -186,17 +187,17 @@ class Programs {
   std::vector<ProgramPlan> list_;
 };
 
-// Returns the tensors that a batch for this program has: one for each input that the host fills from the batch's
-// tensor of the same name, in the order of the inputs. Labels that are numbers are fp32.
+// Returns the tensors that a batch for this program must contain: one for each input that the host fills from the batch's tensor of the
+// same name, in the order of the inputs. Labels that are numbers are fp32.
 std::vector<BatchTensorSpec> batch_tensors(const Graph& graph);
 
 // Returns the ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that
-// less than 1/16 of a batch's rows are unused. If `smallest` is below 16, powers of two from there on come before them. Every
-// bucket but the largest has room for the labels of usual_bucket(); the largest one has room for a label at each token.
+// less than 1/16 of a batch's rows are unused. If `smallest` is below 16, powers of two from there on come before them. Every bucket except
+// the largest has room for the number of labels that usual_bucket() returns; the largest bucket has room for a label at each token.
 std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest = 16, double label_share = 1.0);
 // Returns the bucket with the labels that a batch of largest.tokens tokens has at most, if each token has a label with the
-// probability `label_share`: the mean, seven standard deviations and 16, rounded up to 16. A batch has more in fewer than one of
-// 1e11 cases, and then runs in the largest bucket, whose memory the plan reserves.
+// probability `label_share`: the mean, seven standard deviations and 16, rounded up to 16. Fewer than one of 1e11 batches have more labels;
+// such a batch runs in the largest bucket, whose memory the plan reserves.
 Bucket usual_bucket(const Bucket& largest, double label_share);
 // Returns the smallest bucket that holds the tokens and the labels of a batch. Requires: the tokens fit into the largest bucket.
 const Bucket& bucket_for(const ProgramPlan& program, const BatchSize& batch);

@@ -60,7 +60,7 @@ TEST(RankExchange, NamedLinksInsideAMachine) {
   EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 32);
   EXPECT_EQ(rank_link(request).latency_ms, 0.045);
   EXPECT_DOUBLE_EQ(rank_exchange_ms(request, Collective::kAllGather, 32e6), 0.025 + 1 / kGpuShareOfPeerLink);
-  // Without a name, the link is that of the card: 450 GB/s of an H100, of which copy engines reach a part.
+  // If no link is named, the link of the GPU model is used: 450 GB/s for an H100, of which copy engines reach a part.
   EXPECT_EQ(rank_link(request_with_links(8, 1, {.between = "ib400"})).gb_per_s, kGpuGroupGbPerS);
   EXPECT_EQ(rank_link(request_with_links(2, 1, {.between = "ib400"})).gb_per_s, kGpuPairGbPerS);
 }
@@ -130,7 +130,7 @@ TEST(RankExchange, TheExchangesOfAPlanTakeTheMeasuredTimes) {
   PlanRequest request = request_of_ranks();
   EXPECT_GT(waited_ms(build_plan(request)), 0);
   MeasuredLinks links{.num_ranks = 4};
-  // Every size takes 100 ms, so that the wait is 100 ms per operation.
+  // The measured curve has 100 ms for every size, so each operation waits for 100 ms.
   links.curves[Collective::kAllReduce] = {{.bytes = int64_t{1} << 40, .median_ms = 100}};
   request.links = links;
   const Plan plan = build_plan(request);

@@ -7,7 +7,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the number of iterations of an entry without its delay. Those of micro-batches that a last round lacks run nothing.
+// Returns the number of iterations of an entry without its delay, including the iterations that run nothing because the last round has
+// fewer micro-batches.
 int64_t num_units(const ScheduleEntry& entry, int64_t num_micro_batches) {
   const int64_t rounds = (num_micro_batches + entry.round - 1) / entry.round;
   return rounds * entry.round * entry.num_chunks;
@@ -93,7 +94,8 @@ std::vector<int64_t> micro_batches_held_by_chunks(const RankOptions& ranks, int6
   if (ranks.chunks == 1) return {micro_batches_held(ranks, num_micro_batches)};
   const std::vector<ScheduleEntry> schedule = interleaved_step_schedule(ranks);
   std::vector<int64_t> most(static_cast<size_t>(ranks.chunks), 1);
-  // Longer steps only repeat the rounds between the first and the last ones, and shorter ones run fewer passes in the same order.
+  // A step of this many micro-batches is sufficient: longer steps only repeat the middle rounds, and shorter steps run fewer passes in the
+  // same order.
   const int64_t longest = std::min(num_micro_batches, (2 * ranks.chunks + 4) * ranks.pipeline_size);
   std::vector<int64_t> held(most.size(), 0);
   for (const ScheduledRun& run : all_runs(schedule, longest)) {

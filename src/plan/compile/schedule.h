@@ -27,13 +27,12 @@ struct ScheduleEntry {
   std::string program = {};
   Segment segment = Segment::kForward;
   Repeat repeat = Repeat::kPerMicroBatch;
-  // kPerMicroBatch: the number of iterations by which this entry follows the arrival of its micro-batch. In a pipeline
-  // of S stages that runs one forward and one backward pass in turn, the backward segment of stage s has the delay
-  // S - 1 - s.
+  // kPerMicroBatch: the number of iterations by which this entry is delayed after the first entry for the same micro-batch. In a pipeline
+  // of S stages that alternates forward and backward passes, the backward segment of stage s has the delay S - 1 - s.
   int64_t delay = 0;
   // kPerMicroBatch: the number of chunks of the stage, and of micro-batches that pass through a chunk before the next one runs. An
   // iteration then runs one chunk for one micro-batch: in rounds of `round` micro-batches, the chunks, forwards in their order and
-  // backwards from the last one. The iterations of micro-batches that the last round lacks run nothing.
+  // backwards from the last one. If the last round has fewer than `round` micro-batches, the iterations of the missing ones run nothing.
   int64_t num_chunks = 1;
   int64_t round = 1;
   friend bool operator==(const ScheduleEntry&, const ScheduleEntry&) = default;
@@ -48,19 +47,19 @@ struct ScheduledRun {
   friend bool operator==(const ScheduledRun&, const ScheduledRun&) = default;
 };
 
-// Returns the runs of iteration i, counted from 0, of a schedule over `num_micro_batches`: entry by entry, those whose
-// micro-batch i - delay, or chunk and micro-batch of that number, exists.
+// Returns the runs of iteration i, counted from 0, of a schedule over `num_micro_batches`: in the order of the entries, one run for each
+// entry whose micro-batch i - delay exists. With several chunks, i - delay numbers the pairs of a chunk and a micro-batch.
 std::vector<ScheduledRun> runs_of_iteration(const std::vector<ScheduleEntry>& schedule, int64_t iteration,
                                             int64_t num_micro_batches);
-// Returns all runs of micro-batches, iteration by iteration, and then those of the entries that run once. Entries that
-// run until the work is done are returned once, at the end.
+// Returns all runs of micro-batches, iteration by iteration, and then the runs of entries that run once. Entries that run until the work is
+// done are returned once, at the end.
 std::vector<ScheduledRun> all_runs(const std::vector<ScheduleEntry>& schedule, int64_t num_micro_batches);
 
 // Returns the number of micro-batches that a stage of a pipeline holds at once if a step has `num_micro_batches`: with gpipe all of
 // them, otherwise at most one per stage from this one on. 1 without a pipeline.
 int64_t micro_batches_held(const RankOptions& ranks, int64_t num_micro_batches);
 // Returns the schedule of a step of a stage of a pipeline that holds this number of micro-batches: the backward pass of a micro-batch
-// follows the forward pass that fills the last of these places.
+// follows the forward pass with which this number of micro-batches is reached.
 std::vector<ScheduleEntry> pipeline_step_schedule(int64_t micro_batches_held);
 // The same for PipelineSchedule::kInterleaved: each chunk holds several micro-batches. Stage r of P runs 2 (P - 1 - r) + (V - 1) P chunks
 // forwards before the first one backwards (Narayanan et al., arXiv 2104.04473).
@@ -68,9 +67,8 @@ std::vector<ScheduleEntry> interleaved_step_schedule(const RankOptions& ranks);
 // Returns for each chunk of a stage the most micro-batches that it holds at once in steps of at most `num_micro_batches`.
 std::vector<int64_t> micro_batches_held_by_chunks(const RankOptions& ranks, int64_t num_micro_batches);
 
-// Returns the schedule of an optimizer step of the program "train". The optimizer segment runs when the learning rate
-// of the step is known. If weights are updated in the backward pass, there is one micro-batch per step, and the backward
-// segment needs the learning rate too.
+// Returns the schedule of an optimizer step of the program "train". The optimizer segment needs the learning rate of the step. If weights
+// are updated in the backward pass, there is one micro-batch per step, and the backward segment needs the learning rate too.
 std::vector<ScheduleEntry> step_schedule(bool updates_in_backward);
 // Returns the schedule of a batch of the program "evaluate".
 std::vector<ScheduleEntry> evaluation_schedule();

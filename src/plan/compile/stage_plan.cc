@@ -19,7 +19,8 @@
 namespace plimsoll {
 namespace {
 
-// The estimated times of the layers of a model, in all passes of a micro-batch, and those of its other parts.
+// The estimated times of each layer of a model, summed over the passes of a micro-batch, and of the ops before the first and after the last
+// layer.
 struct LayerTimes {
   std::vector<double> layers;
   double before = 0, after = 0;
@@ -91,13 +92,15 @@ std::vector<StageAction> actions_of(const ProgramPlan& program, Segment segment,
   return actions;
 }
 
-// Returns the collective operations of all stages, or of both ends.
+// Returns the collective operations in which all stages, or the first and the last one, take part.
 std::vector<StageExchange> exchanges_of(const ProgramPlan& program) {
   std::vector<StageExchange> exchanges;
   for (const Op& op : program.graph.ops()) {
     if (!is_collective_of_stages(op)) continue;
-    PLIMSOLL_CHECK(op.outputs.size() == 1, "the stages of a pipeline exchange {} tensors by one '{}'",
-                   op.outputs.size(), op.def->name());
+    PLIMSOLL_CHECK(
+        op.outputs.size() == 1,
+        "a collective operation of pipeline stages must have one output, but there are {} in the op '{}'",
+        op.outputs.size(), op.def->name());
     exchanges.push_back(
         {.axis = mesh_axis_of(op.attributes), .offset = program.offsets[index_of(op.outputs.front())]});
   }
@@ -161,21 +164,24 @@ class PipelineClock {
     for (size_t stage = 0; stage < stages_.size(); ++stage) {
       if (next_[stage] == stages_[stage].size()) continue;
       const StageAction& action = *stages_[stage][next_[stage]];
-      PLIMSOLL_CHECK(false, "stage {} of a pipeline waits forever: it {} '{}' {} stage {}", stage,
-                     action.kind == StageAction::Kind::kSend ? "sends" : "receives", action.value,
+      PLIMSOLL_CHECK(false,
+                     "the sends and receives of the pipeline stages deadlock: stage {} waits forever when it "
+                     "{} '{}' {} stage {}",
+                     stage, action.kind == StageAction::Kind::kSend ? "sends" : "receives", action.value,
                      action.kind == StageAction::Kind::kSend ? "to" : "from", action.peer);
     }
     return {.step_ms = *std::ranges::max_element(now_ms_), .busy_ms = busy_ms_};
   }
 
  private:
-  // The messages of a channel from one stage to another one.
+  // The values under way from one stage to another through one channel.
   struct Link {
-    std::deque<std::pair<const StageAction*, double>> messages;  // with the time at which each was sent
-    double received_ms = 0;                                      // when the last one was received
+    std::deque<std::pair<const StageAction*, double>>
+        messages;            // sent values and the times at which they were sent
+    double received_ms = 0;  // the time at which the last value was received
   };
 
-  // Does the next action of a stage, unless it waits for another stage.
+  // Executes the next action of a stage and returns true, or returns false if the stage must wait for another one.
   bool try_next(size_t stage) {
     const StageAction& action = *stages_[stage][next_[stage]];
     const auto own = static_cast<int64_t>(stage);
@@ -192,8 +198,8 @@ class PipelineClock {
       if (link.messages.empty()) return false;
       const auto [sent, sent_ms] = link.messages.front();
       PLIMSOLL_CHECK(sent->bytes == action.bytes && sent->value == action.value,
-                     "stage {} receives '{}' of {} bytes, but stage {} sends '{}' of {}", stage, action.value,
-                     action.bytes, action.peer, sent->value, sent->bytes);
+                     "pipeline stage {} expects '{}' with {} bytes, but stage {} sends '{}' with {}", stage,
+                     action.value, action.bytes, action.peer, sent->value, sent->bytes);
       now_ms_[stage] = std::max(now_ms_[stage], sent_ms) + action.ms;
       link.received_ms = now_ms_[stage];
       link.messages.pop_front();
@@ -208,8 +214,8 @@ class PipelineClock {
   std::map<std::tuple<int64_t, int64_t, int64_t>, Link> links_;  // by sender, receiver and channel
 };
 
-// Each GPU maps the arena of every other stage. The plan of a stage was made without the sizes of the other arenas. Returns the bytes
-// that it lacks.
+// Each GPU maps the arena of every other stage. The plan of a stage was made without the sizes of the other arenas. Returns the bytes for
+// these mappings that the plan lacks.
 int64_t missing_mapping_bytes(std::span<const StagePlan> stages, size_t own) {
   int64_t missing = 0;
   for (size_t i = 0; i < stages.size(); ++i)
@@ -217,9 +223,10 @@ int64_t missing_mapping_bytes(std::span<const StagePlan> stages, size_t own) {
   return missing;
 }
 
-// Proves for every number of micro-batches that a step of the plan may have that no stage waits forever. The order of a stage
-// repeats, so that numbers above twice that of the stages only add repetitions and need no proof of their own. With several chunks a
-// stage repeats its order after a round of P micro-batches, and runs up to chunks + 1 rounds forwards before the first backward pass.
+// Proves for every number of micro-batches that a step of the plan may have that no stage waits forever. The order of passes of a stage is
+// periodic, so numbers of micro-batches above twice the number of stages only add repetitions and need no separate check. With several
+// chunks of layers, the period is a round of P micro-batches, and a stage runs up to chunks + 1 rounds of forward passes before the first
+// backward pass.
 void check_pipeline(std::span<const StagePlan> stages, const PlanRequest& request) {
   const auto num_stages = static_cast<int64_t>(stages.size());
   const int64_t chunks = request.ranks.chunks;
@@ -234,7 +241,9 @@ void check_pipeline(std::span<const StagePlan> stages, const PlanRequest& reques
 std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, double before, double after,
                                           int64_t num_stages) {
   const auto count = static_cast<int64_t>(layers.size());
-  PLIMSOLL_CHECK(num_stages >= 1 && num_stages <= count, "{} layers in {} stages", count, num_stages);
+  PLIMSOLL_CHECK(num_stages >= 1 && num_stages <= count,
+                 "cannot divide {} layers among {} pipeline stages: each needs at least one layer", count,
+                 num_stages);
   std::vector<double> sums{0.0};
   for (const double layer : layers) sums.push_back(sums.back() + layer);
   // Returns the cost of a stage with the layers [begin, end).
@@ -242,7 +251,7 @@ std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, dou
     return sums[static_cast<size_t>(end)] - sums[static_cast<size_t>(begin)] + (begin == 0 ? before : 0.0) +
            (end == count ? after : 0.0);
   };
-  // least[s][b]: the smallest largest cost of the stages from s on, if stage s begins with layer b.
+  // least[s][b]: the cost of the most expensive stage from s on, in the best division in which stage s begins with layer b.
   constexpr double kImpossible = std::numeric_limits<double>::infinity();
   const auto rows = static_cast<size_t>(num_stages), columns = static_cast<size_t>(count) + 1;
   std::vector<std::vector<double>> least(rows, std::vector<double>(columns, kImpossible));

@@ -1,6 +1,6 @@
-// The stages of a pipeline: which layers each of them has, what they send to one another, and how long a step takes. A rank plans all
-// stages, so that each of them knows where every weight is, and so that a plan whose stages would wait for each other forever
-// does not exist. Pure functions; thread-safe.
+// The stages of a pipeline: which layers each of them has, what they send to one another, and how long a step takes. Every rank plans all
+// stages, so that it knows which stage stores which weight, and so that planning detects stages that would wait for each other forever.
+// Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace plimsoll {
 
-// Returns the first layer of each of `num_stages` stages, or chunks of stages, such that the largest sum of the costs of a stage's layers is as small as
-// possible; among equal divisions, the one whose first stages have the fewest layers. `before` and `after`: the costs of what
-// comes before the first layer and after the last one. Requires: 1 <= num_stages <= layers.size().
+// Returns the first layer of each of `num_stages` stages, or chunks of stages, such that the largest total cost of a stage is as small as
+// possible. Among equal divisions it returns the one whose first stages have the fewest layers. `before` and `after`: the costs of the ops
+// before the first layer and after the last layer. Requires: 1 <= num_stages <= layers.size().
 std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, double before, double after,
                                           int64_t num_stages);
 
@@ -35,8 +35,8 @@ struct PipelineTime {
   double bubble() const;
 };
 // Simulates the runs of all stages for a step of `num_micro_batches`, or for as many batches of an evaluation. A send waits until the
-// message before it to the same stage, in the same channel, has been received, and a receive until its message has been transferred. Errors: kInternal
-// if stages wait for each other, or if a stage receives another value than is sent to it.
+// previous value sent to the same stage through the same channel has been received; a receive waits until its value has been transferred.
+// Errors: kInternal if stages wait for each other, or if a stage expects another value than the one sent to it.
 PipelineTime simulate_step(std::span<const StagePlan> stages, int64_t num_micro_batches);
 PipelineTime simulate_evaluation(std::span<const StagePlan> stages, int64_t num_batches);
 

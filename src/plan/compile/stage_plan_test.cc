@@ -13,10 +13,10 @@ namespace {
 
 TEST(DivideLayers, MakesTheSlowestStageAsFastAsPossible) {
   EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1}, 0, 0, 2), (std::vector<int64_t>{0, 2}));
-  // The embeddings before the first layer and the head after the last one count.
+  // The costs before the first layer (embeddings) and after the last layer (head) are taken into account.
   EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1}, 0, 2, 2), (std::vector<int64_t>{0, 3}));
   EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1}, 2, 0, 2), (std::vector<int64_t>{0, 1}));
-  // The slowest stage has 4; the first stage has as few layers as that permits, because it keeps the most activations.
+  // The slowest stage has a cost of 4. The first stage has as few layers as this permits, because it stores the most activations.
   EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1, 1, 1}, 1, 3, 3), (std::vector<int64_t>{0, 1, 5}));
   EXPECT_EQ(divide_layers_evenly({5, 1, 1, 1}, 0, 0, 2), (std::vector<int64_t>{0, 1}));
   EXPECT_EQ(divide_layers_evenly({1, 1, 1}, 0, 0, 3), (std::vector<int64_t>{0, 1, 2}));
@@ -148,9 +148,8 @@ TEST(PipelineSimulation, FindsStagesThatWaitForever) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInternal);
-    EXPECT_NE(
-        std::string(error.what()).find("stage 0 of a pipeline waits forever: it receives 'd_h' from stage 1"),
-        std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("stage 0 waits forever when it receives 'd_h' from stage 1"),
+              std::string::npos)
         << error.what();
   }
 }
@@ -177,7 +176,7 @@ TEST(PipelineSchedule, HoldsAtMostOneMicroBatchPerStage) {
   EXPECT_EQ(micro_batches_held({}, 8), 1);
 }
 
-// With one stage less on the way, a stage holds two chunks less. The first chunk holds the most micro-batches.
+// A stage that is one position later in the pipeline holds two micro-batches less. The first chunk holds the most micro-batches.
 TEST(PipelineSchedule, HoldsMicroBatchesPerChunk) {
   const auto held = [](int64_t stage, int64_t batches) {
     return micro_batches_held_by_chunks({.count = 2,

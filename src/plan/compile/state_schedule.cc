@@ -70,7 +70,9 @@ class StateSchedules::Positions {
       ++updated;
     }
     begin_.push_back(size_);
-    PLIMSOLL_CHECK(brought == num_updates && updated == num_updates, "{} of {} updates have a transfer",
+    PLIMSOLL_CHECK(brought == num_updates && updated == num_updates,
+                   "every update must have a copy of its optimizer states to the device and back, but only "
+                   "{} of {} have one",
                    brought, num_updates);
     end_copies();
   }
@@ -95,8 +97,8 @@ class StateSchedules::Positions {
             .bytes = bytes(k),
             .uses_disk = program_.on_disk_};
   }
-  // Converts the end of a copy from the program without copies of states, where it is before the op `end`, to the
-  // program with them. If that op is the first of its segment, an inserted copy may precede it.
+  // Converts the end of a copy, which is the position `end` in the program without copies of states, to the program with these copies. If
+  // the op at `end` is the first of its segment, an inserted copy may precede it.
   uint32_t end_of(uint32_t end) const {
     const std::vector<Segment>& segments = program_.segments_;
     const bool is_same = end > 0 && end < segments.size() && segments[end] == segments[end - 1];
@@ -127,8 +129,7 @@ class StateSchedules::Positions {
     for (size_t k = 0; k < updates.size(); ++k) end_what_is_waited_for(k);
   }
 
-  // An update's copies to the device wait for earlier copies to the host, counted from the start of the segment. Sets
-  // the ends of those copies.
+  // Sets the ends of the copies to the host for which the copies to the device of update k wait.
   void end_what_is_waited_for(size_t k) {
     const std::vector<MovedUpdate>& updates = program_.updates_;
     const Segment segment = program_.segments_[traffic_.transfers[k].before];
@@ -145,7 +146,8 @@ class StateSchedules::Positions {
   const TransferSchedule& traffic_;
   size_t first_deferred_;
   uint32_t size_ = 0;
-  std::vector<uint32_t> begin_;  // per op, the position of the first copy before it, or its own; then the end
+  std::vector<uint32_t>
+      begin_;  // per op, the position of the first copy inserted before it, or of the op itself; then the number of positions
   std::vector<uint32_t> op_;
   std::vector<uint32_t> in_, in_end_;  // per update, of its copies to the device
   std::vector<uint32_t> out_, out_end_;

@@ -1,7 +1,6 @@
-// A quick preview of the program that the pass offload_states makes with a given schedule, for searches:
-// the buffers that ProgramBuffers would find in that graph, and the ends of copies that find_queued_ops() would
-// find. It is computed from numbers alone, because building a graph for each attempt would be too slow. The
-// plan itself is made from the graph; a test checks that both agree. Thread-safe after construction.
+// For searches: predicts the buffers and the ends of copies of the program that the pass offload_states would make with a given transfer
+// schedule. They are computed from numbers alone, because building a graph for each attempt would be too slow. The plan itself is made from
+// the graph, with ProgramBuffers and find_queued_ops(); a test checks that both agree. Thread-safe after construction.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +55,7 @@ class StateSchedules {
 // Computes how much GPU memory a training step leaves free for optimizer states that are transferred from
 // the host.
 
-// The place of a step's updates, and the headroom that the ops then leave for their states.
+// The decision where updates run, and the headroom that the ops then leave for the optimizer states.
 struct UpdateOrder {
   UpdatePlace place = {};
   MemoryHeadroom room = {};
@@ -66,9 +65,8 @@ struct UpdateOrder {
 // be transferred to the device. The headroom consists of the live bytes at each op of `graph`, which is the program
 // before the passes updates_at_use and offload_states, the time of each op, and the largest number of bytes that may
 // be live. That limit is the peak of the plan in which states are transferred as late as possible, plus a twentieth,
-// less the bytes for which the layout finds no places. The function considers both places for updates and takes the
-// one with the shorter estimated step. Returns nothing if no update transfers states. Cost: several layouts of the
-// program.
+// minus the bytes that the layout cannot use. The function considers both decisions and returns the one with the shorter estimated step.
+// Returns nothing if no update transfers states. Cost: several layouts of the program.
 std::optional<UpdateOrder> find_update_order(const Graph& graph, const PlanRequest& request);
 
 // Computes how much device memory a training step leaves free for activations that --offload_activations
@@ -78,9 +76,8 @@ std::optional<UpdateOrder> find_update_order(const Graph& graph, const PlanReque
 // as late as possible. Below the peak of that plan there is memory in which some activations can stay, or
 // be transferred earlier and for longer, without a larger arena. Returns as much of this headroom as the
 // layout can really use, or an empty headroom if it can use none or the step is not estimated to become
-// shorter. Only captured programs on a GPU may take more bytes for it: if nothing is transferred, segments
-// can be captured. `graph` is the program before the pass offload_activations. Cost: several layouts of the
-// program.
+// shorter. The total may only grow by the memory of CUDA graphs on a GPU: if nothing is transferred, segments can be captured. `graph` is
+// the program before the pass offload_activations. Cost: several layouts of the program.
 ActivationHeadroom find_activation_headroom(const Graph& graph, const PlanRequest& request);
 
 }  // namespace plimsoll

@@ -27,7 +27,7 @@ bool uses_disk(const Graph& graph, uint32_t position) {
   return reads_disk(graph, op) || writes_disk(graph, op);
 }
 
-// Returns the operation of an op on the queue of communication.
+// Returns the collective operation that an op on the communication queue executes.
 Collective collective_of(const Op& op) {
   if (op.def == &send_op() || op.def == &receive_op()) return Collective::kBroadcast;
   if (op.def == &all_gather_op()) return Collective::kAllGather;

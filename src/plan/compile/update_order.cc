@@ -12,18 +12,17 @@
 namespace plimsoll {
 namespace {
 
-// States that are transferred early may raise the peak of the transient bytes by a twentieth. The first
-// layers of a backward pass find no other headroom and wait for the copies of each of their updates: 13 of
-// a step's 122 ms for BERT-large, 4 x 512 in fp32 on an H200, whose trace shows both directions of the link
-// idle two thirds of that time.
+// States that are transferred early may raise the peak of the transient bytes by a twentieth. Without this, the first layers of the
+// backward pass have no headroom and wait for the copies of each of their updates, for 13 of the 122 ms of a step for BERT-large, 4 x 512
+// in fp32 on an H200, whose trace shows both directions of the link idle two thirds of that time.
 constexpr int64_t kShareForSpeed = 20;
-// Shares of the headroom below the peak that are left free. The layout finds places either for nearly all
-// of the headroom or for a much smaller part of it.
+// Shares of the headroom below the peak that are left free. The layout can use either nearly all of the headroom or only a much smaller
+// part of it.
 constexpr double kSharesLeftFree[] = {0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3};
 // Shares of the headroom that are left free if updates run in the forward pass. Here the time of a step is determined
 // by copies to the host, so states that are transferred long before their update gain nothing. BERT-large, 4 x 512 in
-// fp32 on an H200, is estimated at 117.6 ms with all of the headroom and at 117.2 with half of it, which is the first
-// share for which places are found.
+// fp32 on an H200, is estimated at 117.6 ms with all of the headroom and at 117.2 with half of it, which is the first share with which the
+// layout succeeds.
 constexpr double kSharesLeftFreeByLateUpdates[] = {0.35, 0.5, 0.65};
 
 // Returns the first position at which states may be transferred: the start of the backward pass. If the backward pass
@@ -85,7 +84,7 @@ class Offers {
     return !has_none() && schedules_.updates().front().segment == Segment::kForward;
   }
 
-  // Returns the schedule that needs no headroom.
+  // Returns the schedule that needs no headroom, with transfers as late as possible.
   Offer tight() const {
     return timed({.transfers = {.transfers = late_transfers(schedules_.updates(), room_.is_disk)}});
   }
@@ -106,7 +105,7 @@ class Offers {
     return offers;
   }
 
-  // Returns the first offer for which the layout finds places, or an empty one.
+  // Returns the first offer for which the layout fits, or an empty offer.
   Offer first_that_fits(std::vector<Offer> offers) {
     for (Offer& offer : offers) {
       if (fits(offer.transfers)) return std::move(offer);
@@ -115,7 +114,7 @@ class Offers {
   }
 
   // Tries schedules that run the updates of a step in the forward pass of the next step, just before the weights are read.
-  // Returns the first one that fits into the memory limit and takes less time than `most_ms`, or an empty one.
+  // Returns the first schedule that fits into the memory limit and takes less time than `most_ms`, or an empty offer.
   Offer late_that_fits(double most_ms) {
     for (const double share : kSharesLeftFreeByLateUpdates) {
       Offer offer{.room = room_};
@@ -145,8 +144,8 @@ class Offers {
     return place_buffers(schedule.buffers, num_positions, request_, schedule.cut_at, enough_bytes).bytes;
   }
 
-  // Returns true if the layout finds places. Remembers results, because different headrooms may lead to the
-  // same schedule.
+  // Returns true if the layout of the program with this schedule fits. Results are cached, because different headrooms may lead to the same
+  // schedule.
   bool fits(const TransferSchedule& transfers) {
     for (const auto& [known, fit] : known_) {
       if (known == transfers) return fit;
@@ -167,12 +166,12 @@ bool is_faster(const Offer& a, const Offer& b) {
   return a.ms < b.ms;
 }
 
-// Returns the fastest schedule for updates that stay where the graph has them.
+// Returns the fastest schedule for updates that stay in their own segment.
 Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
   std::vector<Offer> plain = offers.of(Offers::Defers::kNo);
   // The results of one run are left to the next run only where may_defer() permits it. Offloaded activations use the
-  // link in the forward pass. If the forward pass runs several times per step, the traffic of states is a small part
-  // of it. If buffers may not share places, a buffer cannot have two lives.
+  // link in the forward pass. If the forward pass runs several times per step, the transfers of states take only a small part of its time.
+  // If buffers must not share addresses, a deferred buffer cannot be live in two separate intervals.
   if (!may_defer(request)) return offers.first_that_fits(std::move(plain));
   Offer deferred = offers.first_that_fits(offers.of(Offers::Defers::kYes));
   if (is_faster(deferred, *std::ranges::min_element(plain, is_faster))) return deferred;

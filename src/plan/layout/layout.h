@@ -23,24 +23,23 @@ struct Layout {
 };
 
 // Assigns offsets so that buffers which are live at the same time never overlap. Sizes are rounded up to
-// `alignment`. It fills a skyline in several orders of preference. If none of them comes within 0.1 % of
-// the lower bound, it improves the orders: buffers that were placed too high are preferred from then on. It
-// keeps the smallest result and stops as soon as one is near enough, so that only a hard case costs more
-// than one placement. Deterministic: it counts its attempts and reads no clock. Cost: O(n^2) per placement:
-// about 0.13 ms for the 1210 buffers of BERT-large, and at most 20 times that if no order is good.
+// `alignment`. The function fills a skyline (skyline.h) in several orders of buffers. If no order comes within 0.1 % of the lower bound, it
+// improves the orders by moving buffers forward that were placed too high. It returns the smallest result, and stops as soon as a result is
+// close enough, so that only a hard case costs more than one placement. Deterministic: it counts its attempts and reads no clock. Cost:
+// O(n^2) per placement: about 0.13 ms for the 1210 buffers of BERT-large, and at most 20 times that if no order is good.
 // Requires: alignment is a power of two, sizes are not negative, first <= last.
 //
-// `hanging` contains, per position, the bytes that other buffers take at the top of the result; if it is
-// empty they take none. The lower bound counts them. Requires: it covers every position of the buffers; it
-// falls, and then rises, by multiples of the alignment.
+// `hanging` contains, for each position, the bytes that other buffers occupy at the top of the result; empty means none. The lower bound
+// includes these bytes. Requires: `hanging` covers every position of the buffers; its values first fall and then rise, in multiples of the
+// alignment.
 //
-// `enough_bytes`: the search also ends at a result of at most this size. A larger result need not be the
-// smallest that can be found.
+// `enough_bytes`: the search also ends at a result of at most this size. Such a result may be larger than the one that the complete search
+// would find.
 Layout assign_offsets(std::span<const LiveBuffer> buffers, int64_t alignment,
                       std::span<const int64_t> hanging = {}, int64_t enough_bytes = 0);
 
-// Places one buffer after another: none shares a byte with another, whatever their lifetimes. The lower
-// bound is as above.
+// Places one buffer after another: none shares a byte with another, whatever their lifetimes. Layout::lower_bound_bytes is the same as in
+// assign_offsets().
 Layout separate_offsets(std::span<const LiveBuffer> buffers, int64_t alignment);
 
 }  // namespace plimsoll

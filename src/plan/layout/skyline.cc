@@ -74,8 +74,9 @@ class Skyline {
     if (valley.first > 0) height = stretches_[first_of_end_[valley.first - 1]].height;
     if (size_t{valley.last} + 1 < stretches_.size())
       height = std::min(height, stretches_[valley.last + 1].height);
-    PLIMSOLL_CHECK(height != std::numeric_limits<int64_t>::max(),
-                   "a buffer is live at no position of the skyline");
+    PLIMSOLL_CHECK(
+        height != std::numeric_limits<int64_t>::max(),
+        "cannot place the remaining buffers: none of them is live within the positions of the skyline");
     add({.first = valley.first, .last = valley.last, .height = height});
     return height;
   }
@@ -101,7 +102,7 @@ class Skyline {
     first_of_end_[stretch.last] = stretch.first;
   }
 
-  // Merges a new stretch with adjacent ones of the same height, so that no wall divides a valley.
+  // Adds a stretch, merged with adjacent stretches of the same height, so that each valley is one stretch.
   void add(Stretch stretch) {
     if (size_t{stretch.last} + 1 < stretches_.size()) {
       Stretch& right = stretches_[stretch.last + 1];
@@ -126,16 +127,17 @@ class Skyline {
     std::push_heap(heap_.begin(), heap_.end(), IsAfter());
   }
 
-  std::vector<Stretch> stretches_;      // entries where no stretch begins have another `first`
+  std::vector<Stretch>
+      stretches_;  // by first position; at a position where no stretch begins, the entry's `first` differs from the position
   std::vector<uint32_t> first_of_end_;  // per position, the start of the stretch that ends there
   std::vector<Entry> heap_;
-  std::vector<uint32_t> beside_;  // the last one is the lowest of all and is not in the heap
+  std::vector<uint32_t>
+      beside_;  // stretches next to the last buffer, which are not in the heap; the last one is the lowest of all
 };
 
-// The buffers that have no place yet, sorted by their first positions: buffers that are live inside a stretch are
-// adjacent. A tree over them stores, for each of its parts, the smallest rank, which is a position in the order, and
-// the smallest last position. A search skips the parts in which no buffer ends inside the stretch, or no buffer
-// precedes the best one found so far.
+// The buffers that are not placed yet, sorted by their first positions, so that buffers that are live inside a stretch are adjacent. Each
+// node of a binary tree over these buffers stores the smallest rank (position in the order) and the smallest last position of the buffers
+// below it. A search skips the nodes below which no buffer ends inside the stretch, or none precedes the best one found so far.
 class Waiting {
  public:
   Waiting(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order, uint32_t last)
@@ -186,7 +188,7 @@ class Waiting {
     return {.rank = std::min(left.rank, right.rank), .last = std::min(left.last, right.last)};
   }
 
-  // Returns the smallest rank of the buffers in a part that end by `last`, or `best` if none is smaller.
+  // Returns the smallest rank of the buffers below node `part` whose last position is at most `last`, or `best` if no rank is smaller.
   uint32_t first_inside(size_t part, uint32_t last, uint32_t best) const {
     if (parts_[part].last > last || parts_[part].rank >= best) return best;
     if (part >= leaves_) return parts_[part].rank;
@@ -207,13 +209,12 @@ class Waiting {
   std::vector<uint32_t> begin_;  // per position, its first slot
   std::vector<uint32_t> slot_;   // per position in the order
   size_t leaves_;                // the leaves follow the other parts of the tree
-  std::vector<Part> parts_;      // part 1 is everything; 2 p and 2 p + 1 are the halves of p
+  std::vector<Part> parts_;      // nodes of the tree: 1 is the root; 2 p and 2 p + 1 are the halves of p
 };
 
-// Lower bounds of the end of the highest buffer at a position: the sum of the buffers that are live there
-// and of the valleys that were given up below them. Putting a buffer on the skyline does not change the
-// bound. One position of eight is checked: most bytes belong to buffers that live longer, and checking all
-// would cost as much as it saves.
+// Lower bounds of the end of the highest buffer at a position: the sum of the bytes of all buffers that are live there and of the bytes
+// that were lost below them by raising valleys. Putting a buffer on the skyline does not change the bound. One position of eight is
+// checked: most bytes belong to buffers that live longer, and checking all would cost as much as it saves.
 class LeastEnds {
  public:
   LeastEnds(int64_t most_bytes, std::span<const LiveBuffer> buffers, uint32_t last,
@@ -230,8 +231,7 @@ class LeastEnds {
     }
   }
 
-  // Raises a valley to a height. Returns true if every buffer without a place at these positions may still
-  // end in time.
+  // Raises a valley to a height. Returns true if every buffer at these positions that is not placed yet may still end below its limit.
   bool raise(const Stretch& valley, int64_t height) {
     bool is_in_time = true;
     for (size_t i = next_watched(valley.first); i * kStep <= valley.last; ++i) {
@@ -248,7 +248,7 @@ class LeastEnds {
   static size_t next_watched(size_t position) { return (position + kStep - 1) / kStep; }
 
   std::vector<int64_t> ends_;  // lower bounds of the ends at the checked positions
-  std::vector<int64_t> most_;  // the largest allowed ends there
+  std::vector<int64_t> most_;  // the largest allowed ends at these positions
 };
 
 // Places every buffer, unless is_raised(valley, new height) returns that a raised valley makes the attempt
@@ -256,8 +256,9 @@ class LeastEnds {
 template <typename IsRaised>
 std::optional<Placement> fill(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
                               std::span<const int64_t> floor, uint32_t last, const IsRaised& is_raised) {
-  PLIMSOLL_CHECK(order.size() == buffers.size(), "an order of {} for {} buffers", order.size(),
-                 buffers.size());
+  PLIMSOLL_CHECK(order.size() == buffers.size(),
+                 "the order of placement must contain every buffer once, but has {} entries for {} buffers",
+                 order.size(), buffers.size());
   Placement placement;
   placement.offsets.assign(buffers.size(), 0);
   for (const int64_t height : floor) placement.bytes = std::max(placement.bytes, height);

@@ -4,9 +4,8 @@
 // Seen as a picture, a buffer is a rectangle: as wide as the positions at which it is live, and as high as
 // its bytes. The skyline is the height reached so far at each position. The lowest valley of the skyline is
 // always filled next, by the first buffer of the given order that is live only inside the valley. If there
-// is none, the valley is raised to the lower of its sides, and its bytes are lost. Lifetimes of forward and
-// backward passes nest, and a wide rectangle at the bottom of a valley leaves a whole valley for the
-// rectangles that nest in it: that is why few bytes are lost.
+// is none, the valley is raised to the lower of its sides, and its bytes are lost. Few bytes are lost, because the lifetimes of forward and
+// backward passes are nested: on top of a wide rectangle, the rectangles that are nested in its lifetime again find a complete valley.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +24,9 @@ struct Placement {
 
 // Places every buffer at a height where the skyline is level over all its positions, so that no two buffers
 // which are live at the same time overlap. Offsets are sums of sizes: if all sizes are multiples of an
-// alignment, so are the offsets. Ties go to the earliest positions. `floor` contains the heights that the
-// skyline starts with, 0 after its end; the bytes of a placement are at least as high. Requires: `order`
-// contains each index of `buffers` once. Cost: at most O(n^2), about 0.13 ms for 1200 buffers.
+// alignment, so are the offsets. Of several lowest valleys, the one with the earliest positions is filled first. `floor` contains the
+// heights that the skyline starts with, 0 after its end; the bytes of a placement are at least as high. Requires: `order` contains each
+// index of `buffers` once. Cost: at most O(n^2), about 0.13 ms for 1200 buffers.
 Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
                        std::span<const int64_t> floor = {});
 

@@ -10,14 +10,14 @@
 namespace plimsoll {
 namespace {
 
-// Requires: resolve_arguments() has checked that the elements are numbers.
+// Returns the numbers of --layers_to_transform. Requires: resolve_arguments() has checked that the elements are numbers.
 std::vector<int64_t> layers_of(const Arguments& arguments) {
   std::vector<int64_t> layers;
   for (const std::string& layer : arguments.layers_to_transform) layers.push_back(std::stoll(layer));
   return layers;
 }
 
-// Checks that settings of adapters, if they are given, are equal to those of the existing adapter.
+// Checks that the adapter settings that the user gives equal the settings of the existing adapter.
 void check_against_adapter(const Arguments& arguments, const LoraConfig& lora) {
   const auto differ = [&](const char* name, const auto& given, const auto& has) {
     throw_error(ErrorCode::kUsage,
@@ -46,18 +46,16 @@ void set_base_weights(const Arguments& arguments, const ModelConfig& config,
   if (!arguments.load_in_4bit && !arguments.load_in_8bit) return;
   if (!lora) {
     throw_error(ErrorCode::kUsage,
-                "--load_in_{}bit: weights in {} bits are not trained; give --lora_r to train adapters in "
-                "addition to them, or --adapter_name_or_path",
+                "--load_in_{}bit: weights in {} bits cannot be trained; give --lora_r to train a new adapter "
+                "for them, or --adapter_name_or_path to use an existing one",
                 arguments.load_in_4bit ? 4 : 8, arguments.load_in_4bit ? 4 : 8);
   }
-  // PEFT computes OLoRA's change of a quantized base, and refuses PiSSA's.
+  // Like PEFT, which supports the change of a quantized base by OLoRA but not by PiSSA.
   if (lora->base_change == BaseChange::kPissa) {
     throw_error(ErrorCode::kUsage,
-                "--load_in_{}bit: the adapter's initialisation (pissa) changed the base, and that change "
-                "belongs to a base "
-                "that is not quantized, in PEFT too; leave the setting out, or merge the adapter (plimsoll "
-                "merge) and "
-                "train a new one on the result",
+                "--load_in_{}bit: the adapter was initialised with pissa, which changes the base model, and "
+                "Plimsoll, like PEFT, can only change a base that is not quantized; leave the setting out, "
+                "or merge the adapter (plimsoll merge) and train a new one on the result",
                 arguments.load_in_4bit ? 4 : 8);
   }
   lora->base_weights = arguments.load_in_8bit                   ? BaseWeights::kInt8

@@ -5,7 +5,8 @@
 namespace plimsoll {
 namespace {
 
-// Their order is data of the plan, and with gpipe the activations of all of them have places in the arena.
+// The largest number of micro-batches per step of a pipeline. The plan contains their order, and with gpipe the arena stores the
+// activations of all of them.
 constexpr int64_t kMostMicroBatchesOfPipeline = 4096;
 
 [[noreturn]] void refuse_pipeline(int64_t stages, std::string_view reason, std::string_view remedy) {
@@ -27,15 +28,14 @@ void check_interleaved(const Arguments& arguments, const PlanRequest& request) {
   if (request.train && arguments.gradient_accumulation_steps < stages) {
     throw_error(
         ErrorCode::kUsage,
-        "--gradient_accumulation_steps {}: --pipeline_schedule interleaved runs micro-batches in rounds of "
+        "--gradient_accumulation_steps {}: --pipeline_schedule interleaved runs micro-batches in groups of "
         "--pp_size {}; give at least {} micro-batches per step, or --pipeline_schedule 1f1b",
         arguments.gradient_accumulation_steps, stages, stages);
   }
   if (request.device.is_gpu()) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--pipeline_schedule interleaved: messages between the chunks of GPUs are not in this version; give "
-        "--pipeline_schedule 1f1b, or --device cpu");
+    throw_error(ErrorCode::kUsage,
+                "--pipeline_schedule interleaved: this version does not support it on GPUs; give "
+                "--pipeline_schedule 1f1b, or --device cpu");
   }
 }
 
@@ -63,16 +63,16 @@ void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& r
   }
   if (request.model.lora)
     refuse_pipeline(stages,
-                    "adapters (--lora_r) of a model that is divided into stages are not in this version",
+                    "this version cannot train adapters (--lora_r) of a model that is divided into stages",
                     "train all weights");
   if (!request.model.freeze.empty())
-    refuse_pipeline(
-        stages,
-        "a stage whose weights are frozen (--freeze) sends no gradients, which is not in this version",
-        "train all weights");
+    refuse_pipeline(stages,
+                    "this version cannot freeze weights (--freeze) of a model that is divided into stages",
+                    "train all weights");
   if (request.precision.fp8)
     refuse_pipeline(
-        stages, "products in 8 bits (--fp8) of a model that is divided into stages are not in this version",
+        stages,
+        "this version cannot compute 8-bit matrix products (--fp8) in a model that is divided into stages",
         "give --bf16");
   if (request.train && request.device.is_gpu() && arguments.offload_activations)
     refuse_pipeline(stages,
@@ -80,18 +80,17 @@ void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& r
                     "does not transfer in this version",
                     "give --gradient_checkpointing");
   if (request.generation.num_pages > 0)
-    refuse_pipeline(stages, "one process generates text", "generate in a run of its own");
+    refuse_pipeline(stages, "only one process can generate text", "generate in a run of its own");
   if (arguments.recompute == "selective" || arguments.recompute_budget)
     refuse_pipeline(stages,
                     "the stages would recompute different values, which this version does not support",
                     "give --gradient_checkpointing");
   if (!request.train) return;
   if (request.precision.dtype == DType::kBF16 || request.update.optimizer.variance_dtype == DType::kBF16) {
-    refuse_pipeline(
-        stages,
-        "the first and the last stage may share the table of embeddings, and would round its bf16 weights "
-        "or states differently, because that rounding is random",
-        "give --bf16, which keeps them in fp32");
+    refuse_pipeline(stages,
+                    "the first and the last stage may share the embedding table, and their copies would "
+                    "become different, because weights or states in bf16 are rounded randomly",
+                    "give --bf16, which keeps them in fp32");
   }
 }
 

@@ -19,7 +19,8 @@ void require_bf16(std::string_view name, const DeviceOptions& device) {
   if (device.has_bf16()) return;
   if (device.kind == KernelDevice::kCpu) {
     throw_error(ErrorCode::kUsage,
-                "--{}: this CPU cannot multiply bf16 (it needs AVX512_BF16 or AMX, it has {}); leave it out",
+                "--{}: this CPU cannot multiply bf16, which needs AVX512_BF16 or AMX (its instruction set: "
+                "{}); leave the setting out",
                 name, cpu_isa_name(device.isa));
   }
   throw_error(ErrorCode::kUsage,
@@ -32,11 +33,12 @@ void require_bf16(std::string_view name, const DeviceOptions& device) {
 // examined on a CPU.
 void require_fp16(std::string_view name, const DeviceOptions& device) {
   if (device.kind == KernelDevice::kCuda || device.reference_kernels) return;
-  throw_error(ErrorCode::kUsage, "--{}: Plimsoll cannot compute fp16 on a CPU; {}", name,
-              device.has_bf16()
-                  ? fmt::format("give --{} instead, or a GPU (--device cuda:0)",
-                                name == "fp16" ? "bf16" : "bf16_full_eval")
-                  : "this one has no bf16 either: leave it out, or give a GPU (--device cuda:0)");
+  throw_error(
+      ErrorCode::kUsage, "--{}: Plimsoll cannot compute fp16 on a CPU; {}", name,
+      device.has_bf16()
+          ? fmt::format("give --{} instead, or a GPU (--device cuda:0)",
+                        name == "fp16" ? "bf16" : "bf16_full_eval")
+          : "this CPU does not support bf16 either: leave the setting out, or give a GPU (--device cuda:0)");
 }
 
 // Refuses fp8 if the device cannot multiply it, except with the reference kernels, which compute every type.
@@ -44,9 +46,9 @@ void require_fp8(const DeviceOptions& device) {
   if (device.has_fp8()) return;
   if (device.kind == KernelDevice::kCpu) {
     throw_error(ErrorCode::kUsage, "--fp8: Plimsoll cannot multiply fp8 on a CPU; {}",
-                device.has_bf16()
-                    ? "give --bf16 instead, or a GPU (--device cuda:0)"
-                    : "this one has no bf16 either: leave it out, or give a GPU (--device cuda:0)");
+                device.has_bf16() ? "give --bf16 instead, or a GPU (--device cuda:0)"
+                                  : "this CPU does not support bf16 either: leave the setting out, or give a "
+                                    "GPU (--device cuda:0)");
   }
   throw_error(ErrorCode::kUsage,
               "--fp8: {} has no fp8 (compute capability {}.{}; fp8 needs {}.{}); give {} instead",
@@ -54,28 +56,27 @@ void require_fp8(const DeviceOptions& device) {
               kOldestSmOfFp8 % 10, device.has_bf16() ? "--bf16" : "--fp16");
 }
 
-// Everything but the products of training is computed as with --bf16, also in evaluations.
+// With --fp8, everything except the matrix products of training is computed as with --bf16, evaluations included.
 void set_fp8(const Arguments& arguments, const DeviceOptions& device, bool trains,
              PrecisionOptions& precision, RequestRemarks& remarks) {
   if (!arguments.fp8) return;
   require_fp8(device);
   if (arguments.fp16) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--fp8 and --fp16 exclude each other: with --fp8, what is not multiplied in fp8 is computed in "
-        "bf16; leave --fp16 out");
+    throw_error(ErrorCode::kUsage,
+                "--fp8 and --fp16 exclude each other: with --fp8, everything except the fp8 matrix products "
+                "is computed in bf16; leave --fp16 out");
   }
   if (arguments.load_in_4bit || arguments.load_in_8bit) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--fp8 and --load_in_{}bit exclude each other: fp8 products read weights that are stored in 16 "
-        "or 32 bits; leave one of them out",
-        arguments.load_in_4bit ? 4 : 8);
+    throw_error(ErrorCode::kUsage,
+                "--fp8 and --load_in_{}bit exclude each other: fp8 matrix products can only read weights "
+                "that are stored in 16 or 32 bits; leave one of the two settings out",
+                arguments.load_in_4bit ? 4 : 8);
   }
   precision.activation_dtype = DType::kBF16;
   precision.fp8 = trains;
   if (!trains)
-    remarks.notes.emplace_back("--fp8 has no effect without training: evaluations multiply in bf16");
+    remarks.notes.emplace_back(
+        "--fp8 has no effect without training: evaluations compute matrix products in bf16");
 }
 
 // Sets bf16 for weights, activations and gradients.
@@ -84,8 +85,8 @@ void set_weight_type(const Arguments& arguments, const DeviceOptions& device, Pr
   require_bf16("dtype bfloat16", device);
   if (arguments.fp16) {
     throw_error(ErrorCode::kUsage,
-                "--dtype bfloat16 and --fp16 exclude each other: products read both operands in one "
-                "type; give one of them");
+                "--dtype bfloat16 and --fp16 exclude each other: both operands of a matrix product must have "
+                "one type; give one of the two settings");
   }
   precision.dtype = DType::kBF16;
   precision.activation_dtype = DType::kBF16;
@@ -98,14 +99,14 @@ void set_gradient_type(const Arguments& arguments, const DeviceOptions& device, 
                                                            : DType::kF16;
   if (dtype != DType::kF32 && device.kind == KernelDevice::kCpu) {
     throw_error(ErrorCode::kUsage,
-                "--gradient_dtype {}: products on a CPU read fp32 weights, and a gradient has the type of "
-                "its weight; leave it out",
+                "--gradient_dtype {}: on a CPU matrix products read fp32 weights, and a gradient has the "
+                "type of its weight; leave the setting out",
                 arguments.gradient_dtype);
   }
   if (dtype != DType::kF32 && dtype != precision.activation_dtype) {
     throw_error(ErrorCode::kUsage,
-                "--gradient_dtype {0}: products write gradients in fp32 or in the type that they compute in; "
-                "give --{0} too, or leave it out",
+                "--gradient_dtype {0}: gradients can only have the type fp32 or that of the activations; "
+                "give --{0} too, or leave --gradient_dtype out",
                 arguments.gradient_dtype);
   }
   // Weights in bf16 have gradients in bf16 anyway.
@@ -117,8 +118,8 @@ void set_weight_copies(const Arguments& arguments, const DeviceOptions& device, 
   if (arguments.weight_copies != "at_use") return;
   if (device.kind == KernelDevice::kCpu) {
     remarks.notes.emplace_back(
-        "--weight_copies at_use has no effect on a CPU, whose products round fp32 weights while they read "
-        "them");
+        "--weight_copies at_use has no effect on a CPU, where matrix products round fp32 weights while they "
+        "read them");
   } else if (!precision.activation_dtype || precision.dtype != DType::kF32) {
     remarks.notes.emplace_back(
         "--weight_copies at_use has no effect unless fp32 weights are used with 16-bit activations: give "
@@ -129,16 +130,16 @@ void set_weight_copies(const Arguments& arguments, const DeviceOptions& device, 
   }
 }
 
-// Evaluations during training read the weights that training holds, as in Trainer.
+// --bf16_full_eval and --fp16_full_eval do not apply to evaluations during training, which read the trained weights, as in Trainer.
 void set_full_evaluation(const Arguments& arguments, const DeviceOptions& device, bool trains,
                          PrecisionOptions& precision, RequestRemarks& remarks) {
   if (!arguments.bf16_full_eval && !arguments.fp16_full_eval) return;
   const char* name = arguments.bf16_full_eval ? "bf16_full_eval" : "fp16_full_eval";
   if (trains) {
-    remarks.notes.push_back(
-        fmt::format("--{} has no effect on training, whose evaluations use the weights that are trained; "
-                    "eval, predict and a plan without --do_train then need 2 bytes per parameter",
-                    name));
+    remarks.notes.push_back(fmt::format(
+        "--{} has no effect on a run that trains, because its evaluations use the trained weights; in eval, "
+        "predict and a plan without --do_train it reduces the weights to 2 bytes per parameter",
+        name));
     return;
   }
   if (arguments.bf16_full_eval) {
@@ -184,8 +185,8 @@ void refuse_other_products(const Arguments& arguments, const PrecisionOptions& p
   const std::string products =
       !mixed.empty() ? mixed : std::string(fp32_products_name(precision.fp32_products));
   if (arguments.matmul_precision == "auto" || arguments.matmul_precision == products) return;
-  // For these types there is an argument of the same name (--bf16, --fp16, --fp8), which the message can advise. --fp8 implies
-  // --bf16, so that --bf16 is no advice next to it.
+  // For these types there is an argument of the same name (--bf16, --fp16, --fp8), which the message can recommend. --fp8 implies --bf16,
+  // so the message does not recommend --bf16 if --fp8 is given.
   const bool is_argument = arguments.matmul_precision == "fp16" || arguments.matmul_precision == "fp8" ||
                            (arguments.matmul_precision == "bf16" && mixed != "fp8");
   throw_error(ErrorCode::kUsage,

@@ -62,10 +62,10 @@ bool offloads_states(const Arguments& arguments, const OptimizerConfig& optimize
   return true;
 }
 
-// An update of offloaded states holds about 20 bytes per element, and twice that while one is transferred in and
-// another out. With a smaller workspace for products, such updates would determine the peak, so their size is reduced
-// in proportion to the workspace. BERT-large, 1 x 512 in bf16 with every method that saves memory, is planned at
-// 1327, 1310, 1302 and 1298 MiB with workspaces of 32, 16, 8 and 4 MiB.
+// An update of offloaded states needs about 20 bytes of device memory per element, and twice that while the states of another update are
+// transferred. With a smaller workspace for matrix products, such updates would determine the peak, so their size is reduced in proportion
+// to the workspace. BERT-large, 1 x 512 in bf16 with every setting that saves memory, is planned at 1327, 1310, 1302 and 1298 MiB with
+// workspaces of 32, 16, 8 and 4 MiB.
 constexpr int64_t kWorkspacePerElementAtOnce = 16;
 constexpr int64_t kLeastElementsAtOnce = int64_t{512} << 10;
 
@@ -106,7 +106,8 @@ ChunkedLoss chunked_loss_of(const Arguments& arguments, const RunFacts& facts, R
   if (asked == ChunkedLoss::kNever) return asked;
   if (facts.train && !task_of(facts.problem_type).has_chunked_loss) {
     remarks.warnings.push_back(
-        "--chunked_loss has no effect here: it needs one label per row, and this is a " +
+        "--chunked_loss has no effect here: it needs one label per row, and the problem type of this run "
+        "is " +
         std::string(problem_type_name(facts.problem_type)));
     return ChunkedLoss::kNever;
   }
@@ -120,19 +121,18 @@ RecomputeChoice recompute_of(const Arguments& arguments, const RunFacts& facts) 
   return {.policy = find_recompute_policy(arguments.recompute).value_or(RecomputePolicy::kCheap)};
 }
 
-// Drops --weight_copies at_use for weights that have no 16-bit copies because they are stored in two parts.
+// Drops --weight_copies at_use for weights that have no 16-bit copies because they are stored as two halves.
 void drop_copies_of_split_weights(PlanRequest& request, RequestRemarks& remarks) {
   if (!request.precision.copies_at_use || !splits_weights(request)) return;
   request.precision.copies_at_use = false;
   if (request.precision.fp8_codes_at_use) return;
   remarks.notes.emplace_back(
-      "--weight_copies at_use has no effect here: products read the upper halves of the fp32 weights, so "
-      "that there "
-      "are no copies");
+      "--weight_copies at_use has no effect here: matrix products read the upper halves of the fp32 weights, "
+      "so no copies exist");
 }
 
-// The transposed codes of activations in fp8 have a row per column of the activation, whose elements are tokens, and products
-// read rows that begin at multiples of 16 bytes.
+// Rounds the tokens of a bucket up for fp8: the transposed fp8 codes of an activation have one element per token in each row, and matrix
+// products can only read rows that begin at multiples of 16 bytes.
 Bucket bucket_in_precision(Bucket bucket, const PrecisionOptions& precision) {
   constexpr int64_t kMultiple = 16;
   if (precision.fp8) bucket.tokens = (bucket.tokens + kMultiple - 1) / kMultiple * kMultiple;
@@ -148,7 +148,8 @@ Bucket bucket_of(const RunFacts& facts, const Bucket& own, int64_t sequences, in
   return bucket;
 }
 
-// The range of bf16 is that of fp32. Activations of a model that was trained in it, such as T5, may overflow in fp16.
+// Warns of --fp16 for a model that was trained in bf16. The range of bf16 is that of fp32, so activations of such a model, for example T5,
+// may overflow in fp16.
 void warn_of_bf16_checkpoint(const Arguments& arguments, const RunFacts& facts, RequestRemarks& remarks) {
   if (!arguments.fp16 && !arguments.fp16_full_eval) return;
   if (facts.model.source.dtype != "bfloat16") return;
@@ -185,8 +186,8 @@ double z_coefficient_of(const Arguments& arguments, const RunFacts& facts) {
               arguments.z_loss_coef, problem_type_name(facts.problem_type));
 }
 
-// Checks that ranks can be divided into groups of this size, which these settings ask for. `parts`: what they cannot be divided into
-// otherwise, as text. Errors: kUsage.
+// Checks that the ranks can be divided into groups of this size. For the error message: `settings` request the groups, and `parts`
+// describes them. Errors: kUsage.
 void require_groups_of_ranks(int64_t ranks, int64_t size, const std::string& settings,
                              const std::string& parts) {
   if (ranks % size == 0) return;
@@ -225,7 +226,8 @@ RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
                        !arguments.debug_allocations;
   ranks.maps_peers =
       can_map && ranks.data_size() > 1 && ranks.data_size() <= kMostPeers && arguments.nnodes == 1;
-  // The ranks of a tensor-parallel group are neighbours.
+  // The ranks of a tensor-parallel group have consecutive numbers, so they are in one machine if the group size divides the ranks per
+  // machine.
   ranks.tensor_maps_peers = can_map && ranks.tensor_size > 1 && ranks.tensor_size <= kMostPeers &&
                             (arguments.nnodes == 1 || arguments.nproc_per_node % ranks.tensor_size == 0);
   ranks.pipeline_maps_peers =
@@ -271,7 +273,7 @@ RankLinks named_links_of(const RunFacts& facts, const RankOptions& ranks, int64_
   return links;
 }
 
-// Returns what the ranks divide. The settings with which states cannot be divided are in exclusions.cc.
+// Returns which values the ranks divide. The rules for settings that exclude --zero_stage are in exclusions.cc.
 ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, RequestRemarks& remarks) {
   if (ranks.updates_on_first) return ZeroStage::kStates;
   if (arguments.zero_stage == 0) return ZeroStage::kNone;
@@ -433,7 +435,7 @@ RunSpec with_recompute(RunSpec run, RecomputePolicy policy) {
 }
 
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains) {
-  // A plan with --bf16_full_eval trains only if training data is found, which is not known yet.
+  // Nothing is checked for a plan with --bf16_full_eval: it trains only if training data is found, which is not known yet.
   if (plans_full_evaluation(arguments)) return;
   RequestRemarks ignored;
   const PrecisionOptions precision = precision_of(arguments, device, trains, ignored);

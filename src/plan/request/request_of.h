@@ -1,6 +1,6 @@
-// Turns the arguments of a run and the facts about it into the request for its plan. This is the only place where
-// arguments get a meaning for a plan: every rule that depends on the device or on the run is here, together with its
-// refusal. Rules between arguments alone are in arguments/argument_rules.cc.
+// Turns the arguments of a run and the facts about it into the request for its plan. This folder alone translates arguments into properties
+// of a plan: every rule that depends on the device or on the run is here, together with its error message. Rules between arguments alone
+// are in arguments/argument_rules.cc.
 //
 // Pure: asks the machine nothing and reads no files; src/run gathers the facts. Thread-safe.
 #pragma once
@@ -18,8 +18,7 @@
 namespace plimsoll {
 
 // The lengths that sequences are assumed to have if the batch size changes. kAllLongest: all are as long as the
-// longest one. kAsInBatch: the number of tokens does not exceed that of the run's largest batch, which was found in
-// the data.
+// longest one. kAsInBatch: a batch has at most as many tokens as the run's largest batch, which was found in the data.
 enum class SequenceLengths : uint8_t { kAllLongest, kAsInBatch };
 
 // Sizes that no argument sets. Tests with small models lower them.
@@ -38,11 +37,11 @@ struct Calibrations {
 // The buckets that a GPU captures.
 struct CapturedFacts {
   CapturedBuckets buckets = {};
-  // Returns the buckets for other batch sizes. If it is empty, `buckets` is used for them. Pure.
+  // Returns the captured buckets for other batch sizes. If this function is empty, `buckets` is used for all batch sizes. Pure.
   std::function<CapturedBuckets(const BatchOptions&)> count = {};
 };
 
-// The place of the plan's rank among the others.
+// The position of the plan's rank among all ranks, and the links between them.
 struct RankFacts {
   RankLinks links = {};  // links that the user names (plan --links); they replace the calibration
   int64_t stage = 0;     // the stage of the pipeline that the plan is for
@@ -61,14 +60,14 @@ struct RunFacts {
   Bucket train_bucket = {};  // the largest batch with the run's own arguments
   Bucket evaluate_bucket = {};
   GenerationSizes generation = {};
-  // Returns those sizes with another number of sequences per prompt. If it is empty, with_sequences() is used. Pure.
+  // Returns the generation sizes for another number of sequences per prompt. If this function is empty, with_sequences() is used. Pure.
   std::function<GenerationSizes(int64_t)> sizes_with_sequences = {};
   SequenceLengths lengths = SequenceLengths::kAllLongest;
   CapturedFacts captured = {};
   HostFacts host = {};
   Calibrations calibrations = {};
   TuningTable tuning = {};
-  // The choice that --recompute selective or --recompute_budget made by planning; empty before it is made.
+  // The result of the search that --recompute selective or --recompute_budget requires; empty before the search.
   std::optional<RecomputeChoice> recompute = {};
   SizeThresholds thresholds = {};
   RankFacts ranks = {};
@@ -88,12 +87,11 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
 // Returns the same request without remarks.
 PlanRequest request_of(const RunSpec& run);
 
-// States who chooses what is recomputed: the policy of the request, or each plan for its own batch
-// (plan/search/budget.h).
+// States how the recomputed values are chosen: by the policy of the request, or by a search for every plan (plan/search/budget.h).
 enum class RecomputeChosen : uint8_t { kByPolicy, kSelective, kByBudget };
 RecomputeChosen recompute_chosen(const RunSpec& run);
 
-// Returns the bytes that a plan may need: --memory_limit or the memory of the card, whichever is less.
+// Returns the bytes that a plan may need: --memory_limit or the memory of the GPU, whichever is less.
 std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceOptions& device);
 
 // Return the run with batches of another size; arguments and facts change together. Cost: a copy of the run.
@@ -112,8 +110,8 @@ RunSpec with_recompute(RunSpec run, RecomputePolicy policy);
 // still change. Errors: kUsage.
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains);
 
-// Returns the labels that follow from the arguments, the device and the task: those of the memory limit and of the length of
-// sequences.
+// Returns the names that tables and messages use for the memory limit and for the length of sequences, which depend on the arguments, the
+// device and the task.
 PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device, ProblemType problem_type);
 
 // Returns true if the arguments ask for 16-bit evaluation and not for training.

@@ -71,7 +71,8 @@ TEST(RequestOf, GpusOfOneMachineMapEachOthersMemory) {
   }));
 }
 
-// The ranks of a tensor-parallel group are neighbours, so that they are on one machine if their number divides that of its GPUs.
+// The ranks of a tensor-parallel group have consecutive numbers, so they are on one machine if the size of the group divides the number of
+// its GPUs.
 TEST(RequestOf, AxesOfTheMeshMapMemoryIndependently) {
   struct Wanted {
     bool data, tensor;
@@ -205,7 +206,8 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   for (const char* optim : {"adafactor", "adamw_8bit"}) {
     Arguments with_states = arguments(2, 2);
     with_states.optim = optim;
-    EXPECT_NE(refusal(with_states, facts).find(fmt::format("the states of --optim {} are not", optim)),
+    EXPECT_NE(refusal(with_states, facts)
+                  .find(fmt::format("the states of --optim {} are shared by several elements", optim)),
               std::string::npos);
   }
   Arguments adapter = arguments(2, 2);
@@ -213,7 +215,7 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   EXPECT_NE(refusal(adapter, facts).find("adapters (--lora_r)"), std::string::npos);
   Arguments pure = arguments(2, 2);
   pure.dtype = "bfloat16";
-  EXPECT_NE(refusal(pure, facts).find("rounded stochastically"), std::string::npos);
+  EXPECT_NE(refusal(pure, facts).find("rounded randomly"), std::string::npos);
 }
 
 // The stages of a pipeline on GPUs exchange values in memory that they map from each other, or through NCCL.
@@ -276,7 +278,7 @@ TEST(RequestOf, DividesLayersIntoStages) {
   EXPECT_NE(refused([](Arguments& a) { a.freeze = {"*embeddings*"}; }).find("(--freeze)"), std::string::npos);
   EXPECT_NE(refused([](Arguments& a) { a.recompute = "selective"; }).find("recompute different values"),
             std::string::npos);
-  EXPECT_NE(refused([](Arguments& a) { a.dtype = "bfloat16"; }).find("that rounding is random"),
+  EXPECT_NE(refused([](Arguments& a) { a.dtype = "bfloat16"; }).find("are rounded randomly"),
             std::string::npos);
 }
 
@@ -284,7 +286,8 @@ TEST(RequestOf, RefusesFp16OnACpuInOneSentence) {
   const Arguments fp16 = with([](Arguments& a) { a.fp16 = true; });
   EXPECT_EQ(refusal(fp16, cpu_facts()),
             "--fp16: Plimsoll cannot compute fp16 on a CPU; give --bf16 instead, or a GPU (--device cuda:0)");
-  EXPECT_NE(refusal(fp16, cpu_facts(CpuIsa::kAvx512)).find("no bf16 either"), std::string::npos);
+  EXPECT_NE(refusal(fp16, cpu_facts(CpuIsa::kAvx512)).find("does not support bf16 either"),
+            std::string::npos);
   EXPECT_EQ(refusal(fp16, gpu_facts("t4")), "");
   RunFacts reference = cpu_facts();
   reference.device.reference_kernels = true;
@@ -325,14 +328,15 @@ TEST(RequestOf, Fp8MultipliesInTrainingAndImpliesBf16) {
   facts.train = false;
   EXPECT_FALSE(request_of(fp8, facts, remarks).precision.fp8);
   EXPECT_EQ(remarks.notes,
-            std::vector<std::string>{"--fp8 has no effect without training: evaluations multiply in bf16"});
+            std::vector<std::string>{
+                "--fp8 has no effect without training: evaluations compute matrix products in bf16"});
 }
 
 TEST(RequestOf, RefusesFp8WhereTheDeviceHasNone) {
   const Arguments fp8 = with([](Arguments& a) { a.fp8 = true; });
   EXPECT_EQ(refusal(fp8, cpu_facts()),
             "--fp8: Plimsoll cannot multiply fp8 on a CPU; give --bf16 instead, or a GPU (--device cuda:0)");
-  EXPECT_NE(refusal(fp8, cpu_facts(CpuIsa::kAvx512)).find("no bf16 either"), std::string::npos);
+  EXPECT_NE(refusal(fp8, cpu_facts(CpuIsa::kAvx512)).find("does not support bf16 either"), std::string::npos);
   EXPECT_EQ(refusal(fp8, gpu_facts("a100-80gb")),
             "--fp8: a100-80gb has no fp8 (compute capability 8.0; fp8 needs 8.9); give --bf16 instead");
   EXPECT_NE(refusal(fp8, gpu_facts("t4")).find("give --fp16 instead"), std::string::npos);
@@ -396,7 +400,7 @@ TEST(RequestOf, OffloadingNeedsAGpu) {
 TEST(RequestOf, StatesOnADiskNeedStatesAndBuffers) {
   const Arguments disk = with([](Arguments& a) { a.offload_optimizer = "nvme:/nvme"; });
   RequestRemarks remarks;
-  // Nine buffers of half a mebibyte each, on a GPU pinned: one for each of eight threads, and one for checkpoints.
+  // Transfers to a disk need nine buffers of half a mebibyte, pinned on a GPU: one for each of eight threads, and one for checkpoints.
   RequestRemarks of_others;
   for (const RunFacts& facts : {cpu_facts(), gpu_facts("h200")}) {
     const PlanRequest on_disk = request_of(disk, facts, remarks);

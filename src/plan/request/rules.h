@@ -23,11 +23,11 @@ struct RequestRemarks {
 PrecisionOptions precision_of(const Arguments& arguments, const DeviceOptions& device, bool trains,
                               RequestRemarks& remarks);
 
-// Errors: kUsage if the layers of the model cannot be divided among the ranks of a tensor-parallel group, or if the result would
-// differ from that of one rank. The settings that exclude each other in any case are in exclusions.cc.
+// Checks tensor parallelism. Errors: kUsage if the layers of the model cannot be divided among the ranks of a tensor-parallel group, or if
+// the results would differ from the results of one rank. The settings that exclude each other in any case are in exclusions.cc.
 void check_tensor_parallelism(const PlanRequest& request);
 
-// Errors: kUsage if the model cannot be divided into the stages of the request.
+// Checks the pipeline of a request. Errors: kUsage if the model cannot be divided into its stages.
 void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& request);
 
 struct AdapterFacts {

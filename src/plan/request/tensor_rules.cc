@@ -29,24 +29,28 @@ void check_tensor_parallelism(const PlanRequest& request) {
   check_divisible(config.heads_of_keys(), ranks, "heads of keys and values", "num_key_value_heads");
   check_divisible(config.intermediate_size, ranks, "columns of feed-forward layers", "intermediate_size");
   if (request.model.lora)
-    refuse(ranks, "adapters (--lora_r) of divided layers are not in this version", "train all weights");
+    refuse(ranks, "this version cannot train adapters (--lora_r) of layers that are divided among processes",
+           "train all weights");
   if (request.precision.fp8)
-    refuse(ranks, "products in 8 bits (--fp8) of divided layers are not in this version", "give --bf16");
+    refuse(ranks,
+           "this version cannot compute 8-bit matrix products (--fp8) in layers that are divided among "
+           "processes",
+           "give --bf16");
   if (request.generation.num_pages > 0)
-    refuse(ranks, "one process generates text", "generate in a run of its own");
+    refuse(ranks, "only one process can generate text", "generate in a run of its own");
   if (!request.train) return;
   const OptimizerConfig& optimizer = request.update.optimizer;
   if (optimizer_row(optimizer.kind).frame != UpdateFrame::kPlain) {
     refuse(ranks,
-           fmt::format("the states of --optim {} are not one number per element, so that they depend on how "
-                       "weights are divided",
+           fmt::format("the states of --optim {} are shared by several elements of a weight, so the results "
+                       "would depend on how weights are divided",
                        optimizer_row(optimizer.kind).names.front()),
            "give --optim adamw_torch");
   }
   if (request.precision.dtype == DType::kBF16 || optimizer.variance_dtype == DType::kBF16) {
     refuse(ranks,
-           "weights or states that are rounded stochastically to bf16 would be rounded differently on each "
-           "number of processes",
+           "weights or states in bf16 are rounded randomly, so the results would depend on the number of "
+           "processes",
            "give --bf16, which keeps them in fp32");
   }
 }

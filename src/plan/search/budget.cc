@@ -46,7 +46,7 @@ GradientBytes gradient_bytes(const ProgramPlan& program, const std::vector<Block
   for (const TransientBuffer& buffer : program.buffers) {
     if (buffer.purpose != Purpose::kGradients || graph.ops()[buffer.last].segment != Segment::kOptimizer)
       continue;
-    // Only values that an op makes are counted. The version of a value that the previous run left is made by no op.
+    // Counts only values that an op of this run produces, not the version of a deferred value that the previous run left.
     const Op& producer = graph.ops()[buffer.first];
     const std::string_view block = block_of(graph.module_name(producer.module));
     const auto it =
@@ -140,7 +140,7 @@ class BudgetSearch {
   }
 
   // Solves for a limit of live bytes, plans the solution, and corrects the limit by the difference between
-  // the planned bytes and the budget. Limits that turned out to be too large bound the next ones.
+  // the planned bytes and the budget. A limit that was too large is an upper bound for the following limits.
   void search_blocks() {
     if (menu_.options.empty()) return;
     int64_t limit = result_.budget_bytes - bytes_beside_;
@@ -162,8 +162,8 @@ class BudgetSearch {
     }
   }
 
-  // Plans the solution for a time, and corrects that time by the difference to the planned step. Bisects
-  // between times that were short enough and times that were too long.
+  // Solves for a time of recomputation, plans the solution, and corrects this time by the difference between the planned and the allowed
+  // step time. Then bisects between times that were short enough and times that were too long.
   void search_time(double most_ms) {
     if (menu_.options.empty()) return;
     double again_ms = most_ms - none().step_ms;
@@ -188,8 +188,7 @@ class BudgetSearch {
   }
 
   // Returns the fastest solution under the smallest limit of live bytes for which no more than this time is
-  // recomputed. A limit below the bytes of recomputing everything frees nothing, because the peak is
-  // elsewhere then.
+  // recomputed. Limits below the bytes that remain when everything is recomputed are not tried, because the peak is then at another op.
   std::optional<RecomputeSolution> smallest_solution(double again_ms) const {
     std::optional<RecomputeSolution> best;
     const auto try_limit = [&](int64_t limit) {
@@ -223,7 +222,7 @@ class BudgetSearch {
         "--recompute_budget {:.1f} MiB: nothing fits. The smallest total found is {:.1f} MiB ({}), {:.1f} "
         "MiB more; give --recompute_budget {:.0f}MiB, or a smaller --per_device_train_batch_size or {}",
         mib(result_.budget_bytes), mib(smallest_->total_bytes),
-        smallest_->name == "chosen" ? "with everything recomputed that can be"
+        smallest_->name == "chosen" ? "with every value recomputed that can be"
                                     : "--recompute " + smallest_->name,
         mib(smallest_->total_bytes - result_.budget_bytes), std::ceil(mib(smallest_->total_bytes)),
         labels_.length_argument);
@@ -246,18 +245,20 @@ class BudgetSearch {
 }  // namespace
 
 BudgetChoice choose_recompute(const PlanRequest& request, int64_t budget_bytes, const PlanLabels& labels) {
-  PLIMSOLL_CHECK(request.train, "a budget of recomputation for a plan that does not train");
+  PLIMSOLL_CHECK(request.train, "a recomputation budget can only be chosen for a plan that trains");
   return BudgetSearch(request, labels).fastest_within(budget_bytes);
 }
 
 BudgetChoice choose_selective(const PlanRequest& request) {
-  PLIMSOLL_CHECK(request.train, "selective recomputation for a plan that does not train");
+  PLIMSOLL_CHECK(request.train, "selective recomputation can only be chosen for a plan that trains");
   return BudgetSearch(request).smallest_within(kSelectiveShareOfStep);
 }
 
 BudgetChoice choose_recompute_of(const RunSpec& run, const PlanRequest& request, const PlanLabels& labels) {
   if (recompute_chosen(run) == RecomputeChosen::kSelective) return choose_selective(request);
-  PLIMSOLL_CHECK(run.arguments.recompute_budget.has_value(), "a run whose policy is named");
+  PLIMSOLL_CHECK(
+      run.arguments.recompute_budget.has_value(),
+      "the run must have a recomputation budget or selective recomputation, but names another policy");
   return choose_recompute(request, *run.arguments.recompute_budget, labels);
 }
 

@@ -1,6 +1,6 @@
-// Chooses which values to recompute: the choice that fits into a number of bytes at the least cost in time,
-// or the choice that needs the fewest bytes for a given share of a step's time. Every figure is that of a
-// plan made for it. Pure; thread-safe.
+// Chooses which values the backward pass recomputes: either the fastest choice that fits into a number of bytes, or the choice that needs
+// the fewest bytes within a given increase of the time of a step. Every figure comes from a plan that was made with the choice. Pure;
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -25,17 +25,17 @@ struct RecomputeOutcome {
 struct BudgetChoice {
   int64_t budget_bytes = 0;
   RecomputeOutcome best = {};
-  std::vector<RecomputeOutcome> policies = {};  // the policies that it was compared with: none, cheap, full
-  int num_plans = 0;                            // the number of plans of the whole model that were made
+  std::vector<RecomputeOutcome> policies =
+      {};             // the policies that the choice was compared with: none, cheap, full
+  int num_plans = 0;  // the number of plans of the whole model that were made
 };
 
-// Returns the choice whose plan needs at most `budget_bytes` in total and whose estimated step is the
-// shortest; it is never longer than that of a policy which fits. Blocks of one kind share a list of
-// options, the Pareto front of their sets of kept values (recompute_options.h). A dynamic program takes one
-// option per block. The planner computes the bytes of the result, and the dynamic program is run again
-// under a limit corrected by the difference, until the budget is used up. Requires: request.train. Errors:
-// kWillNotFit with the smallest total found if nothing fits; `labels` name the argument that shortens the
-// sequences. Cost: under a second for BERT-large.
+// Returns the choice with the shortest estimated step among those whose plan needs at most `budget_bytes` in total. The step is never
+// longer than with a policy that fits. Blocks of one kind share a list of options, the Pareto front of their sets of kept values
+// (recompute_options.h). A dynamic program takes one option per block. The planner then computes the real bytes of the result, and the
+// dynamic program runs again with a limit that is corrected by the difference, until the budget is used up. Requires: request.train.
+// Errors: kWillNotFit with the smallest total found if nothing fits; `labels` name the argument that shortens the sequences. Cost: under a
+// second for BERT-large.
 BudgetChoice choose_recompute(const PlanRequest& request, int64_t budget_bytes,
                               const PlanLabels& labels = {});
 
@@ -46,9 +46,8 @@ inline constexpr double kSelectiveShareOfStep = 0.03;
 // Returns the choice whose plan needs the fewest bytes among those whose estimated step is at most (1 +
 // kSelectiveShareOfStep) times as long as with RecomputePolicy::kCheap. Of choices with equal bytes it
 // returns the fastest, so that nothing is recomputed that frees no memory. It uses the same options and
-// dynamic program as choose_recompute(), and bisects the limit towards the time that may be spent. The
-// result never needs more bytes than kCheap, and its budget has no limit. Requires: request.train. Cost: as
-// choose_recompute().
+// dynamic program as choose_recompute(), and bisects the limit towards the time that may be spent. The result never needs more bytes than
+// kCheap. BudgetChoice::budget_bytes is unlimited in this case. Requires: request.train. Cost: as choose_recompute().
 BudgetChoice choose_selective(const PlanRequest& request);
 
 // Returns the choice that the arguments of the run ask for. Requires: recompute_chosen(run) is not kByPolicy; `request`

@@ -162,7 +162,8 @@ TEST(Selective, BuysBytesForItsShareOfAStep) {
   }
 }
 
-// Among four layers the last differs most from the one that was measured, so its estimate is corrected.
+// With only four layers, the last layer, which differs from the measured middle layer, has a large share of the time, so the estimate must
+// be corrected.
 TEST(Selective, CorrectsItsTimeByThatOfThePlan) {
   PlanRequest request = request_of({"bert-base-uncased", 8, 256, 1, false, ""});
   request.model.config.num_hidden_layers = 4;

@@ -28,7 +28,8 @@ std::vector<int64_t> halves(int64_t from, int64_t down_to) {
 
 Change::Change(RunSpec run, PlanLabels labels) : run_(std::move(run)), labels_(std::move(labels)) {
   run_.facts.passes.dump = nullptr;
-  // The plan of a change never runs: a user who follows it makes the plan again.
+  // The graphs of these plans need not be verified, because the plan of a change is never executed: a user who follows the suggestion
+  // starts a new run.
   if (run_.facts.passes.verification == Verification::kOnce)
     run_.facts.passes.verification = Verification::kNever;
 }
@@ -40,7 +41,8 @@ void Change::note(std::string text) {
 void Change::use_micro_batch(int64_t sequences) {
   const int64_t accumulation = run_.arguments.gradient_accumulation_steps;
   const int64_t effective = run_.facts.train_bucket.sequences * accumulation;
-  PLIMSOLL_CHECK(sequences > 0 && effective % sequences == 0, "{} sequences of {}", sequences, effective);
+  PLIMSOLL_CHECK(sequences > 0 && effective % sequences == 0,
+                 "a micro-batch must divide the sequences of a step, but has {} of {}", sequences, effective);
   if (accumulation == 1) note("same effective batch; gradients then accumulate");
   run_ = with_train_batch(std::move(run_), sequences, effective / sequences);
   arguments_.push_back(fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}",
@@ -94,14 +96,14 @@ void Change::use_16_bit_weights() {
 }
 
 void Change::use_recompute(RecomputePolicy policy) {
-  // If the arguments already name another policy, the argument that is added last counts.
+  // If the arguments already name another policy, the added argument replaces it, because the last one counts.
   const bool is_named = run_.arguments.recompute == recompute_policy_name(RecomputePolicy::kNone) ||
                         run_.facts.recompute.has_value();
   run_ = with_recompute(std::move(run_), policy);
   arguments_.push_back(policy == RecomputePolicy::kFull && !is_named
                            ? "--gradient_checkpointing"
                            : fmt::format("--recompute {}", recompute_policy_name(policy)));
-  // Normalized values are rounded before they are read again.
+  // With 16-bit activations, recomputation rounds differently: it starts from normalized values that were rounded to 16 bits.
   if (request_of(run_).precision.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
 }
 
@@ -111,14 +113,14 @@ void Change::use_zero_stage(ZeroStage stage) {
 }
 
 void Change::use_methods(const MethodSet& all) {
-  // Recomputing whole layers replaces a choice that was made by planning.
+  // Checkpointing replaces the choice of recomputed values that a search has made for this run.
   const bool replaces_choice = all.has("checkpointing") && run_.facts.recompute;
   if (replaces_choice) use_recompute(RecomputePolicy::kFull);
   const MethodSet set = replaces_choice ? all.without_kind("recompute") : all;
   if (set.empty()) return;
   const Effect effect = effect_of(set, request_of(run_));
   std::vector<std::string> words = words_of(set, run_);
-  // A flag needs no value.
+  // Removes the value True, because a flag needs no value.
   std::erase(words, "True");
   run_ = with_methods(run_, set);
   arguments_.push_back(fmt::format("{}", fmt::join(words, " ")));
@@ -243,7 +245,7 @@ std::vector<ZeroStage> higher_zero_stages(const PlanRequest& request) {
 std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request) {
   std::vector<RecomputePolicy> policies;
   if (!request.train || !request.passes.is_on("recompute")) return policies;
-  // A choice for single values recomputes more than no policy and less than the strongest one.
+  // A choice of individual values is weaker than the strongest policy and stronger than recomputing nothing.
   const bool is_mixed = !request.recompute.kept_of_block.empty();
   for (const RecomputePolicy policy : {RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
     if (is_mixed ? policy == RecomputePolicy::kFull : policy > request.recompute.policy)

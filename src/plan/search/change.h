@@ -45,14 +45,14 @@ class Change {
   void use_micro_batch(int64_t sequences);
   void use_evaluation_batch(int64_t sequences);
   void use_length(int64_t longest);
-  // For a run that generates texts. Requires: its request has these sizes.
+  // Change the sizes of a run that generates texts. Requires: the request of the run has generation sizes.
   void use_prompts_at_once(int64_t prompts);
   void use_sequences_per_prompt(int64_t sequences);
   void use_new_tokens(int64_t tokens);
   void use_16_bit_weights();
   void use_recompute(RecomputePolicy policy);
   void use_zero_stage(ZeroStage stage);
-  // Adds methods of the table except recompute_budget. Requires: the run accepts them (try_methods()).
+  // Applies training methods of the table in plimsoll/methods.h, except recompute_budget. Requires: the run accepts them (try_methods()).
   void use_methods(const MethodSet& all);
   // Recomputes as little as the limit allows, by choose_recompute(). If nothing fits, uses RecomputePolicy::kFull.
   void use_recompute_budget(int64_t limit_bytes);
@@ -80,7 +80,8 @@ class Change {
   Effect effect_ = Effect::kNone;
 };
 
-// Returns the estimated time of a step divided by its samples, or, for a plan that generates texts, of a new token; 0 if it has none.
+// Returns the estimated time of a step divided by its samples, or, for a plan that generates texts, the time per new token. Returns 0 if
+// the plan has no estimate.
 double ms_per_sample(const Plan& plan);
 
 // Return the sizes that changes try, largest first. Micro-batches divide the effective batch; each is at
@@ -88,7 +89,7 @@ double ms_per_sample(const Plan& plan);
 std::vector<int64_t> smaller_micro_batches(const PlanRequest& request);
 std::vector<int64_t> smaller_evaluation_batches(const PlanRequest& request);
 std::vector<int64_t> shorter_lengths(const PlanRequest& request);
-// These are the sizes of a plan that generates texts. For other plans they return no sizes.
+// The same for the sizes of a plan that generates texts. For other plans these functions return an empty list.
 std::vector<int64_t> fewer_prompts_at_once(const PlanRequest& request);
 std::vector<int64_t> fewer_sequences_per_prompt(const PlanRequest& request);
 std::vector<int64_t> fewer_new_tokens(const PlanRequest& request);

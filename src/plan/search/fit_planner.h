@@ -1,5 +1,5 @@
-// Plans one set of methods for batches of many shapes, and builds graphs as rarely as possible: a search
-// for what fits asks hundreds of times. A planner is not thread-safe; the graphs that planners share are.
+// Plans a run with one set of training methods for batches of many shapes. It builds graphs as rarely as possible, because the search for
+// runs that fit needs hundreds of plans. A planner is not thread-safe; the graphs that several planners share are.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct FitShape {
   friend bool operator==(const FitShape&, const FitShape&) = default;
 };
 
-// The needs of a plan for a shape. If each plan chooses itself what it recomputes, these are bounds.
+// The memory and the time that a plan for a batch shape needs. If each plan chooses its recomputed values by a search, these are bounds.
 struct FitNeeds {
   int64_t bytes = 0;        // upper bound
   int64_t least_bytes = 0;  // estimate: the bytes of the policy that recomputes everything
@@ -29,7 +29,7 @@ struct FitNeeds {
   // Lower bound of the time per sample: the time of the ops alone or that of the transfers alone, whichever is
   // longer. The time for which ops wait for transfers is not included, because it depends on the shape.
   double least_ms = 0;
-  double passes_ms = 0;  // the part of the forward and the backward pass, without updates and copies
+  double passes_ms = 0;  // the time of the forward and the backward pass, without updates and copies
 };
 
 class FitPlanner {
@@ -48,15 +48,15 @@ class FitPlanner {
   // transferred, and which activations stay, depends on the shape. Errors: as build_plan(). Cost: half a millisecond
   // for BERT-large, some more for the first shape.
   FitNeeds placed(const FitShape& shape);
-  // Returns the memory and the time that the shape needs, computed as for a real run. Answers are based on these
-  // figures. Returns nothing if there is a budget and no choice of recomputed values fits into it. Cost: a plan, and
-  // the search for that choice if there is one.
+  // Returns the memory and the time that the shape needs, computed from the plan of a real run. The results of the search contain these
+  // figures. Returns nothing if there is a budget and no choice of recomputed values fits into it. Cost: a plan, and the search for that
+  // choice if there is one.
   std::optional<FitNeeds> built(const FitShape& shape);
-  // Returns the bytes that the plan needs at most if the memory limit leaves no headroom for early copies: with late
-  // copies, and with the policy for which placed() reports `bytes`. Cost: a plan.
+  // Returns an upper bound for the bytes that the plan needs if the memory limit leaves no headroom for early copies. It is computed with
+  // late copies and with the policy for which placed() reports `bytes`. Cost: a plan.
   int64_t sure_bytes(const FitShape& shape);
 
-  // Returns who chooses what is recomputed.
+  // Returns how the recomputed values are chosen.
   RecomputeChosen chosen() const { return recompute_; }
   // Returns true if the bytes fit into the limit, and into the budget if there is one.
   bool fits(int64_t bytes) const;
@@ -96,8 +96,8 @@ struct FitLimits {
 };
 
 // Finds the largest batch, up to `most_sequences`, and the longest sequence, up to `most_tokens`, starting from a
-// shape that fits. If each plan chooses what it recomputes, both limits are those of the policy that bounds it, which
-// needs at least as much. Cost: about twenty placements and two plans.
+// shape that fits. If each plan chooses its recomputed values by a search, both limits are those of a fixed policy that needs at least as
+// much memory. Cost: about twenty placements and two plans.
 FitLimits find_limits(FitPlanner& planner, const FitShape& shape, int64_t most_sequences,
                       int64_t most_tokens);
 

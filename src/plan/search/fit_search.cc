@@ -16,11 +16,12 @@
 namespace plimsoll {
 namespace {
 
-// The number of sets that are planned before the next ones are chosen, with any number of threads.
+// The number of sets that are planned before the next sets are chosen. It does not depend on the number of threads, so that the answers do
+// not either.
 constexpr size_t kSetsAtOnce = 8;
-// The relative step time that a method must reach to be worth having.
+// A method is worth adding if the step time with it, relative to the time without it, is at most this.
 constexpr double kWorthHaving = 0.995;
-// The relative step time that a method must be able to reach to be planned at all.
+// A method is planned only if a lower bound of its relative step time is at most this.
 constexpr double kWorthLooking = 0.99;
 // The largest number of recomputation choices that are computed for a set of methods, together with the sets that
 // replace its checkpointing by a budget. Each choice takes a tenth of a second.
@@ -51,8 +52,8 @@ struct Node {
 
 // Returns true if a batch takes at least as long with the methods that the larger set has in addition. That is not
 // certain if these methods change what is transferred between device and host, or when: checkpointing leaves fewer
-// activations to transfer, copies that are made at use leave the weights where they are, and with updates in the
-// backward pass the states can be copied while the backward pass runs.
+// activations to transfer, with copies made at use, the fp32 weights are not offloaded, and with updates in the backward pass the states
+// can be copied while the backward pass runs.
 bool is_slower_than(const MethodSet& larger, const MethodSet& set) {
   if (!set.is_less_than(larger)) return false;
   const auto adds = [&](std::string_view name) { return larger.has(name) && !set.has(name); };
@@ -60,7 +61,7 @@ bool is_slower_than(const MethodSet& larger, const MethodSet& set) {
   return !set.has("offload_optimizer") || (!adds("copies_at_use") && !adds("optimizer_in_backward"));
 }
 
-// Without accumulation a gradient has the type of its weight, and the set equals another one.
+// Without accumulation a gradient has the type of its weight, so a set with 16-bit gradients equals the set without them.
 bool is_another_set(const MethodSet& set, const FitShape& shape) {
   return shape.accumulation == 1 && (set.has("bf16_gradients") || set.has("fp16_gradients"));
 }
@@ -100,7 +101,7 @@ class SetSearch {
       result_.num_plans += node.planner->num_plans();
       result_.plan_ms += node.planner->plan_ms();
     }
-    // plan_ms counts the time of every thread. Divided by their number, it is elapsed time.
+    // plan_ms is the sum of the times of all threads; dividing it by their number gives the elapsed time.
     result_.plan_ms /= question_.num_threads;
     return std::move(result_);
   }
@@ -126,7 +127,7 @@ class SetSearch {
     enter(node, [](const Split& split) { return split.is_wanted; });
   }
 
-  // Sorts by the least time of the splits that count. Returns false if none counts.
+  // Sorts by the smallest time among the splits that `counts` accepts. Returns false if it accepts none.
   template <typename Counts>
   bool enter(Node& node, const Counts& counts) {
     std::optional<double> bound;
@@ -139,7 +140,7 @@ class SetSearch {
 
   // Returns true if this set cannot be among the answers: enough answers certainly precede it in the order of
   // order_ties(), and one of them changes training no more than this set. A faster answer precedes it if it changes
-  // the run no more, or if the difference in speed is larger than that of two rows of a tie can be.
+  // the run no more, or if the difference in speed is larger than it can be within a tie.
   bool is_beaten(const Entry& entry) const {
     size_t before = 0;
     bool is_as_alike = false;
@@ -176,7 +177,8 @@ class SetSearch {
     return nodes;
   }
 
-  // A precision alone is always planned, whether it fits or not: no set with it has shorter passes.
+  // A set that consists of a precision alone is always planned, whether it fits or not, because it gives the lower bound for the passes of
+  // all sets with this precision.
   static bool is_compared_with(const Node& node) { return node.set.without_kind("precision").empty(); }
 
   // Returns a lower bound of the time per step with this set of methods: the smallest one among its splits of the batch that could
@@ -321,9 +323,9 @@ class SetSearch {
     }
   }
 
-  // Returns the least time per sample of the larger set's copies. The larger set fits only if it moves at least the
-  // bytes by which the smaller set exceeds the limit to the host. States cross the link once per step, in both
-  // directions at the same time; activations cross it with each micro-batch.
+  // Returns a lower bound of the time per sample that the copies of the larger set take. The larger set fits only if it moves at least
+  // those bytes to the host by which the smaller set exceeds the limit. States cross the link once per step, in both directions at the same
+  // time; activations cross it with each micro-batch.
   double link_ms(const Node& node, const Split& split, const MethodSet& more) const {
     const PlanRequest& request = space_.own_request();
     const bool moves_states = more.has("offload_optimizer") && !node.set.has("offload_optimizer");
@@ -407,9 +409,12 @@ class SetSearch {
 };
 
 void check(const FitQuestion& question) {
-  PLIMSOLL_CHECK(question.effective_batch >= 1 && question.longest >= 1,
-                 "a batch of {} sequences of {} tokens", question.effective_batch, question.longest);
-  PLIMSOLL_CHECK(question.num_threads >= 1, "{} threads", question.num_threads);
+  PLIMSOLL_CHECK(
+      question.effective_batch >= 1 && question.longest >= 1,
+      "a batch must have at least 1 sequence with at least 1 token, but has {} sequences of {} tokens",
+      question.effective_batch, question.longest);
+  PLIMSOLL_CHECK(question.num_threads >= 1, "the search needs at least 1 thread, but is given {}",
+                 question.num_threads);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-// Finds what fits into the memory limit: the fastest sets of methods for a run, each with the best split of
-// the effective batch into micro-batches, the largest batch and the longest sequence. All answers are found
-// by planning. Pure; thread-safe.
+// Finds the runs that fit into the memory limit: the fastest sets of training methods (plimsoll/methods.h), each with the best split of the
+// effective batch into micro-batches, the largest batch and the longest sequence. All answers are found by planning. Pure; thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -29,14 +28,14 @@ struct FitQuestion {
   int64_t most_tokens = 512;     // the number of positions of the model
   int64_t largest_batch = 4096;  // the upper end of the search for the largest batch
   size_t num_answers = 12;       // the number of answers, in the order of order_ties()
-  bool of_each_effect = true;    // also returns the fastest answer, and the first per effect on training
+  bool of_each_effect =
+      true;  // also returns the fastest answer, and the first answer for each effect on training (Effect)
   size_t num_detailed =
       16;  // the number of first answers for which largest_batch and longest_sequence are searched
   int num_threads = 1;  // threads that plan sets in parallel; the answers do not depend on it
 };
 
-// The best run with one set of methods. Every figure is that of a plan made by build_plan() for exactly
-// this run.
+// The best run with one set of training methods. Every figure comes from a plan that build_plan() made for exactly this run.
 struct FitAnswer {
   MethodSet set = {};
   ExtentOfChange extent = {};
@@ -50,7 +49,7 @@ struct FitAnswer {
       0;  // longest sequence that fits with micro_batch and accumulation; at least `longest`
 };
 
-// A set that cannot be planned for this device, for example because no kernel computes it.
+// A set of training methods that cannot be planned for this device, for example because no kernel exists for it.
 struct FitRefusal {
   MethodSet set = {};
   std::string reason = {};
@@ -62,9 +61,10 @@ struct FitSearch {
   // fit without it.
   std::vector<FitAnswer> answers = {};
   std::vector<FitRefusal> refused = {};
-  int64_t own_bytes = 0;  // the fewest bytes of the run without any method, over all splits
+  int64_t own_bytes =
+      0;  // the smallest number of bytes, over all splits of the batch, of the run without additional methods
   int64_t num_sets =
-      0;  // the number of sets that were planned; the others are excluded by a faster set or by a bound of their bytes
+      0;  // the number of sets that were planned; a faster set or a bound of their bytes excluded the others
   int64_t num_plans = 0;
   double plan_ms = 0;  // the elapsed time of placing them
 };
@@ -94,12 +94,11 @@ void order_ties(std::span<Row> rows, const Value& value, const Extent& extent) {
   }
 }
 
-// Searches by branch and bound. It adds a method that trades time for memory to a set only for batches that do not
-// fit without it and would be faster by a percent than those that do. It plans a set only if a lower bound of its
-// time is below the times of the answers found so far. The bounds are the time of its ops alone, the time of its
-// transfers alone, and the time of the set without such methods, which never make a step shorter. The split of a set
-// with copies is chosen by plans whose copies are late. Requires: num_threads >= 1. Cost: a second or two for
-// BERT-large.
+// Searches by branch and bound. A method that trades time for memory is added to a set only for batches that do not fit without the method,
+// and only if they would be at least a percent faster than the batches that fit. A set is planned only if a lower bound of its time is
+// below the times of the answers found so far. Lower bounds are the time of the ops alone, the time of the transfers alone, and the time of
+// the set without methods that trade time for memory, because these never make a step shorter. For a set that copies states or activations,
+// the split is chosen with plans whose copies are as late as possible. Requires: num_threads >= 1. Cost: a second or two for BERT-large.
 FitSearch search_fit(const MethodSpace& space, const FitQuestion& question);
 
 // The run with the fewest bytes, over every set of the space, with micro-batches of one sequence and of all
@@ -112,9 +111,8 @@ struct MinimumMemoryRun {
 };
 
 // Returns the run with the fewest bytes. The result is exact except for sets whose plans choose themselves what they
-// recompute. The function plans every set whose bound (MethodSpace::least_bytes) is not above the smallest plan found
-// so far, and of equally small plans it takes the one with the fewest methods. Returns nothing if no set can be
-// planned. Cost: as search_fit().
+// recompute. The function plans every set whose lower bound (MethodSpace::least_bytes) is not above the smallest plan found so far. Of
+// equally small plans it returns the one with the fewest methods. Returns nothing if no set can be planned. Cost: as search_fit().
 std::optional<MinimumMemoryRun> minimum_memory_run(const MethodSpace& space, const FitQuestion& question);
 
 // Returns the divisors of the effective batch, the largest first.

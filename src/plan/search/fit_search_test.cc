@@ -34,8 +34,8 @@ TEST(PlacePlan, IsTheRestOfBuildPlan) {
   EXPECT_GE(checked, 49);
 }
 
-// The graphs of one bucket serve others. Their order of ops may not be the best for the other bucket, so
-// the bytes are near those of its own plan.
+// Graphs that were built for one bucket can be placed for another one. Their order of ops may not be the best for that bucket, so the bytes
+// are only close to those of its own plan.
 TEST(PlacePlan, GraphsServeOtherBuckets) {
   const PlanRequest small = preset_request("bert-base-uncased", 2, 128);
   const PlanGraphs graphs = build_graphs(small);
@@ -156,7 +156,7 @@ TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
       << "the same without the request that does not evaluate";
 }
 
-// Plans from shared graphs are those of each request alone, whether their requests were announced or not.
+// A plan from shared graphs equals the plan that is built for the request alone, whether the request was announced or not.
 TEST(SharedGraphs, ChangeNoPlan) {
   const std::vector<PlanRequest> requests = different_requests();
   for (const bool is_announced : {false, true}) {
@@ -175,8 +175,8 @@ TEST(SharedGraphs, ChangeNoPlan) {
   }
 }
 
-// A layer's product and its norm become one op if that fills the card, which depends on the bucket: graphs
-// that were begun for another bucket are not reused.
+// The matrix product and the norm of a layer are fused only if this occupies the whole GPU, which depends on the bucket: graphs that were
+// begun for another bucket are not reused.
 TEST(ShareBegunGraphs, EvaluationIsOfTheBucketThatIsFinished) {
   PlanRequest small = preset_request("bert-large-uncased", 1, 128);
   small.device.kind = KernelDevice::kCuda;
@@ -195,7 +195,7 @@ TEST(ShareBegunGraphs, EvaluationIsOfTheBucketThatIsFinished) {
   EXPECT_EQ(evaluation(finish_graphs(large, begin_graphs(small))), whole);
 }
 
-// Hugging Face's documentation recommends 4 micro-batches of 16 instead of 64 of 1 if they fit.
+// Hugging Face's documentation recommends 4 micro-batches of 16 sequences instead of 64 micro-batches of 1 if they fit.
 TEST(RedundantAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   PlanRequest request = preset_request("bert-large-uncased", 1, 512);
   request.device.kind = KernelDevice::kCuda;
@@ -236,7 +236,7 @@ int64_t bytes_of(PlanRequest request, int64_t micro, int64_t accumulation, int64
   return build_plan(request).total_bytes();
 }
 
-// Uses a card whose context is small compared with the needs of a small model.
+// Returns a request for a GPU whose context is small compared with the needs of a small model.
 PlanRequest small_request_on_gpu() {
   PlanRequest request = small_request();
   request.model.config.num_hidden_layers = 2;

@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// The settings of a method.
+// The arguments that a training method sets, and their values.
 struct MethodSettings {
   std::vector<const Setting*> settings = {};
   Arguments values = {};
@@ -54,7 +54,8 @@ void set_method(const Method& method, const RunSpec& run, Arguments& arguments) 
     arguments.recompute_budget = memory_limit_of(run.arguments, run.facts.device).value_or(0) / kMiB * kMiB;
 }
 
-// Returns true if the run's optimizer has its states in host memory. Another optimizer's name would bring them back.
+// Returns true if the run stores optimizer states in host memory, because of --offload_optimizer or because the name of its optimizer is
+// that of a paged one. Another optimizer name alone would move the states of a paged optimizer back to the device.
 bool stores_states_on_host(const RunSpec& run) {
   const OptimizerName* name = find_optimizer_name(run.arguments.optim);
   return run.facts.device.is_gpu() &&
@@ -77,13 +78,16 @@ Effect effect_of_optimizer(const Method& method, const OptimizerConfig& own) {
 size_t place_of(const Method& method) {
   const std::vector<Method>& table = method_table();
   const auto place = static_cast<size_t>(&method - table.data());
-  PLIMSOLL_CHECK(place < table.size() && place < 64, "'{}' is not a method of the table", method.name);
+  PLIMSOLL_CHECK(place < table.size() && place < 64,
+                 "the training method '{}' must be an entry of the table of methods with a position below "
+                 "64, but is not",
+                 method.name);
   return place;
 }
 
 const Method& method_named(std::string_view name) {
   const Method* method = find_method(name);
-  PLIMSOLL_CHECK(method != nullptr, "there is no method '{}'", name);
+  PLIMSOLL_CHECK(method != nullptr, "the table of training methods has no method named '{}'", name);
   return *method;
 }
 
@@ -91,7 +95,7 @@ uint64_t bit_of(std::string_view name) {
   return uint64_t{1} << place_of(method_named(name));
 }
 
-// Methods that include another method.
+// Pairs of a training method and one that it includes.
 struct Implied {
   uint64_t method = 0;
   uint64_t implied = 0;
@@ -126,7 +130,7 @@ bool MethodSet::has_kind(std::string_view kind) const {
 MethodSet MethodSet::with(const Method& method) const {
   MethodSet set = *this;
   set.bits_ |= uint64_t{1} << place_of(method);
-  // Each set has one form.
+  // Gives equal sets the same representation: paged_adamw_8bit is stored as the two methods that it combines.
   if (set.has("paged_adamw_8bit")) {
     set.bits_ &= ~bit_of("paged_adamw_8bit");
     set.bits_ |= bit_of("adamw_8bit") | bit_of("offload_optimizer");
@@ -184,7 +188,7 @@ bool MethodSet::is_less_than(const MethodSet& other) const {
 }
 
 RunSpec with_methods(const RunSpec& run, const MethodSet& set) {
-  PLIMSOLL_CHECK(run.facts.train, "methods of training for a run that does not train");
+  PLIMSOLL_CHECK(run.facts.train, "training methods can only be applied to a run that trains");
   RunSpec changed = run;
   for (const Method* method : set.methods()) {
     set_method(*method, run, changed.arguments);

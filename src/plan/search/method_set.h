@@ -1,5 +1,5 @@
-// Sets of methods of the table (plimsoll/methods.h), their effect on a run, and the arguments that ask for them. A set is
-// applied to the arguments of a run, so that plan/request gives it its meaning. Pure; thread-safe.
+// Sets of training methods from the table in plimsoll/methods.h, their effect on a run, and the arguments that request them. A set only
+// changes the arguments of a run; plan/request translates these into a plan. Pure; thread-safe.
 #pragma once
 
 #include <compare>
@@ -62,12 +62,12 @@ std::optional<PlanRequest> changed_request(const RunSpec& run, const MethodSet& 
 // gradients.
 Effect effect_of(const MethodSet& set, const PlanRequest& own);
 
-// Returns the words that have to be added to the arguments of the run.
+// Returns the command-line arguments that have to be added to those of the run.
 std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run);
 
 // The extent to which methods change a run. If several runs are equally fast, the one that changes least is
-// preferred: first the one that keeps the numbers, then the one that keeps fp32 masters, then the one that does not
-// multiply in 8 bits, then the one with fewer arguments.
+// preferred: first a run that computes the same numbers, then one that keeps fp32 master weights, then one that does not multiply in 8
+// bits, then the one with the fewest arguments.
 struct ExtentOfChange {
   Effect effect = Effect::kNone;
   bool drops_master_weights = false;

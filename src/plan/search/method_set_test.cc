@@ -48,12 +48,12 @@ TEST(Methods, WhatIsRefusedOrChangesNothingIsNotMade) {
     EXPECT_FALSE(changed_request(cpu, set_of({name})).has_value()) << name;
   EXPECT_EQ(changed_request(cpu, set_of({"paged_adamw_8bit"})), changed_request(cpu, set_of({"adamw_8bit"})));
   const RunSpec gpu = run_of(on_h200());
-  for (const std::vector<std::string>& names :
-       std::vector<std::vector<std::string>>{{"sgd", "offload_optimizer"},
-                                             {"fp16", "optimizer_in_backward"},
-                                             {"copies_at_use"}})  // there are no copies
+  for (const std::vector<std::string>& names : std::vector<std::vector<std::string>>{
+           {"sgd", "offload_optimizer"},
+           {"fp16", "optimizer_in_backward"},
+           {"copies_at_use"}})  // an fp32 run has no 16-bit copies of weights
     EXPECT_FALSE(changed_request(gpu, set_of(names)).has_value()) << set_of(names).text();
-  // Weights in two parts and weights in bf16 have no copies.
+  // Weights that are stored as two halves and weights in bf16 have no copies.
   for (const char* precision : {"bf16", "pure_bf16"}) {
     EXPECT_EQ(changed_request(gpu, set_of({precision, "copies_at_use"})),
               changed_request(gpu, set_of({precision})));

@@ -30,7 +30,7 @@ const Method* part_of(const MethodSet& set) {
   return part.empty() ? nullptr : part.front();
 }
 
-// The search splits the effective batch itself.
+// Removes gradient accumulation from a run, because the search splits the effective batch itself.
 RunSpec without_accumulation(RunSpec run) {
   run.arguments.gradient_accumulation_steps = 1;
   return run;
@@ -87,7 +87,7 @@ MethodSpace::MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences,
       if (most_accumulation == 1 && method->name.ends_with("_gradients")) continue;
       precisions.push_back(method);
     } else if (method->kind == "optimizer" || method->kind == "trained part") {
-      // This method equals 8-bit AdamW with states in host memory.
+      // paged_adamw_8bit is left out, because it equals the combination of 8-bit AdamW and states in host memory.
       if (method->name != "paged_adamw_8bit") others.push_back(method);
     } else if (is_saver(*method)) {
       if (method->kind == "loss" && !has_many_logits(own_, most_sequences)) continue;
@@ -197,7 +197,7 @@ int64_t MethodSpace::least_bytes(const MethodSet& set, int64_t accumulation) con
   const auto frozen = static_cast<double>(elements.frozen);
   const bool is_on_gpu = request.device.kind == KernelDevice::kCuda;
   const auto whole = static_cast<double>(dtype_bytes(request.precision.dtype));
-  // A CPU's products round fp32 weights while they read them; a GPU's products read them in 16 bits.
+  // Matrix products on a CPU round fp32 weights while they read them; on a GPU they read 16-bit copies.
   const bool in_16_bits =
       request.precision.dtype == DType::kBF16 || (is_on_gpu && request.precision.activation_dtype);
   const double trained_bytes = in_16_bits && request.update.offload_states ? 2 : whole;

@@ -1,6 +1,6 @@
-// The sets of methods that a run can use in addition to its arguments, and lower bounds of the bytes that
-// each needs. Precisions, optimizers and trained parts make a step faster or leave it as it is: a set of
-// those is a base set. The other methods trade time for memory and are added to base sets. Pure; thread-safe.
+// The sets of training methods that can be added to the arguments of a run, and a lower bound of the bytes that each set needs. A base set
+// consists of methods that never make a step slower: precisions, optimizers, and restrictions of training to a part of the model. The other
+// methods trade time for memory and are added to base sets. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,14 @@ bool applies_to(const Method& method, const DeviceOptions& device);
 // Returns the first line of a refusal, without the arguments at its beginning.
 std::string reason_of(const std::string& message);
 
-// Returns true if a batch of this number of sequences has 1 MiB of logits. Computing fewer logits in chunks
-// does not change a plan.
+// Returns true if a batch of this number of sequences has at least 1 MiB of logits. With fewer logits, computing them in chunks does not
+// change a plan.
 bool has_many_logits(const PlanRequest& request, int64_t sequences);
 
 class MethodSpace {
  public:
-  // `most_sequences` is the largest micro-batch. Leaves out sets that cannot change a plan: logits in chunks if there
-  // are few, and 16-bit gradients if nothing accumulates. A trained part has few gradients and states, so it is
+  // `most_sequences` is the largest micro-batch. Leaves out sets that cannot change a plan: chunked logits if there are few logits, and
+  // 16-bit gradients if no gradients accumulate. If only a part of the model is trained, there are few gradients and states, so this is
   // combined only with the run's own optimizer.
   MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences, int64_t most_accumulation);
 
@@ -87,7 +87,8 @@ class MethodSpace {
   std::vector<const Method*> savers_;
   const Method* budget_ = nullptr;
   std::vector<MethodSet> base_sets_;
-  std::map<const Method*, Elements> elements_;  // the key is a trained part, or nullptr for the model
+  std::map<const Method*, Elements>
+      elements_;  // the key is the method that trains only a part of the model, or nullptr if the whole model is trained
 };
 
 }  // namespace plimsoll

@@ -11,9 +11,9 @@
 namespace plimsoll {
 namespace {
 
-// Returns the method that selects an optimizer, as its row describes it.
+// Returns the training method that selects an optimizer, from its row in the optimizer table.
 Method method_of(const OptimizerRow& row, const OptimizerMethod& selection) {
-  // The optimizer that runs by default. Another way to store its states only rounds them differently.
+  // True for the variants of the default optimizer, which only differ in how states are stored and rounded.
   const bool is_default = row.family == OptimizerKind::kAdamW;
   Method method{.name = selection.name,
                 .words = {"--optim", selection.optim},
@@ -34,7 +34,10 @@ std::vector<Method> methods_of_optimizers() {
   for (const OptimizerRow& row : optimizer_rows()) {
     for (const OptimizerMethod& selection : row.methods) {
       const bool is_new = by_position.emplace(selection.position, method_of(row, selection)).second;
-      PLIMSOLL_CHECK(is_new, "two methods of optimizers have position {}", selection.position);
+      PLIMSOLL_CHECK(is_new,
+                     "each training method that selects an optimizer must have its own position, but two "
+                     "have position {}",
+                     selection.position);
     }
   }
   std::vector<Method> methods;
@@ -67,19 +70,19 @@ std::vector<Method> make_method_table() {
        .kind = "precision",
        .effect = MethodEffect::kRounding,
        .not_on_cpu = "a CPU has no TF32",
-       .help = "Products of fp32 matrices on tensor cores, operands rounded to 11 bits."},
+       .help = "Computes products of fp32 matrices on tensor cores, with operands rounded to 11 bits."},
       {.name = "tf32x3",
        .words = {"--matmul_precision", "tf32x3"},
        .kind = "precision",
        .effect = MethodEffect::kRounding,
        .not_on_cpu = "a CPU has no TF32",
-       .help = "Products of fp32 matrices as three products of TF32, with about the error of fp32."},
+       .help = "Computes products of fp32 matrices as three TF32 products, with about the error of fp32."},
       {.name = "pure_bf16",
        .words = {"--dtype", "bfloat16"},
        .kind = "precision",
        .effect = MethodEffect::kRounding,
        .keeps_master_weights = false,
-       .help = "Weights in bf16 without fp32 masters, rounded stochastically."},
+       .help = "Stores weights in bf16 without fp32 master weights, and rounds updates stochastically."},
       {.name = "bf16_gradients",
        .words = {"--bf16", "--gradient_dtype", "bf16"},
        .kind = "precision",
@@ -97,13 +100,13 @@ std::vector<Method> make_method_table() {
        .kind = "precision",
        .effect = MethodEffect::kRounding,
        .not_on_cpu = "Plimsoll cannot multiply fp8 on a CPU",
-       .help = "The same as bf16, with products of 8-bit numbers: needs compute capability 8.9."},
+       .help = "The same as bf16, with matrix products of 8-bit numbers: needs compute capability 8.9."},
       {.name = "copies_at_use",
        .words = {"--weight_copies", "at_use"},
        .kind = "copies of weights",
        .effect = MethodEffect::kRounding,
-       .not_on_cpu = "products on a CPU round fp32 weights while they read them and need no copies",
-       .help = "Makes 16-bit copies of fp32 weights before each product: the same bits in fp16."},
+       .not_on_cpu = "on a CPU matrix products round fp32 weights while they read them and need no copies",
+       .help = "Makes 16-bit copies of fp32 weights before each matrix product: the same bits in fp16."},
       {.name = "checkpointing",
        .words = {"--gradient_checkpointing", "True"},
        .kind = "recompute",
@@ -113,7 +116,7 @@ std::vector<Method> make_method_table() {
        .words = {"--recompute", "selective"},
        .kind = "recompute",
        .effect = MethodEffect::kRounding,
-       .not_in_fit = "recompute_budget chooses at least as well for the memory that is given",
+       .not_in_fit = "recompute_budget is at least as fast within the given memory",
        .help = "Recomputes the values that free most memory for 4 % of the step: the same bits in fp32."},
       {.name = "recompute_budget",
        .words = {"--recompute_budget", "8GiB"},

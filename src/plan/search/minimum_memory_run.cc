@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// The number of runs that are planned before bounds are compared again, with any number of threads.
+// The number of runs that are planned before bounds are compared again. It does not depend on the number of threads.
 constexpr size_t kRunsAtOnce = 8;
 
 struct Run {
@@ -19,8 +19,8 @@ struct Run {
   int64_t num_plans = 0;
 };
 
-// A smaller micro-batch needs no more bytes than a larger one, because none of its values is larger. But a
-// micro-batch of all sequences keeps no gradients for the next one.
+// Two micro-batch sizes are sufficient: one sequence, because a smaller micro-batch never needs more bytes, and all sequences, because then
+// no gradients are kept between micro-batches.
 std::vector<FitShape> shapes_of(const FitQuestion& question) {
   const std::vector<FitShape> splits = splits_of(question);
   std::vector<FitShape> shapes{splits.back()};
@@ -28,8 +28,8 @@ std::vector<FitShape> shapes_of(const FitQuestion& question) {
   return shapes;
 }
 
-// Returns true if the plan of a set differs from that of a set with fewer methods only in its estimated time: TF32
-// products of fp32 matrices are the same ops, and without accumulation a gradient has the type of its weight.
+// Returns true if a set with fewer methods has the same plan apart from the estimated time: TF32 products of fp32 matrices are the same
+// ops, and without accumulation a gradient has the type of its weight.
 bool is_planned_alike(const MethodSet& set, const FitShape& shape) {
   const bool has_other_gradients = set.has("bf16_gradients") || set.has("fp16_gradients");
   return set.has("tf32") || set.has("tf32x3") || (shape.accumulation == 1 && has_other_gradients);

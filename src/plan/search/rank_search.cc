@@ -37,7 +37,7 @@ WeightElements count_elements(PlanRequest request) {
 std::vector<RankDivision> divisions_of(const RankQuestion& question, int64_t num_layers) {
   std::vector<RankDivision> divisions;
   const auto add = [&](int64_t tensor, int64_t pipeline, ZeroStage stage) {
-    // Groups of one rank have nothing to divide.
+    // A ZeRO stage divides nothing if only one rank trains on the same part of the model.
     if (stage != ZeroStage::kNone && tensor * pipeline == question.ranks) return;
     divisions.push_back({.tensor_size = tensor, .pipeline_size = pipeline, .zero_stage = stage});
   };
@@ -48,7 +48,7 @@ std::vector<RankDivision> divisions_of(const RankQuestion& question, int64_t num
       add(tensor, 1, stage);
     for (int64_t pipeline = 2; pipeline <= num_layers && question.ranks % (tensor * pipeline) == 0;
          pipeline *= 2) {
-      // With several ranks per stage, those that divide states are as fast and need less memory.
+      // If a pipeline stage has several ranks, they divide optimizer states, because this is as fast and needs less memory.
       add(tensor, pipeline,
           tensor == 1 && tensor * pipeline < question.ranks ? ZeroStage::kStates : ZeroStage::kNone);
     }
@@ -137,7 +137,8 @@ class DivisionSearch {
     std::erase_if(splits, [&](const FitShape& shape) { return shape.accumulation < least; });
   }
 
-  // Removes the splits that cannot fit with any policy. Whether gradients accumulate decides their type.
+  // Removes the splits that cannot fit with any policy. The lower bound depends on whether gradients accumulate, because this determines
+  // their type.
   void prune(std::vector<FitShape>& splits, int64_t num_policies) {
     if (!own_.memory_limit_bytes) return;
     const auto is_too_large = [&](const FitShape& shape) {
@@ -157,8 +158,8 @@ class DivisionSearch {
   // Plans the splits with a policy, takes the fastest one as an answer, and leaves in `open` those that do not fit.
   void plan_splits(const std::optional<RecomputePolicy>& policy, std::vector<FitShape>& open) {
     const RunSpec run = policy ? with_recompute(run_, *policy) : run_;
-    // The first stage of a pipeline has the activations of the most micro-batches, and the last one the head. The graphs of a
-    // search divide the layers into equal numbers.
+    // Plans the first stage of a pipeline, which stores the activations of the most micro-batches, and the last stage, which has the head.
+    // In the graphs of a search all stages have the same number of layers.
     RunSpec last = run;
     last.facts.ranks.stage = division_.pipeline_size - 1;
     std::vector<FitPlanner> planners;
@@ -257,7 +258,9 @@ std::string RankDivision::text() const {
 
 RunSpec with_ranks(RunSpec run, const RankQuestion& question) {
   PLIMSOLL_CHECK(question.ranks_per_machine >= 1 && question.ranks % question.ranks_per_machine == 0,
-                 "{} ranks on machines of {}", question.ranks, question.ranks_per_machine);
+                 "the number of ranks must be a multiple of the ranks per machine, but {} ranks on machines "
+                 "with {} are given",
+                 question.ranks, question.ranks_per_machine);
   run.arguments.nproc_per_node = question.ranks_per_machine;
   run.arguments.nnodes = question.ranks / question.ranks_per_machine;
   return run;
@@ -293,7 +296,9 @@ int64_t least_rank_bytes(const PlanRequest& request, int64_t trained, int64_t fr
 
 RankSearch search_ranks(const RunSpec& run, const RankQuestion& question) {
   PLIMSOLL_CHECK(question.effective_batch >= 1 && question.num_threads >= 1,
-                 "a batch of {} sequences, {} threads", question.effective_batch, question.num_threads);
+                 "the search needs a batch of at least 1 sequence and at least 1 thread, but is given {} "
+                 "sequences and {} threads",
+                 question.effective_batch, question.num_threads);
   RunSpec silent = run;
   silent.facts.passes.dump = nullptr;
   const PlanRequest own = request_of(silent);

@@ -1,5 +1,6 @@
-// Searches how the ranks of a run train fastest: how many of them divide the layers, into how many stages of a pipeline the layers are
-// divided, what the others divide, how the batch is split, and what is recomputed. Every answer is the plan of a run that its arguments request. Pure; thread-safe.
+// Searches for the fastest way to train with the ranks of a run: the size of tensor-parallel groups, the number of pipeline stages, the
+// ZeRO stage of the other ranks, the split of the batch, and the policy of recomputation. Every answer is the plan of a run that its
+// arguments request. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -29,20 +30,21 @@ struct RankDivision {
   friend bool operator==(const RankDivision&, const RankDivision&) = default;
 };
 
-// The fastest split of the batch for a division and a policy of recomputation. All figures are those of build_plan().
+// The fastest split of the batch for a division and a policy of recomputation. All figures come from build_plan().
 struct RankAnswer {
   RankDivision division = {};
   RecomputePolicy recompute = RecomputePolicy::kCheap;
   int64_t data_size = 1;  // groups of ranks that train on different batches
   int64_t micro_batch = 0;
   int64_t accumulation = 0;
-  int64_t total_bytes = 0;         // per rank; of a pipeline, of the stage that needs the most
+  int64_t total_bytes = 0;         // per rank; in a pipeline, of the stage that needs the most
   PurposeBytes by_purpose = {};    // of the phase that needs the most
   int64_t communicator_bytes = 0;  // outside the arena
   double step_ms = 0;              // estimated
   double exposed_ms = 0;           // the part of a step in which ranks wait for exchanges or for other stages
   double samples_per_s = 0;        // of all ranks
-  std::vector<std::string> arguments = {};  // those that differ from the run, without the numbers of ranks
+  std::vector<std::string> arguments =
+      {};  // arguments that differ from those of the run, without the numbers of ranks
 };
 
 struct RankRefusal {
@@ -55,7 +57,7 @@ struct RankSearch {
   std::vector<RankRefusal> refused = {};
   int64_t num_choices = 0;  // divisions x policies x splits
   int64_t num_pruned =
-      0;  // those whose lower bound of memory exceeds the limit, or that recompute more than a choice that fits
+      0;  // choices that were not planned: too large by a lower bound, or one that recomputes less fits
   int64_t num_plans = 0;
   int64_t smallest_bytes = 0;  // the fewest bytes among the choices that were planned, or the smallest bound
 };
@@ -63,15 +65,15 @@ struct RankSearch {
 // Returns the run with this number of ranks on machines of one size.
 RunSpec with_ranks(RunSpec run, const RankQuestion& question);
 
-// Returns a lower bound of the bytes of a rank: the weights, states and gradients that it has if everything that the division
-// divides is divided exactly, and the device's constant. `trained` and `frozen`: elements of the model's weights.
+// Returns a lower bound of the bytes of a rank: its weights, states and gradients, assuming that they are divided without remainder, and
+// the memory that the process holds outside the arena. `trained` and `frozen`: elements of the model's weights.
 int64_t least_rank_bytes(const PlanRequest& request, int64_t trained, int64_t frozen);
 
 // Plans every division that arguments accept, with every policy of recomputation that recomputes at least as much as the run and
 // every split of the batch, except those that a bound excludes: a lower bound of their memory exceeds the limit, or the same split
 // fits with a policy that recomputes less. The ranks of a tensor-parallel group are in one machine. Pipelines have a power of two of
-// stages, at most one per layer, and steps of at least as many micro-batches as stages if the batch allows it. Requires: the ranks of
-// the run are those of the question (with_ranks()). Cost: half a second per division for BERT-large.
+// stages, at most one per layer, and steps of at least as many micro-batches as stages if the batch allows it. Requires: the run has the
+// ranks of the question (with_ranks()). Cost: half a second per division for BERT-large.
 RankSearch search_ranks(const RunSpec& run, const RankQuestion& question);
 
 }  // namespace plimsoll

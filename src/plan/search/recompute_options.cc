@@ -100,7 +100,7 @@ PlanRequest small_request_of(const PlanRequest& request) {
   small.memory_limit_bytes.reset();
   small.passes.dump = nullptr;
   small.recompute = {.policy = RecomputePolicy::kNone};
-  // Only sizes and lifetimes are needed: separate buffers need no search for places.
+  // Gives each buffer its own addresses, because only sizes and lifetimes are needed and this avoids the search for a layout.
   small.separate_buffers = true;
   return small;
 }

@@ -1,5 +1,5 @@
-// Finds the sets of values that the blocks of a model may keep for the backward pass, by planning: for
-// every set on the Pareto front, its bytes and the time of what it recomputes. Pure; thread-safe.
+// Finds the sets of values that the blocks of a model may keep for the backward pass, by planning: for every set on the Pareto front, the
+// bytes of the kept values and the time of recomputing the others. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace plimsoll {
 
-// A value of a block by its place: the forward op of the block, and the output of that op. It is the same
-// in every block of one kind, whatever the values are named.
+// Identifies a value of a block by the number of its forward op within the block and the output of that op. This is the same in all blocks
+// of one kind, whose values have different names.
 struct ValuePlace {
   size_t op = 0;
   size_t output = 0;

@@ -53,7 +53,7 @@ std::vector<State> extended(const std::vector<State>& before, const RecomputeBlo
   };
   for_each_that_fits(
       [&](const State& state, size_t at) { fastest[at + 1] = std::min(fastest[at + 1], state.ms); });
-  // From here on fastest[i] is the fastest of all steps before the i-th.
+  // After this, fastest[i] is the smallest time of all states with fewer kept bytes than step i.
   std::partial_sum(fastest.begin(), fastest.end(), fastest.begin(),
                    [](double a, double b) { return std::min(a, b); });
   std::vector<State> states;

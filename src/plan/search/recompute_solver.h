@@ -1,5 +1,5 @@
 // Chooses the values that each block of a model keeps for the backward pass: the choice with the least
-// recomputed time whose live bytes stay under a limit. It knows numbers only, no graph. Pure; thread-safe.
+// recomputed time whose live bytes stay under a limit. The solver works on numbers and knows no graph. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,14 @@ struct RecomputeOption {
       0;  // bytes that are kept from the block's forward pass to the end of its backward pass
   int64_t working_bytes =
       0;          // the largest number of live bytes during its backward pass, including its kept bytes
-  double ms = 0;  // time of what is recomputed
+  double ms = 0;  // time of recomputing the values that are not kept
 };
 
 // A block. Blocks are in the order of the forward pass.
 struct RecomputeBlock {
   std::span<const RecomputeOption> options = {};
-  int64_t later_bytes = 0;  // bytes that the blocks after it leave in the backward pass: their gradients
+  int64_t later_bytes =
+      0;  // bytes of gradients that later blocks have left live when the backward pass reaches this block
 };
 
 struct RecomputeSolution {

@@ -17,7 +17,7 @@ std::string redundant_accumulation(const Plan& plan, const RunSpec& run, std::op
   const PlanRequest& request = plan.request;
   const int64_t accumulation = request.batches.accumulation_steps;
   const std::optional<int64_t> limit = request.memory_limit_bytes ? request.memory_limit_bytes : free_bytes;
-  // The micro-batches of a pipeline keep its stages busy.
+  // No advice for a pipeline, which needs several micro-batches to keep its stages busy.
   if (!plan.trains() || accumulation == 1 || !limit || request.ranks.pipeline_size > 1) return {};
   const int64_t micro = request.batches.train.sequences;
   int plans = 0;
@@ -39,8 +39,9 @@ std::string redundant_accumulation(const Plan& plan, const RunSpec& run, std::op
     const double other_ms = ms_per_sample(other) / static_cast<double>(request.batches.train.longest);
     if (other_ms <= 0 || own_ms < kWorthSaying * other_ms) return {};
     return fmt::format(
-        "{} micro-batches of {} are accumulated although larger ones fit: --per_device_train_batch_size {} "
-        "--gradient_accumulation_steps {} needs {} of {} MiB and is estimated {:.2f} x as fast",
+        "{} micro-batches of {} sequences are accumulated although larger ones fit: "
+        "--per_device_train_batch_size {} --gradient_accumulation_steps {} needs {} of {} MiB and is "
+        "estimated to be {:.2f} times as fast",
         accumulation, micro, larger.batches.train.sequences, steps, (other.total_bytes() + kMiB - 1) / kMiB,
         *limit / kMiB, own_ms / other_ms);
   }

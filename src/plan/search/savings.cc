@@ -12,9 +12,9 @@ namespace {
 
 constexpr size_t kMostSavings = 3;
 
-// Returns the largest smaller micro-batch that can save anything. If the batch was not split before,
-// gradients must be kept between micro-batches, which costs the bytes of the weights. If half of the
-// transient bytes is less than that, only a batch of one sequence may still save something.
+// Returns the largest smaller micro-batch that can save anything. If the run has one micro-batch per step, a smaller one requires that
+// gradients are kept between micro-batches, which takes as many bytes as the weights. If half of the transient bytes is less than that,
+// only a batch of one sequence may still save something.
 std::optional<int64_t> smaller_micro_batch(const Plan& plan) {
   const std::vector<int64_t> sizes = smaller_micro_batches(plan.request);
   if (sizes.empty()) return std::nullopt;

@@ -104,8 +104,7 @@ TEST(Savings, ManyLogitsAreHeldInChunks) {
   ASSERT_NE(chunks, nullptr);
 }
 
-// Changes that change the result come after those that do not, however much they save; each of them saves
-// something.
+// Changes that affect the result of training come after all others, however much they save. Every listed change saves something.
 TEST(Savings, TheCheapestComeFirst) {
   int seen = 0;
   for (const PlanRequest& request : all_plan_cases()) {

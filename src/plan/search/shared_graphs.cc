@@ -69,7 +69,7 @@ PlanGraphs SharedGraphs::begun(const PlanRequest& request) {
 }
 
 Plan build_plan(const PlanRequest& request, SharedGraphs& shared) {
-  // The graphs of each stage of a pipeline are its own.
+  // Each stage of a pipeline has different graphs, which are not shared.
   if (request.ranks.pipeline_size > 1) return build_plan(request);
   const auto start = std::chrono::steady_clock::now();
   Plan plan = plan_within_limit(

@@ -11,7 +11,8 @@
 
 namespace plimsoll {
 
-// Graphs with logits in chunks depend on the bucket. A search over buckets begins them each time instead of keeping those of each bucket.
+// Graphs with chunked logits depend on the bucket. With kBegunEachTime, which a search over buckets uses, they are built for every request
+// instead of being kept for every bucket.
 enum class ChunkedGraphs : uint8_t { kBegunEachTime, kShared };
 
 class SharedGraphs {
@@ -44,7 +45,7 @@ class SharedGraphs {
   // Returns the group of the request, which may be new.
   template <typename Part>
   Group<Part>& group_of(const PlanRequest& request, Groups<Part>& groups, Alike alike);
-  // Returns the part of a group, which is made first if the group does not have it.
+  // Returns the part of a group, and makes it first if the group has none yet.
   template <typename Part, typename Make>
   static Part part_of(Group<Part>& group, const Make& make);
 

@@ -18,12 +18,12 @@ int64_t mib_rounded_up(int64_t bytes) {
   return (bytes + kMiB - 1) / kMiB;
 }
 
-// Rounds as the table of the plan does.
+// Formats bytes in MiB, rounded in the same way as in the table of the plan.
 std::string format_mib(int64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / kMiB);
 }
 
-// The number of lines per effect for suggestions that fit, and the number for those that do not.
+// The largest number of lines for suggestions that fit, per effect on training, and for suggestions that do not fit.
 constexpr size_t kMostOfAnEffect = 6;
 constexpr size_t kMostNotEnough = 5;
 
@@ -37,7 +37,7 @@ bool is_worth_suggesting(const Method& method) {
   return !is_other_optimizer || method.name == "adafactor" || method.name == "sgd";
 }
 
-// TF32 products of fp32 matrices need as many bytes.
+// Returns true if a method can save memory. Matrix products in TF32 need as much memory as in fp32.
 bool saves_memory(const Method& method) {
   return method.name != "tf32" && method.name != "tf32x3";
 }
@@ -204,7 +204,8 @@ class Search {
   static RunSpec searched(RunSpec run) {
     if (!run.facts.recompute) return run;
     run = with_recompute(std::move(run), RecomputePolicy::kCheap);
-    run.arguments.recompute = Arguments().recompute;  // kCheap as well, but not named
+    run.arguments.recompute =
+        Arguments().recompute;  // the default policy, kCheap, which counts as not chosen by the user
     return run;
   }
 
@@ -229,8 +230,7 @@ class Search {
     return question;
   }
 
-  // Combines methods to the run that needs the least memory, and tries it. If it does not fit, tries it with
-  // shorter sequences.
+  // Combines training methods into the run that needs the least memory, and tries it. If it does not fit, tries it with shorter sequences.
   void try_combined() {
     const PlanRequest& request = plan_.request;
     Change change(run_, labels_);

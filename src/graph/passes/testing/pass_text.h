@@ -34,7 +34,7 @@ inline std::string unchanged(const std::string& text) {
   return print_graph(parse_graph(text, find_op));
 }
 
-// A weight and its bias, which 16-bit and fp32 products read.
+// A weight and its bias, which both a 16-bit and an fp32 matrix product read.
 inline constexpr const char* kSharedWeight = R"(graph g {
   input %x: bf16[T,4]
   input %u: f32[T,4]
@@ -47,7 +47,7 @@ inline constexpr const char* kSharedWeight = R"(graph g {
 }
 )";
 
-// A 16-bit product whose sum with a residual a norm reads.
+// A 16-bit matrix product, whose sum with a residual is read by a norm.
 inline constexpr const char* kProductAndNorm =
     "graph g {\n"
     "  input %x: bf16[T,4]\n"

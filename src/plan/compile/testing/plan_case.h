@@ -88,7 +88,7 @@ inline PlanRequest random_request(uint64_t seed) {
   return request;
 }
 
-// Returns all presets and forty random requests, which the tests of sums use.
+// Returns requests for all presets and forty random requests, for tests that check the sums of a plan.
 inline std::vector<PlanRequest> all_plan_cases() {
   std::vector<PlanRequest> requests{small_request()};
   for (const std::string& name : preset_names()) requests.push_back(preset_request(name, 4, 128));
