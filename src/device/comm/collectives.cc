@@ -206,7 +206,8 @@ class DirectReduction {
         staging_(staging),
         blocks_(parts, sizeof(T)) {
     PLIMSOLL_CHECK(staging.size() >= bytes_of(2 * (size_ - 1) * blocks_.slot_elements(), sizeof(T)),
-                   "{} bytes of staging for {} ranks", staging.size(), size_);
+                   "the sum over {} ranks needs a staging buffer of {} bytes, but has {}", size_,
+                   bytes_of(2 * (size_ - 1) * blocks_.slot_elements(), sizeof(T)), staging.size());
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) {
         peers_.emplace_back();

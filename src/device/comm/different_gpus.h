@@ -24,7 +24,7 @@ inline void require_different_gpus(Communicator& ranks, const std::string& uuid)
     throw_error(ErrorCode::kUsage,
                 "ranks {} and {} have the same GPU ({}), but each rank needs one of its own: start at most "
                 "one process "
-                "per visible GPU, and give no --device cuda:N",
+                "per visible GPU, and do not use --device cuda:N",
                 first - all.begin(), rank, all[rank].data());
   }
 }

@@ -73,7 +73,7 @@ class FirstEnd {
 std::string end_text(const RankEnd& end, int size) {
   switch (end.kind) {
     case RankEnd::Kind::kLeft:
-      return fmt::format("rank {} of {} left the run without it", end.rank, size);
+      return fmt::format("rank {} of {} ended its part of the run before that operation", end.rank, size);
     case RankEnd::Kind::kFailed:
       // A table begins on a line of its own.
       return end.text.find('\n') == std::string::npos
@@ -185,7 +185,10 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
           group_{.members = members},
           name_(fmt::format(" of ranks {}", fmt::join(members, ", "))) {
       const auto own = std::ranges::find(members, all.rank());
-      PLIMSOLL_CHECK(own != members.end(), "rank {} is not in the group{}", all.rank(), name_);
+      PLIMSOLL_CHECK(
+          own != members.end(),
+          "the members of a group must include the rank that creates it, but rank {} is not in the group{}",
+          all.rank(), name_);
       group_.rank = static_cast<int>(own - members.begin());
     }
     ~Group() override { all_.set_failure_report(*this, {}); }
@@ -368,7 +371,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   // Runs an operation and turns its failure into an Error that names the rank that caused it.
   void run_until(const std::string& operation_name, uint64_t slot, SteadyTime deadline, milliseconds limit,
                  const Operation& operation, const RankGroup* group = nullptr) {
-    if (!failure_.empty()) throw_error(ErrorCode::kDevice, "{} is impossible: {}", operation_name, failure_);
+    if (!failure_.empty()) throw_error(ErrorCode::kDevice, "cannot start {}: {}", operation_name, failure_);
     const std::string what = progress().prefix() + operation_name;
     if (const std::string text = long_wait(); !text.empty()) fail(text);
     // A rank that left may have done its part of this operation already.

@@ -105,7 +105,7 @@ std::vector<std::byte> GlooMesh::addresses() const {
 void GlooMesh::connect(int peer, std::span<const std::byte> addresses_of_peer) {
   const size_t address_bytes = context_->getPair(peer)->address().bytes().size();
   if (addresses_of_peer.size() != address_bytes * static_cast<size_t>(size_)) {
-    throw TransferFailure(peer, "its version of Gloo differs from the one of this rank");
+    throw TransferFailure(peer, "that rank and this one use different versions of Gloo");
   }
   std::vector<char> address(address_bytes);
   std::memcpy(address.data(), addresses_of_peer.data() + address_bytes * static_cast<size_t>(rank_),

@@ -32,7 +32,7 @@ NcclType nccl_type(DType dtype) {
     default:
       break;
   }
-  throw_error(ErrorCode::kInternal, "NCCL is asked to add elements of type {}", dtype_name(dtype));
+  throw_error(ErrorCode::kInternal, "NCCL cannot add elements of type {}", dtype_name(dtype));
 }
 
 class NcclCommunicator final : public GpuCommunicator {

@@ -91,7 +91,10 @@ class NcclMessages final : public GpuMessages {
     for (Neighbour& neighbour : neighbours_) {
       if (neighbour.stage == stage) return neighbour;
     }
-    PLIMSOLL_CHECK(false, "stage {} sends to stage {} or receives from it", stages_.rank(), stage);
+    PLIMSOLL_CHECK(false,
+                   "stage {} of the pipeline can exchange data only with the stages before and after it, not "
+                   "with stage {}",
+                   stages_.rank(), stage);
   }
 
   // In a connection of two ranks, rank 0 is the earlier stage.
@@ -153,7 +156,7 @@ class NcclMessages final : public GpuMessages {
     const char* detail = connection == nullptr ? nullptr : nccl().last_error(connection);
     throw_error(ErrorCode::kDevice,
                 "NCCL reports '{}' at {} in stage {} of {}{}{}; NCCL_DEBUG=INFO prints more, and --tp_size "
-                "divides a model without messages",
+                "divides the model over GPUs without pipeline stages",
                 nccl().error_string(result), call, stages_.rank(), stages_.size(),
                 detail != nullptr && *detail != '\0' ? ": " : "", detail == nullptr ? "" : detail);
   }

@@ -27,7 +27,8 @@ BatchMemOp batch_mem_op() {
   cudaDriverEntryPointQueryResult result{};
   PLIMSOLL_CUDA(
       cudaGetDriverEntryPointByVersion("cuStreamBatchMemOp", &function, 12000, cudaEnableDefault, &result));
-  PLIMSOLL_CHECK(result == cudaDriverEntryPointSuccess, "the driver has no cuStreamBatchMemOp");
+  PLIMSOLL_CHECK(result == cudaDriverEntryPointSuccess,
+                 "the CUDA driver does not provide the function cuStreamBatchMemOp");
   return reinterpret_cast<BatchMemOp>(function);
 }
 
@@ -94,11 +95,11 @@ class SharedMarks {
     const auto fail = [&](const char* call) {
       const int error = errno;
       if (descriptor >= 0) close(descriptor);
-      throw_error(
-          ErrorCode::kUsage,
-          "the ranks cannot share memory ({} of {}: {}); if they are on different machines or in different "
-          "containers, give --ddp_backend nccl",
-          call, name, std::strerror(error));
+      throw_error(ErrorCode::kUsage,
+                  "the ranks cannot share memory ({} of '{}' failed: {}); if they are on different machines "
+                  "or in different "
+                  "containers, use --ddp_backend nccl",
+                  call, name, std::strerror(error));
     };
     if (descriptor < 0) fail("shm_open");
     if ((flags & O_CREAT) != 0 && ftruncate(descriptor, static_cast<off_t>(bytes())) != 0) fail("ftruncate");
@@ -133,11 +134,11 @@ class StreamMarks {
   void enqueue(BatchMemOp batch_mem_op, CudaStream stream) {
     const CUresult result = batch_mem_op(stream, count_, ops_, 0);
     if (result != CUDA_SUCCESS)
-      throw_error(
-          ErrorCode::kDevice,
-          "the driver refuses to let a stream wait for other ranks (cuStreamBatchMemOp returned {}); give "
-          "--ddp_backend nccl",
-          static_cast<int>(result));
+      throw_error(ErrorCode::kDevice,
+                  "the CUDA driver does not allow a stream to wait for other ranks (cuStreamBatchMemOp "
+                  "returned {}); use "
+                  "--ddp_backend nccl",
+                  static_cast<int>(result));
   }
 
  private:
@@ -156,8 +157,8 @@ class MappedPeers final : public PeerMemory {
   MappedPeers(Communicator& ranks, int gpu_ordinal, const std::string& uuid) : ranks_(ranks) {
     if (ranks.size() > kMostPeers)
       throw_error(ErrorCode::kUsage,
-                  "{} GPUs share their memory, but at most {} can; give --ddp_backend nccl", ranks.size(),
-                  kMostPeers);
+                  "at most {} GPUs can map each other's memory, but the run has {}; use --ddp_backend nccl",
+                  kMostPeers, ranks.size());
     require_different_gpus(ranks, uuid);
     PLIMSOLL_CUDA(cudaSetDevice(gpu_ordinal));
     batch_mem_op_ = batch_mem_op();
@@ -188,15 +189,16 @@ class MappedPeers final : public PeerMemory {
     for (size_t peer = 0; peer < all.size(); ++peer) {
       if (static_cast<int>(peer) == rank()) continue;
       PLIMSOLL_CHECK(sizes == BlockSizes::kDifferent || all[peer].bytes == bytes,
-                     "rank {} has an arena of {} bytes, and rank {} of {}", peer, all[peer].bytes, rank(),
-                     bytes);
+                     "all ranks must share memory blocks of the same size, but rank {} has one of {} bytes "
+                     "and rank {} one of {}",
+                     peer, all[peer].bytes, rank(), bytes);
       const cudaError_t error =
           cudaIpcOpenMemHandle(&mapped_[peer], all[peer].handle, cudaIpcMemLazyEnablePeerAccess);
       if (error != cudaSuccess) {
         static_cast<void>(cudaGetLastError());
         throw_error(
             ErrorCode::kDevice,
-            "the GPU of rank {} cannot map the memory of the GPU of rank {} ({}); give --ddp_backend nccl",
+            "the GPU of rank {} cannot map the memory of the GPU of rank {} ({}); use --ddp_backend nccl",
             rank(), peer, cudaGetErrorString(error));
       }
       distances_[peer] = static_cast<std::byte*>(mapped_[peer]) - data;

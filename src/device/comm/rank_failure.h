@@ -26,7 +26,7 @@ class RankFailure {
     if (!is_reported()) return;
     const std::lock_guard lock(mutex_);
     // A table begins on a line of its own.
-    throw_error(ErrorCode::kDevice, "the GPUs cannot exchange data any more: {}{}", text_,
+    throw_error(ErrorCode::kDevice, "the ranks can no longer exchange data: {}{}", text_,
                 text_.find('\n') == std::string::npos ? "." : "");
   }
 

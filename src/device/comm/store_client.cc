@@ -166,9 +166,8 @@ std::optional<StoreMessage> StoreClient::next_message(SteadyTime deadline) {
     StoreParse parse = take_store_message(input_);
     if (parse.is_foreign) {
       throw_error(ErrorCode::kDevice,
-                  "The program that listens at {} is not the store of a run: another program uses the port. "
-                  "Choose another "
-                  "port for the run.",
+                  "The program that listens at {} is not rank 0 of a run: another program uses the port. "
+                  "Choose another port for the run.",
                   host_and_port(host_, port_));
     }
     if (parse.message) return std::move(parse.message);
@@ -182,7 +181,8 @@ std::optional<StoreMessage> StoreClient::next_message(SteadyTime deadline) {
 
 StoreMessage StoreClient::await_answer(StoreMessageKind kind, uint32_t request, std::string_view key,
                                        milliseconds limit) {
-  PLIMSOLL_CHECK(!watcher_.joinable(), "the store is asked for {} after watch()", key);
+  PLIMSOLL_CHECK(!watcher_.joinable(),
+                 "StoreClient must not ask for a value after watch() has started, but asks for '{}'", key);
   const SteadyTime deadline = after(limit);
   while (std::optional<StoreMessage> message = next_message(deadline)) {
     if (message->kind == kind && message->request == request) return std::move(*message);
@@ -199,7 +199,8 @@ StoreMessage StoreClient::await_answer(StoreMessageKind kind, uint32_t request, 
                 host_and_port(host_, port_));
   }
   throw_error(ErrorCode::kDevice,
-              "The store at {} had no value for {} after {}: the rank that sets it is late.",
+              "The store at {} received no value for '{}' within {}: the rank that sets this value did not "
+              "do so in time.",
               host_and_port(host_, port_), key, seconds_text(limit));
 }
 

@@ -35,7 +35,9 @@ std::optional<int32_t> StoreMessage::number(size_t index) const {
 
 void append_store_message(std::vector<std::byte>& output, StoreMessageKind kind, uint32_t request,
                           std::span<const std::byte> payload) {
-  PLIMSOLL_CHECK(payload.size() <= kMaxStorePayload, "message of {} bytes", payload.size());
+  PLIMSOLL_CHECK(payload.size() <= kMaxStorePayload,
+                 "a message to the store may have at most {} bytes, but has {}", kMaxStorePayload,
+                 payload.size());
   const StoreHeader header = {.magic = kStoreMagic,
                               .kind = static_cast<uint32_t>(kind),
                               .request = request,

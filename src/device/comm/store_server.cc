@@ -41,7 +41,8 @@ class StoreServer::Loop {
   Loop(const std::string& host, uint16_t port, int size)
       : size_(size), listener_(listen_at(host, port)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!wake_)
-      throw_error(ErrorCode::kDevice, "The system refuses an eventfd for the store (errno {}).", errno);
+      throw_error(ErrorCode::kDevice,
+                  "The system cannot create the eventfd that the store of rank 0 needs (errno {}).", errno);
   }
 
   uint16_t port() const { return listener_.local_port(); }

@@ -96,7 +96,8 @@ TEST(Store, AValueThatNobodySetsEndsAtTheTimeLimit) {
   StoreClient client(std::string(kHost), server.port(), 0, 1, kStoreLimit);
   const ErrorOfCall error = error_of([&] { client.get("nothing", std::chrono::milliseconds(50)); });
   EXPECT_EQ(error.code, ErrorCode::kDevice);
-  EXPECT_NE(error.text.find("had no value for nothing after 0.05 s"), std::string::npos) << error.text;
+  EXPECT_NE(error.text.find("received no value for 'nothing' within 0.05 s"), std::string::npos)
+      << error.text;
 }
 
 TEST(Store, AClientWaitsForItsServer) {

@@ -188,16 +188,16 @@ PciPath path_of(unsigned int level) {
 const char* describe_p2p(unsigned int status) {
   switch (status) {
     case kP2pChipset:
-      return "the chipset of the machine does not support it";
+      return "the chipset of the machine does not support peer access";
     case kP2pGpu:
     case kP2pNotSupported:
-      return "the GPUs do not support it";
+      return "the GPUs do not support peer access";
     case kP2pHostBridges:
-      return "the path between the sockets does not support it";
+      return "the connection between the CPU sockets does not support peer access";
     case kP2pDisabled:
-      return "a setting of the driver disables it";
+      return "a setting of the driver disables peer access";
     default:
-      return "the driver gives no reason";
+      return "the driver does not report the reason";
   }
 }
 

@@ -275,18 +275,20 @@ void Nvml::Functions::read_processes(Device device, GpuSample& sample) const {
 Nvml::Nvml(const std::string& library) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
-    why_not_ = fmt::format("there is no NVIDIA driver here ({} is missing)", library);
+    why_not_ = fmt::format("this machine has no NVIDIA driver ({} is missing)", library);
     return;
   }
   auto functions = std::make_unique<Functions>();
   if (!functions->find_required(handle)) {
-    why_not_ = "the NVIDIA driver is too old: its management library lacks functions of 2021";
+    why_not_ =
+        "the NVIDIA driver is too old: its management library (NVML) lacks functions that drivers have since "
+        "2021";
     return;
   }
   functions->find_others(handle);
   const int status = functions->init();
   if (status != kSuccess) {
-    why_not_ = "NVIDIA's management library does not start: " + describe_nvml_status(status);
+    why_not_ = "NVIDIA's management library (NVML) does not start: " + describe_nvml_status(status);
     return;
   }
   functions_ = std::move(functions);

@@ -260,7 +260,7 @@ void add_gpus(std::string& text, const Topology& topology) {
   text += "\n" + matrix_text(topology) + "\n" + kLegend;
   if (topology.gpus.size() == 1) {
     text += "\n";
-    add_paragraph(text, "One GPU has no link to another one: a run on it exchanges nothing.");
+    add_paragraph(text, "There is only one GPU, so a run does not exchange data between GPUs.");
     return;
   }
   const std::vector<LinkKind> kinds = link_kinds(topology);

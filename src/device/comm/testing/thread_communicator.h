@@ -111,8 +111,9 @@ class ThreadCommunicator final : public Communicator {
     std::unique_lock lock(shared_.mutex_);
     auto& messages = shared_.messages_[{from.rank, {rank_, from.channel}}];
     shared_.changed_.wait(lock, [&] { return !messages.empty(); });
-    PLIMSOLL_CHECK(messages.front().size() == bytes.size(), "a message of {} bytes is received as {}",
-                   messages.front().size(), bytes.size());
+    PLIMSOLL_CHECK(messages.front().size() == bytes.size(),
+                   "the sender sent {} bytes, but the receiver expects {}", messages.front().size(),
+                   bytes.size());
     std::copy(messages.front().begin(), messages.front().end(), bytes.begin());
     messages.pop_front();
     shared_.changed_.notify_all();
