@@ -32,8 +32,8 @@ std::array<uint8_t, kTunedAlgorithmBytes> bytes_of(const std::string& hex, const
   std::array<uint8_t, kTunedAlgorithmBytes> bytes{};
   const auto bad = [&] {
     throw_error(ErrorCode::kBadData,
-                "{}: an algorithm must have {1} hexadecimal digits, but is '{0}'; the file is damaged",
-                source, hex, 2 * kTunedAlgorithmBytes);
+                "{}: an algorithm must have {} hexadecimal digits, but is '{}'; the file is damaged", source,
+                2 * kTunedAlgorithmBytes, hex);
   };
   if (hex.size() != size_t{2} * kTunedAlgorithmBytes) bad();
   for (size_t i = 0; i < bytes.size(); ++i) {

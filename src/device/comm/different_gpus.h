@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// Errors: kUsage if two ranks have the same GPU. Every rank calls it.
+// Checks that no two ranks have the same GPU. Every rank must call it. Errors: kUsage if two have.
 inline void require_different_gpus(Communicator& ranks, const std::string& uuid) {
   std::array<char, 64> own{};
   std::copy_n(uuid.begin(), std::min(uuid.size(), own.size()), own.begin());

@@ -21,7 +21,7 @@ namespace {
 
 using BatchMemOp = CUresult (*)(CUstream, unsigned int, CUstreamBatchMemOpParams*, unsigned int);
 
-// Returns the function of the driver, which the program does not link.
+// Returns the driver function cuStreamBatchMemOp. It is looked up at run time, because the program is not linked with the driver library.
 BatchMemOp batch_mem_op() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult result{};
@@ -32,12 +32,12 @@ BatchMemOp batch_mem_op() {
   return reinterpret_cast<BatchMemOp>(function);
 }
 
-// A block of memory that all processes of the run on this machine share and that the GPUs write and read. Each mark has a
-// cache line of its own, and is 0 at first.
+// A block of memory that all processes of the run on this machine share and that the GPUs write and read. It contains marks: counters that
+// one rank sets and another waits for. Each mark has a separate cache line and is initially 0.
 class SharedMarks {
  public:
-  // By its marks a rank tells another one that it has reached a point of an operation, that a message to the other rank is complete,
-  // or that this message has not been taken yet.
+  // The meanings of a mark of one rank for another rank: it has reached the begin, middle or end of an operation; a message to the other
+  // rank is complete; this message has not been taken yet.
   enum class Mark : uint8_t { kBegin, kMiddle, kEnd, kMessage, kUntaken };
   static constexpr size_t kNumMarks = 5;
   static Mark mark_of(PeerMemory::Point point) { return static_cast<Mark>(point); }
@@ -73,7 +73,7 @@ class SharedMarks {
   SharedMarks(const SharedMarks&) = delete;
   SharedMarks& operator=(const SharedMarks&) = delete;
 
-  // Returns the mark by which `from` tells something to `to`.
+  // Returns the device address of the mark that rank `from` sets for rank `to`.
   CUdeviceptr on_device(Mark mark, int to, int from) const { return device_ + offset(mark, to, from); }
   volatile uint32_t& on_host(Mark mark, int to, int from) const {
     return *reinterpret_cast<volatile uint32_t*>(static_cast<std::byte*>(block_) + offset(mark, to, from));
@@ -114,7 +114,7 @@ class SharedMarks {
   CUdeviceptr device_ = 0;
 };
 
-// Writes and waits that a stream does in one operation of the driver.
+// Collects writes of marks and waits for marks, which a stream executes as one operation of the driver.
 class StreamMarks {
  public:
   void write(CUdeviceptr address, uint32_t value) {
@@ -259,7 +259,7 @@ class MappedPeers final : public PeerMemory {
  private:
   using Mark = SharedMarks::Mark;
 
-  // Writes the marks of all ranks again and again, so that nothing that this GPU still has to run waits for the failed rank.
+  // Repeatedly sets the marks of all ranks, so that no work that is still enqueued on this GPU waits for the failed rank.
   void fail(const std::string& text) {
     if (!failure_.report(text)) return;
     releaser_ = std::thread([this] {

@@ -14,7 +14,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstRetry{20};
 constexpr milliseconds kLongestRetry{500};
 constexpr milliseconds kConnectLimit = std::chrono::seconds(5);
-// A name may become known shortly after the processes started; a misspelled name must not cost the whole time limit.
+// The time limit for resolving the name of a host: the name may become known shortly after the processes started, but a misspelled name
+// should not cost the whole time limit of the connection.
 constexpr milliseconds kUnknownHostLimit = std::chrono::seconds(10);
 constexpr milliseconds kAnswerLimit = std::chrono::seconds(2);
 constexpr milliseconds kLeaveLimit = std::chrono::seconds(1);
@@ -93,7 +94,7 @@ StoreClient::~StoreClient() {
       while (next_message(deadline)) {
       }
     } catch (const Error&) {
-      // Another program listens at the port and need not be told.
+      // An error here means that another program listens at the port. It need not be told that this rank leaves.
     }
   }
 }
@@ -233,12 +234,12 @@ void StoreClient::ask_positions() {
   send(StoreMessageKind::kAskPositions, 0, {});
 }
 
-// Returns false if no more messages are to be read.
+// Handles a message in the thread of watch(). Returns false if no more messages are to be read.
 bool StoreClient::handle_watched(const StoreMessage& message, StoreObserver& observer) {
   if (message.kind == StoreMessageKind::kEnded) {
     const RankEnd end = read_rank_end(message);
     observer.on_end(end);
-    // The server ends with rank 0 and waits for the clients to close their connections.
+    // If rank 0 has ended, its server waits until the clients close their connections, so this client stops reading.
     return end.rank != 0;
   }
   if (message.kind == StoreMessageKind::kWhere)
@@ -262,10 +263,10 @@ void StoreClient::watch_loop(StoreObserver& observer, milliseconds pause) {
       observer.on_time(*this);
     }
   } catch (const Error&) {
-    // The server sent something else than messages. It is of no more use, as if it had closed the connection.
+    // The server sent bytes that are no messages of this protocol. The connection is unusable, as if the server had closed it.
   }
   socket_.shut_down();
-  // The server also closes the connection of a rank that has left.
+  // Rank 0 has died unless its end was reported before, or this rank has left, after which the server closes the connection, too.
   if (!rank_0_ended && rank_ != 0 && !has_left()) observer.on_end({.rank = 0, .kind = RankEnd::Kind::kDied});
   std::unique_lock lock(mutex_);
   connection_ended_ = true;

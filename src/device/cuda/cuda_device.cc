@@ -53,7 +53,7 @@ std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none) {
                       ? "there is no NVIDIA driver, or it is too old for the CUDA version of this program"
                       : fmt::format("the NVIDIA driver shows no device ({})", cudaGetErrorString(error));
     }
-    // The error is not sticky, but it must not be mistaken for a failed launch later.
+    // Clears CUDA's last error, which otherwise a later check would mistake for a failed launch.
     static_cast<void>(cudaGetLastError());
     return {};
   }
@@ -99,7 +99,7 @@ CudaDevice::CudaDevice(int ordinal) {
 }
 
 CudaDevice::~CudaDevice() {
-  // The call that caused a failure has already reported it.
+  // The result is ignored, because the call that caused a failure has already reported it.
   if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
 }
 

@@ -23,7 +23,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\n\r") - first + 1);
 }
 
-// Returns the value after "name:" in a file of such lines, or an empty text if there is no such line.
+// Returns the value of `name` in a file with lines "name: value", or an empty text if there is no such line.
 std::string_view field(std::string_view text, std::string_view name) {
   for (size_t start = 0; start < text.size();) {
     const size_t end = std::min(text.find('\n', start), text.size());
