@@ -106,7 +106,8 @@ TEST(ScratchFile, AFileOfARunThatLivesIsLeftAlone) {
     FAIL() << "two runs have one file";
   } catch (const FileError& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDevice);
-    EXPECT_NE(std::string(error.what()).find("another run has it open"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("another run has the file open"), std::string::npos)
+        << error.what();
   }
   EXPECT_TRUE(exists(path));
   file->read(read.all(), 0);

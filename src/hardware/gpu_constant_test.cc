@@ -60,7 +60,7 @@ TEST(GpuConstant, RefusesWhatItCannotUse) {
       {"[]", "not a valid constant of a GPU: the file must contain a JSON object"},
       {with("\"card\"", "\"x\""), "the key 'card' is missing"},
       {with("\"bytes\": 1", "\"bytes\": \"1\""), "'bytes' must be a number, but is of type string"},
-      {with("\"bytes\": 1", "\"bytes\": 0"), "it is of 0 bytes"},
+      {with("\"bytes\": 1", "\"bytes\": 0"), "'bytes' must be positive, but is 0"},
       {with("_version\": 1", "_version\": 9"), "has schema version 9, but this program reads version 1"}};
   for (const auto& [broken, said] : cases) {
     const std::string message =

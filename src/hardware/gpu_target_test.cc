@@ -103,7 +103,7 @@ TEST(GpuTarget, TheCardAtHandIsFoundByItsNameAndMemory) {
   EXPECT_EQ(gpu_target_of("NVIDIA A100-SXM4-40GB", 80, 108, 40960 * mib).name, "a100-40gb");
   const GpuTarget unknown = gpu_target_of("NVIDIA X", 75, 40, 8192 * mib);
   EXPECT_EQ(unknown.bf16_tflops, 0);
-  EXPECT_NE(unknown.provenance.find("guessed"), std::string::npos);
+  EXPECT_NE(unknown.provenance.find("estimated"), std::string::npos);
 }
 
 TEST(GpuTarget, CardsWithoutBf16MultiplyItAtTheRateOfFp32) {

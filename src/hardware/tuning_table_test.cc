@@ -97,7 +97,8 @@ TEST(TuningTable, RefusesOtherSchemas) {
 
 TEST(TuningTable, RefusesWhatIsDamaged) {
   const std::string good = tuning_table_json(small_table());
-  expect_words(replaced(good, "NVIDIA H200", "NVIDIA H100"), {"cards/h200.json", "damaged", "the file says"});
+  expect_words(replaced(good, "NVIDIA H200", "NVIDIA H100"),
+               {"cards/h200.json", "damaged", "the file states"});
   expect_words("", {"cards/h200.json", "no tuning table"});
   expect_words("[1, 2]", {"no tuning table"});
   expect_words("{\"schema_version\": 1}", {"no tuning table", "xxh3"});

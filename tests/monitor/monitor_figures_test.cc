@@ -267,7 +267,7 @@ TEST(MonitorCapabilities, OfACpuByItsInstructionSets) {
   EXPECT_EQ(yes(CpuIsa::kAmx, true), "fp32 bf16 fp16 ");
   for (const CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAmx}) {
     const std::string why = cpu_capabilities(isa, true)[2].why;
-    EXPECT_NE(why.find("Plimsoll computes no fp16 on a CPU"), std::string::npos) << why;
+    EXPECT_NE(why.find("Plimsoll does not compute fp16 on a CPU"), std::string::npos) << why;
     EXPECT_EQ(why.find("use --bf16") != std::string::npos, has_bf16_products(isa)) << why;
   }
 }

@@ -132,7 +132,7 @@ TEST(CommunicatorFailure, ARankThatLeftIsNamedByTheOthers) {
   }
   for (const int rank : {0, 2}) {
     EXPECT_EQ(errors[static_cast<size_t>(rank)].code, ErrorCode::kDevice);
-    EXPECT_TRUE(contains(errors[static_cast<size_t>(rank)].text, "rank 1 of 3 left the run"))
+    EXPECT_TRUE(contains(errors[static_cast<size_t>(rank)].text, "rank 1 of 3 ended its part of the run"))
         << errors[static_cast<size_t>(rank)].text;
   }
 }

@@ -280,7 +280,7 @@ TEST(AttentionCudaRows, BrokenRequirementsAreNamed) {
       message([](AttentionBwdArgs& a) { a.dims.heads = 1, a.dims.head_dim = 136; }).find("rows of q are 96"),
       std::string::npos);
   EXPECT_NE(message([](AttentionBwdArgs& a) { a.k.row_stride = 31; }).find("rows of k"), std::string::npos);
-  EXPECT_NE(message([](AttentionBwdArgs& a) { a.options.dropout = 0.5; }).find("numbers to draw from"),
+  EXPECT_NE(message([](AttentionBwdArgs& a) { a.options.dropout = 0.5; }).find("needs the random state"),
             std::string::npos);
 }
 

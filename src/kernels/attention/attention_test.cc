@@ -574,13 +574,15 @@ TEST(Attention, BrokenRequirementsAreNamed) {
   EXPECT_NE(message([](AttentionFwdArgs& a) { a.scratch_bytes -= 1; }).find("scratch"), std::string::npos);
   EXPECT_NE(message([](AttentionFwdArgs& a) { a.dims.longest = 6; }).find("sequence 0 has 7 rows"),
             std::string::npos);
-  EXPECT_NE(message([](AttentionFwdArgs& a) { a.dims.tokens = 11; }).find("cu_seqlens ends at 12"),
+  EXPECT_NE(message([](AttentionFwdArgs& a) { a.dims.tokens = 11; }).find("cu_seqlens ends at row 12"),
             std::string::npos);
   EXPECT_NE(message([](AttentionFwdArgs& a) { a.k.row_stride = 31; }).find("rows of k"), std::string::npos);
-  EXPECT_NE(
-      message([](AttentionFwdArgs& a) { a.dims.heads = 3, a.dims.kv_heads = 2; }).find("3 heads over 2"),
-      std::string::npos);
-  EXPECT_NE(message([](AttentionFwdArgs& a) { a.options.dropout = 1; }).find("dropout 1"), std::string::npos);
+  EXPECT_NE(message([](AttentionFwdArgs& a) {
+              a.dims.heads = 3, a.dims.kv_heads = 2;
+            }).find("3 query heads, 2 heads of keys"),
+            std::string::npos);
+  EXPECT_NE(message([](AttentionFwdArgs& a) { a.options.dropout = 1; }).find("dropout probability"),
+            std::string::npos);
   EXPECT_NE(message([](AttentionFwdArgs& a) { a.v.view.dtype = DType::kBF16; }).find("v is bf16"),
             std::string::npos);
 }

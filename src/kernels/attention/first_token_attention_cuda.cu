@@ -183,16 +183,20 @@ void first_token_attention_cuda(const FirstTokenAttentionArgs& args, CudaStream 
       "first_token_attention_cuda",
       {{"x", args.x_TC}, {"w", args.w_3HDC}, {"bias", args.bias_3HD}, {"o", args.o_BHD}});
   PLIMSOLL_CHECK(args.cu_seqlens && args.cu_seqlens.dtype == DType::kI32, "cu_seqlens is missing or not i32");
-  PLIMSOLL_CHECK(first_token_attention_sizes_fit(dims, args.columns) && args.x_TC.dtype == args.w_3HDC.dtype,
-                 "{} columns, {} heads of {}, {} by {}", args.columns, dims.heads, dims.head_dim,
-                 dtype_name(args.x_TC.dtype), dtype_name(args.w_3HDC.dtype));
+  PLIMSOLL_CHECK(
+      first_token_attention_sizes_fit(dims, args.columns) && args.x_TC.dtype == args.w_3HDC.dtype,
+      "first_token_attention_cuda needs sizes that first_token_attention_sizes_fit() accepts, and rows and "
+      "weights of one type, but has {} columns, {} heads of size {}, rows of {} and weights of {}",
+      args.columns, dims.heads, dims.head_dim, dtype_name(args.x_TC.dtype), dtype_name(args.w_3HDC.dtype));
   PLIMSOLL_CHECK(
       args.scratch && args.scratch_bytes >= first_token_attention_cuda_scratch_bytes(dims, args.columns),
-      "{} bytes of scratch", args.scratch_bytes);
+      "first_token_attention_cuda needs {} bytes of scratch memory, but has {}",
+      first_token_attention_cuda_scratch_bytes(dims, args.columns), args.scratch_bytes);
   if (dims.sequences <= 0) return;
   if (args.x_TC.dtype == DType::kBF16)
     return first_token::launch_for<DType::kBF16>(args.columns, first_token::kernel_args(args), stream);
-  PLIMSOLL_CHECK(args.x_TC.dtype == DType::kF16, "first_token_attention of {}", dtype_name(args.x_TC.dtype));
+  PLIMSOLL_CHECK(args.x_TC.dtype == DType::kF16, "first_token_attention_cuda supports bf16 and f16, not {}",
+                 dtype_name(args.x_TC.dtype));
   first_token::launch_for<DType::kF16>(args.columns, first_token::kernel_args(args), stream);
 }
 

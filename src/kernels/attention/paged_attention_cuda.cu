@@ -469,7 +469,9 @@ void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream) {
   const PagedAttentionDims& dims = args.dims;
   check_paged_device_args(args, paged_attention_cuda_scratch_bytes(dims));
   PLIMSOLL_CHECK(dims.head_dim <= kPagedCudaHeadDim && dims.tokens <= 65535 && dims.heads <= 65535,
-                 "paged attention on a GPU of T={} H={} D={}", dims.tokens, dims.heads, dims.head_dim);
+                 "paged attention on a GPU supports at most 65535 tokens, 65535 heads and a head size of {}, "
+                 "but has {}, {} and {}",
+                 kPagedCudaHeadDim, dims.tokens, dims.heads, dims.head_dim);
   if (dims.tokens == 0) return;
   const bool is_divided = dims.tokens <= kPagedCudaDividedRows;
   const int64_t positions = std::max<int64_t>(1, dims.max_pages * dims.page_size);
@@ -497,7 +499,8 @@ void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream) {
   const int tokens = static_cast<int>(dims.tokens);
   if (args.qkv.dtype == DType::kF32) return paged::launch<float>(kernel, tokens, stream);
   if (args.qkv.dtype == DType::kBF16) return paged::launch<__nv_bfloat16>(kernel, tokens, stream);
-  PLIMSOLL_CHECK(args.qkv.dtype == DType::kF16, "paged attention of {}", dtype_name(args.qkv.dtype));
+  PLIMSOLL_CHECK(args.qkv.dtype == DType::kF16, "paged attention on a GPU supports f32, bf16 and f16, not {}",
+                 dtype_name(args.qkv.dtype));
   paged::launch<__half>(kernel, tokens, stream);
 }
 
@@ -505,7 +508,8 @@ void append_kv_cuda(const AppendKvArgs& args, CudaStream stream) {
   const PagedAttentionDims& dims = args.dims;
   check_paged_device_args(args);
   const int64_t element = dtype_bytes(args.qkv.dtype);
-  PLIMSOLL_CHECK(element == 2 || element == 4, "append_kv on a GPU of {}", dtype_name(args.qkv.dtype));
+  PLIMSOLL_CHECK(element == 2 || element == 4, "append_kv on a GPU supports elements of 2 or 4 bytes, not {}",
+                 dtype_name(args.qkv.dtype));
   if (dims.tokens == 0) return;
   const paged::AppendArgs kernel{.qkv = args.qkv.data,
                                  .cache = args.cache.data,

@@ -23,7 +23,8 @@ namespace {
 template <typename Part>
 const Part& part_of(const Problem& problem) {
   const Part* part = std::get_if<Part>(&problem.family);
-  PLIMSOLL_CHECK(part != nullptr, "a problem for {} does not have the sizes that its rows read",
+  PLIMSOLL_CHECK(part != nullptr,
+                 "the kernel problem of {} has another type than the functions of its catalog rows read",
                  problem.kernel);
   return *part;
 }
@@ -99,11 +100,13 @@ const KernelRow* find_kernel_row(std::string_view implementation) {
 }
 
 Support kernel_support(const KernelRow& row, const Problem& problem) {
-  PLIMSOLL_CHECK(row.kernel == problem.kernel, "{} asked about {}", row.implementation, problem.kernel);
+  PLIMSOLL_CHECK(row.kernel == problem.kernel, "{} computes the kernel {}, but is asked about {}",
+                 row.implementation, row.kernel, problem.kernel);
   if (!runs_on(row.backend, problem.target.device)) {
-    return {false, fmt::format("runs on {} only", row.backend == Backend::kCuda ? "cuda" : "cpu")};
+    return {false, fmt::format("runs only on {}", row.backend == Backend::kCuda ? "cuda" : "cpu")};
   }
-  if (!row.dtypes.has(problem.dtype)) return {false, fmt::format("has no {}", dtype_name(problem.dtype))};
+  if (!row.dtypes.has(problem.dtype))
+    return {false, fmt::format("does not support {}", dtype_name(problem.dtype))};
   return row.support(problem);
 }
 
@@ -118,8 +121,8 @@ Selection select_kernel(const Problem& problem, std::string_view forced) {
       std::vector<std::string_view> names;
       names.reserve(candidates.size());
       for (const KernelRow* candidate : candidates) names.push_back(candidate->implementation);
-      throw_error(ErrorCode::kUsage, "kernel '{}' is no implementation of {}; choose one of: {}", forced,
-                  problem.kernel, fmt::join(names, ", "));
+      throw_error(ErrorCode::kUsage, "'{}' is not an implementation of the kernel {}; choose one of: {}",
+                  forced, problem.kernel, fmt::join(names, ", "));
     }
     candidates = {row};
   }

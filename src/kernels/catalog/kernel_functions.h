@@ -54,8 +54,8 @@ class KernelFunction {
   // Returns the function. Errors: kInternal if it is of another type.
   template <typename Function>
   Function* as() const {
-    PLIMSOLL_CHECK(*type_ == typeid(Function), "the kernel {} takes other arguments than its caller passes",
-                   implementation_);
+    PLIMSOLL_CHECK(*type_ == typeid(Function),
+                   "the function of the kernel {} has another type than its caller expects", implementation_);
     return reinterpret_cast<Function*>(function_);
   }
 

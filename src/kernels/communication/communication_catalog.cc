@@ -27,12 +27,12 @@ namespace catalog_rows {
 
 Support mapped_memory_support(const AllReduceProblem& problem) {
   if (problem.maps_peers) return {};
-  return {false, "the GPUs do not map each other's memory"};
+  return {false, "needs GPUs that map each other's memory, but these do not"};
 }
 
 Support nccl_support(const AllReduceProblem& problem) {
   if (!problem.maps_peers) return {};
-  return {false, "is used if the GPUs do not map each other's memory"};
+  return {false, "is used only for GPUs that do not map each other's memory"};
 }
 
 int64_t all_reduce_cuda_peers_scratch(const AllReduceProblem& problem) {

@@ -203,7 +203,7 @@ void with_summed_type(DType dtype, const Work& work) {
     default:
       break;
   }
-  throw_error(ErrorCode::kInternal, "GPUs are asked to add elements of type {}", dtype_name(dtype));
+  throw_error(ErrorCode::kInternal, "GPUs cannot add elements of type {}", dtype_name(dtype));
 }
 
 }  // namespace plimsoll::cuda

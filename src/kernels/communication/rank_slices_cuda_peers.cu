@@ -30,7 +30,7 @@ void scatter_sums(const RankSlicesArgs& args, CudaStream stream) {
     const int64_t count = tensor.count_of(peers.rank());
     T* own = static_cast<T*>(tensor.data.data) + tensor.first_of(peers.rank());
     PLIMSOLL_CHECK(count <= 0 || reinterpret_cast<uintptr_t>(own) % sizeof(cuda::Vector<T>) == 0,
-                   "a slice begins {} bytes after a multiple of 16",
+                   "the slice of a rank must begin at a multiple of 16 bytes, but begins {} bytes after one",
                    reinterpret_cast<uintptr_t>(own) % sizeof(cuda::Vector<T>));
     if (is_small(tensor)) {
       if (count > 0) small.push_back({.own = own, .sum = own, .count = count});

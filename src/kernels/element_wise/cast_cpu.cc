@@ -98,7 +98,8 @@ void with_floating_type(DType dtype, const Body& body) {
     case DType::kF16:
       return body(F16{});
     default:
-      PLIMSOLL_CHECK(false, "cast_fwd_cpu: {} is not a floating type", dtype_name(dtype));
+      PLIMSOLL_CHECK(false, "cast_fwd_cpu: {} is not a floating-point type that casts support",
+                     dtype_name(dtype));
   }
 }
 

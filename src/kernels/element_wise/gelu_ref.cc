@@ -68,7 +68,7 @@ Errors value_errors(double x, Activation activation) {
     case Activation::kTanh:
       return {6.0 * exact, 4e-37};
   }
-  PLIMSOLL_CHECK(false, "an unknown activation");
+  PLIMSOLL_CHECK(false, "Activation has a value that is not one of its enumerators");
 }
 
 Errors slope_errors(double x, Activation activation) {
@@ -92,7 +92,7 @@ Errors slope_errors(double x, Activation activation) {
       return {3.0 * exact + 12.0 * y * y + 2.0, 1e-35};
     }
   }
-  PLIMSOLL_CHECK(false, "an unknown activation");
+  PLIMSOLL_CHECK(false, "Activation has a value that is not one of its enumerators");
 }
 
 }  // namespace
@@ -109,7 +109,7 @@ double gelu_exact(double x, Activation activation) {
     case Activation::kTanh:
       return std::tanh(x);
   }
-  PLIMSOLL_CHECK(false, "an unknown activation");
+  PLIMSOLL_CHECK(false, "Activation has a value that is not one of its enumerators");
 }
 
 double gelu_slope_exact(double x, Activation activation) {
@@ -126,7 +126,7 @@ double gelu_slope_exact(double x, Activation activation) {
     case Activation::kTanh:
       return tanh_slope(x);
   }
-  PLIMSOLL_CHECK(false, "an unknown activation");
+  PLIMSOLL_CHECK(false, "Activation has a value that is not one of its enumerators");
 }
 
 double gelu_fwd_error_bound(double x, Activation activation, DType stored) {

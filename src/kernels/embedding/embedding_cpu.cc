@@ -136,10 +136,12 @@ void check_ids(const char* kernel, const ConstView& ids) {
 
 void embedding_sum_fwd_cpu(const EmbeddingSumFwdArgs& args) {
   constexpr const char* kKernel = "embedding_sum_fwd_cpu";
-  PLIMSOLL_CHECK(1 <= args.num_tables && args.num_tables <= kMaxEmbeddingTables, "{}: {} tables", kKernel,
+  PLIMSOLL_CHECK(1 <= args.num_tables && args.num_tables <= kMaxEmbeddingTables,
+                 "{}: the number of tables must be 1 to {}, but is {}", kKernel, kMaxEmbeddingTables,
                  args.num_tables);
-  PLIMSOLL_CHECK(0 <= args.num_tokens && args.num_tokens <= args.T, "{}: {} tokens of {}", kKernel,
-                 args.num_tokens, args.T);
+  PLIMSOLL_CHECK(0 <= args.num_tokens && args.num_tokens <= args.T,
+                 "{}: the number of tokens must be at most the {} rows of the bucket, but is {}", kKernel,
+                 args.T, args.num_tokens);
   for (int k = 0; k < args.num_tables; ++k) {
     const auto index = static_cast<size_t>(k);
     fast_type_of(kKernel, {{"table", args.tables[0]}, {"table", args.tables[index]}});

@@ -122,7 +122,10 @@ void rope_table_cuda(const RopeTableArgs& args, CudaStream stream) {
 void rope_cuda(const RopeArgs& args, CudaStream stream) {
   const DType dtype = cuda::cuda_type_of("rope_cuda", {{"x", args.x}, {"y", args.y}});
   PLIMSOLL_CHECK(args.table && args.table.dtype == DType::kF32, "rope_cuda: the table is missing or not f32");
-  PLIMSOLL_CHECK(args.N % args.D == 0, "rope_cuda: rows of {} are not whole heads of {}", args.N, args.D);
+  PLIMSOLL_CHECK(
+      args.N % args.D == 0,
+      "rope_cuda: the number of columns must be a multiple of the head size, but they are {} and {}", args.N,
+      args.D);
   cuda::with_cuda_type(dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int kN = cuda::kPack<T>;

@@ -264,7 +264,7 @@ namespace plimsoll {
 void sort_ids_cuda(const SortIdsArgs& args, const int32_t* num_tokens, CudaStream stream) {
   constexpr const char* kKernel = "sort_ids_cuda";
   check_sort_ids(kKernel, args);
-  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: scratch is missing", kKernel);
+  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: the scratch memory is missing", kKernel);
   if (args.T <= 0) return;
   cuda::Sort sort{.lists = {},
                   .T = args.T,

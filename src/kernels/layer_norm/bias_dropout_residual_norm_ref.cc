@@ -9,7 +9,7 @@ namespace {
 class DropoutFactor {
  public:
   DropoutFactor(double p, const RandomSite& where) : p_(p), where_(where) {
-    PLIMSOLL_CHECK(p >= 0.0 && p < 1.0, "dropout probability {} is not in [0, 1)", p);
+    PLIMSOLL_CHECK(p >= 0.0 && p < 1.0, "the dropout probability must be in [0, 1), but is {}", p);
   }
   double operator()(int64_t element) const {
     if (p_ == 0.0) return 1.0;

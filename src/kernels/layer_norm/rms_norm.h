@@ -85,7 +85,9 @@ void rms_norm_bwd_cuda(const RmsNormBwdArgs& args, const int32_t* accumulate, Cu
 inline void check_rms_norm_residual(const char* kernel, const RmsNormFwdArgs& args) {
   PLIMSOLL_CHECK(static_cast<bool>(args.residual) == static_cast<bool>(args.sum) &&
                      (!args.residual || args.dims.C == args.dims.N),
-                 "{}: a residual for vectors of {} in rows of {}", kernel, args.dims.C, args.dims.N);
+                 "{}: residual and sum must both be present or absent, and if present, the norm must cover "
+                 "complete rows, but it covers vectors of {} in rows of {} elements",
+                 kernel, args.dims.C, args.dims.N);
 }
 
 // Returns the blocks of rows for `count` vectors per row. A block has as many vectors as for `most` vectors per row,

@@ -159,7 +159,9 @@ namespace {
 
 void check_dims(const char* kernel, const RmsNormDims& dims, const ConstView& second_gain) {
   PLIMSOLL_CHECK(dims.C >= 1 && dims.H >= 1 && dims.G >= 0 && (dims.H + dims.G) * dims.C <= dims.N,
-                 "{}: {} and {} vectors of {} in rows of {}", kernel, dims.H, dims.G, dims.C, dims.N);
+                 "{}: the vectors of both gains must fit into a row, but there are {} and {} vectors of {} "
+                 "elements in rows of {}",
+                 kernel, dims.H, dims.G, dims.C, dims.N);
   PLIMSOLL_CHECK(dims.G == 0 || second_gain, "{}: second_gain is missing", kernel);
 }
 

@@ -217,7 +217,7 @@ void copy_rest(const RmsNormDims& dims, const ConstView& from, const View& to, C
     copy_rest_kernel<T, 1>
         <<<blocks, kMaxGroupThreads, 0, stream>>>(source, target, total, of_row, dims.N, first);
   }
-  PLIMSOLL_CHECK_LAUNCH("rms_norm: copying the other elements");
+  PLIMSOLL_CHECK_LAUNCH("rms_norm (copy of the elements that are not normalized)");
 }
 
 Vectors vectors_of(const RmsNormDims& dims, int64_t first, int64_t count) {
@@ -232,7 +232,9 @@ Vectors vectors_of(const RmsNormDims& dims, int64_t first, int64_t count) {
 void check_dims(const char* kernel, const RmsNormDims& dims) {
   PLIMSOLL_CHECK(dims.C >= 1 && dims.C <= kMaxRmsNormCudaColumns && dims.H >= 1 && dims.G >= 0 &&
                      (dims.H + dims.G) * dims.C <= dims.N,
-                 "{}: {} and {} vectors of {} in rows of {}", kernel, dims.H, dims.G, dims.C, dims.N);
+                 "{}: the vectors of both gains must fit into a row and into registers, but there are {} and "
+                 "{} vectors of {} elements in rows of {}",
+                 kernel, dims.H, dims.G, dims.C, dims.N);
 }
 
 // Calls launch(integral constant N, integral constant kPacks, threads of a group): packs of 16 bytes if addresses and sizes

@@ -116,11 +116,13 @@ void class_sums_cpu(const ClassSumsArgs& args) {
 void class_sums_bwd_cpu(const ClassSumsBwdArgs& args) {
   const int32_t* labels = args.labels_B.as<int32_t>();
   const bool widens = args.logits_BK.dtype != DType::kF32;
-  PLIMSOLL_CHECK(args.logits_BK.dtype == args.d_logits_BK.dtype, "logits are {}, their gradients {}",
+  PLIMSOLL_CHECK(args.logits_BK.dtype == args.d_logits_BK.dtype,
+                 "logits and their gradients must have one type, but are {} and {}",
                  dtype_name(args.logits_BK.dtype), dtype_name(args.d_logits_BK.dtype));
-  PLIMSOLL_CHECK(!widens || (args.logits_BK.dtype == DType::kBF16 && args.wide_row), "logits are {}{}",
-                 dtype_name(args.logits_BK.dtype),
-                 args.wide_row ? "" : ", and there is no scratch to widen them");
+  PLIMSOLL_CHECK(
+      !widens || (args.logits_BK.dtype == DType::kBF16 && args.wide_row),
+      "logits that are not f32 must be bf16 and need scratch memory for a row in fp32, but they are {}{}",
+      dtype_name(args.logits_BK.dtype), args.wide_row ? "" : " and the scratch memory is missing");
   const auto row_function = &HWY_DYNAMIC_DISPATCH(class_gradient);
   const int64_t blocks = num_row_blocks(args.num_rows, args.num_columns);
   const int64_t element = dtype_bytes(args.d_logits_BK.dtype);
@@ -184,7 +186,8 @@ void class_sums_loss_cpu(const ClassSumsLossArgs& args) {
   const int32_t* labels = args.labels_B.as<int32_t>();
   const auto* all = args.sums_BS.as<float>();
   const auto classes = static_cast<double>(args.num_classes);
-  PLIMSOLL_CHECK(!args.num_correct || columns.counts, "the sums do not count correct predictions");
+  PLIMSOLL_CHECK(!args.num_correct || columns.counts,
+                 "the number of correct predictions is requested, but the class sums do not contain it");
   check_labels(labels, args.num_rows, args.num_classes);
   const auto total =
       sum_over_rows<CountedLoss>(args.num_rows, kLogitsPerSum * columns.size(), [&](int64_t b) {

@@ -280,7 +280,8 @@ void class_sums_loss_cuda(const ClassSumsLossArgs& args, CudaStream stream) {
   double* z_losses = args.z_loss ? losses + args.num_rows : nullptr;
   int32_t* num_correct = args.num_correct ? args.num_correct.as<int32_t>() : nullptr;
   if (num_correct != nullptr) {
-    PLIMSOLL_CHECK(args.columns.counts, "the sums do not count correct predictions");
+    PLIMSOLL_CHECK(args.columns.counts,
+                   "the number of correct predictions is requested, but the class sums do not contain it");
     cuda::set_no_row_correct_kernel<<<1, 1, 0, stream>>>(num_correct);
     PLIMSOLL_CHECK_LAUNCH("class_sums_loss_zero");
   }

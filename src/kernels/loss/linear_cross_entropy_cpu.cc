@@ -45,8 +45,9 @@ class Chunks {
   };
 
   void begin(ConstView w, std::span<std::byte> scratch) {
-    PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts_.bytes, "scratch of {} bytes, needed {}",
-                   scratch.size(), parts_.bytes);
+    PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts_.bytes,
+                   "linear_cross_entropy needs {} bytes of scratch memory, but has {}", parts_.bytes,
+                   scratch.size());
     scratch_ = scratch.data();
     if (copies_weight_) {
       const View copy{scratch_ + parts_.weight, problem_.x};

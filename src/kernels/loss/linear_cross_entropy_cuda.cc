@@ -39,7 +39,8 @@ class Chunks {
         stride_(linear_cross_entropy_cuda_logit_stride(problem)),
         parts_(linear_cross_entropy_cuda_scratch(problem, part)) {
     PLIMSOLL_CHECK(problem.fp32 != Fp32Products::kTf32x3,
-                   "the chunked loss does not support products as three TF32 products");
+                   "linear_cross_entropy does not support fp32 matrix products that are computed as three "
+                   "TF32 products");
     problem_.chunk_rows = linear_cross_entropy_cuda_chunk_rows(problem);
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t, int64_t rows) {
       std::vector<Products>& prepared = prepared_[rows];
@@ -66,8 +67,9 @@ class Chunks {
   };
 
   void check(std::span<std::byte> scratch) const {
-    PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts_.bytes, "scratch of {} bytes, needed {}",
-                   scratch.size(), parts_.bytes);
+    PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts_.bytes,
+                   "linear_cross_entropy needs {} bytes of scratch memory, but has {}", parts_.bytes,
+                   scratch.size());
   }
   View logits(std::span<std::byte> scratch) const { return {scratch.data() + parts_.wide, problem_.x}; }
   View losses(std::span<std::byte> scratch) const { return {scratch.data() + parts_.losses, DType::kF64}; }

@@ -15,8 +15,9 @@ View scratch_view(std::span<std::byte> scratch, int64_t offset, DType dtype) {
 LinearCrossEntropyScratch checked_scratch(const LinearCrossEntropyProblem& problem,
                                           std::span<std::byte> scratch) {
   const LinearCrossEntropyScratch parts = linear_cross_entropy_ref_scratch(problem);
-  PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts.bytes, "scratch of {} bytes, needed {}",
-                 scratch.size(), parts.bytes);
+  PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts.bytes,
+                 "linear_cross_entropy needs {} bytes of scratch memory, but has {}", parts.bytes,
+                 scratch.size());
   return parts;
 }
 

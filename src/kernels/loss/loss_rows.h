@@ -72,8 +72,8 @@ inline void store_loss(const View& loss, double value, Accumulate accumulate) {
 // earlier).
 inline void check_labels(const int32_t* labels, int64_t num_rows, int64_t num_classes) {
   for (int64_t b = 0; b < num_rows; ++b) {
-    PLIMSOLL_CHECK(labels[b] < num_classes, "row {} has label {}, there are {} classes", b, labels[b],
-                   num_classes);
+    PLIMSOLL_CHECK(labels[b] < num_classes, "row {} has label {}, but there are only {} classes", b,
+                   labels[b], num_classes);
   }
 }
 

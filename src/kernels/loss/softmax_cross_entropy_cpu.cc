@@ -168,9 +168,10 @@ void softmax_cross_entropy_in_place_cpu(const SoftmaxCrossEntropyInPlaceArgs& ar
   const int64_t K = args.num_classes;
   const int32_t* labels = args.labels_B.as<int32_t>();
   const bool widens = args.logits_BK.dtype != DType::kF32;
-  PLIMSOLL_CHECK(!widens || (args.logits_BK.dtype == DType::kBF16 && args.wide_row), "logits are {}{}",
-                 dtype_name(args.logits_BK.dtype),
-                 args.wide_row ? "" : ", and there is no scratch to widen them");
+  PLIMSOLL_CHECK(
+      !widens || (args.logits_BK.dtype == DType::kBF16 && args.wide_row),
+      "logits that are not f32 must be bf16 and need scratch memory for a row in fp32, but they are {}{}",
+      dtype_name(args.logits_BK.dtype), args.wide_row ? "" : " and the scratch memory is missing");
   check_labels(labels, args.num_rows, K);
   const double scale = args.d_loss.load(0) / args.denominator.load(0);
   const auto row_function = &HWY_DYNAMIC_DISPATCH(cross_entropy_in_place_row);

@@ -354,7 +354,7 @@ void softmax_cross_entropy_bwd_cuda(const SoftmaxCrossEntropyBwdArgs& args, Cuda
   if (args.num_rows <= 0) return;
   const cuda::CrossEntropyRows rows = cuda::rows_of(args);
   PLIMSOLL_CHECK(!args.row_losses || args.label_smoothing == 0.0,
-                 "{} computes losses only without label smoothing", kKernel);
+                 "{} does not support the output row_losses together with label smoothing", kKernel);
   const cuda::RowLosses losses{static_cast<double*>(args.row_losses.data),
                                static_cast<double*>(args.row_z_losses.data)};
   const cuda::Scalar denominator = cuda::scalar_of(kKernel, "denominator", args.denominator);

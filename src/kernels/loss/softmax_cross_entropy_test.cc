@@ -450,7 +450,8 @@ TEST(SoftmaxCrossEntropy, RefusesALabelThatIsNotBelowTheNumberOfClasses) {
     FAIL() << "did not throw";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInternal);
-    EXPECT_NE(std::string(error.what()).find("row 1 has label 3, there are 3 classes"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("row 1 has label 3, but there are only 3 classes"),
+              std::string::npos)
         << error.what();
   }
 }

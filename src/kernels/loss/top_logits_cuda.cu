@@ -136,7 +136,8 @@ void top_logits_cuda(const TopLogitsArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "top_logits_cuda";
   const DType dtype = cuda::cuda_type_of(kKernel, {{"logits", args.logits_BV}});
   PLIMSOLL_CHECK(args.k >= 1 && args.k <= kMaxTopLogits && args.num_classes >= args.k,
-                 "{}: the {} largest of {} logits", kKernel, args.k, args.num_classes);
+                 "{} finds 1 to {} logits, and at most all of them, but the {} largest of {} are requested",
+                 kKernel, kMaxTopLogits, args.k, args.num_classes);
   if (args.num_rows <= 0) return;
   const cuda::TopRows rows{.num_classes = args.num_classes,
                            .k = static_cast<int>(args.k),

@@ -195,8 +195,10 @@ void launch(const Args& args, CudaStream stream) {
 
 template <Epilogue kEpilogue>
 void run(const LinearProblem& problem, const MatmulArgs& operands, CudaStream stream) {
-  PLIMSOLL_CHECK(linear_sizes_fit(problem), "[{}, {}] x [{}, {}]^T on sm_{}", problem.rows, problem.terms,
-                 problem.columns, problem.terms, problem.sm);
+  PLIMSOLL_CHECK(linear_sizes_fit(problem),
+                 "linear_cuda_wgmma does not support the matrix product [{}, {}] x [{}, {}]^T on sm_{} "
+                 "(linear_sizes_fit())",
+                 problem.rows, problem.terms, problem.columns, problem.terms, problem.sm);
   const Args args = args_of(problem, operands);
   const bool hides_all = args.stages >= kParts * kStagesOfPart;
   if (problem.dtype == DType::kBF16) {
@@ -213,7 +215,8 @@ void linear_cuda_wgmma(const LinearProblem& problem, LinearActivation activation
                        CudaStream stream) {
   const bool has_gelu = activation == LinearActivation::kGelu;
   PLIMSOLL_CHECK(has_gelu ? args.bias && !args.addend : !args.bias || !args.addend,
-                 "the product {} x {} x {} {}", problem.rows, problem.columns, problem.terms,
+                 "linear_cuda_wgmma: the matrix product {} x {} x {} {}", problem.rows, problem.columns,
+                 problem.terms,
                  has_gelu ? "with GELU needs a bias and supports no addend"
                           : "does not support a bias together with an addend");
   if (has_gelu) return run<Epilogue::kBiasGelu>(problem, args, stream);

@@ -412,9 +412,10 @@ class FewRowsProduct final : public CudaMatmul {
   FewRowsProduct(const MatmulProblem& problem, SecondOperand w) : problem_(problem), w_(w) {}
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
-    PLIMSOLL_CHECK(accumulate == nullptr && !args.addend, "a product of few rows overwrites only");
+    PLIMSOLL_CHECK(accumulate == nullptr && !args.addend,
+                   "the kernel for matrix products of few rows cannot add to its output or to an addend");
     PLIMSOLL_CHECK(cuda::aligned_to_packs({args.a.data, args.b.data}),
-                   "operands are not aligned to 16 bytes");
+                   "the operands of a matrix product of few rows must be aligned to 16 bytes");
     if (problem_.m <= 0) return;
     FewRowsArgs few{};
     few.x = args.a.data;
@@ -438,15 +439,17 @@ class FewRowsProduct final : public CudaMatmul {
 }  // namespace
 
 std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& problem, SecondOperand b) {
-  PLIMSOLL_CHECK(linear_few_rows_fit(problem), "few rows: the product {} x {} x {}", problem.m, problem.n,
-                 problem.k);
+  PLIMSOLL_CHECK(linear_few_rows_fit(problem),
+                 "the kernel for matrix products of few rows does not support the product {} x {} x {} "
+                 "(linear_few_rows_fit())",
+                 problem.m, problem.n, problem.k);
   return std::make_unique<FewRowsProduct>(problem, b);
 }
 
 void norm_linear_few_rows_cuda(const NormLinearProblem& problem, const NormLinearArgs& args, NormIs norm,
                                SecondOperand w, CudaStream stream) {
   PLIMSOLL_CHECK(cuda::aligned_to_packs({args.x.data, args.residual.data, args.sum.data, args.w.data}),
-                 "operands are not aligned to 16 bytes");
+                 "the operands of a matrix product of few rows must be aligned to 16 bytes");
   const MatmulProblem& product = problem.product;
   if (product.m <= 0) return;
   FewRowsArgs few{};

@@ -84,7 +84,7 @@ TEST(LinearGelu, HopperTakesWholeTilesOfColumns) {
   EXPECT_FALSE(linear_takes_own_product(few));
   LinearProblem other = bert;
   other.sm = 80;
-  EXPECT_NE(reason(other).find("this card has 8.0"), std::string::npos);
+  EXPECT_NE(reason(other).find("this GPU has 8.0"), std::string::npos);
   other = bert;
   other.terms = 384;
   EXPECT_NE(reason(other).find("4096 and 384"), std::string::npos);

@@ -350,19 +350,23 @@ void launch_for(const NormArgs& args, CudaStream stream) {
 
 void check_floats(const ConstView& view, DType dtype, const char* what) {
   PLIMSOLL_CHECK(view && (view.dtype == DType::kF32 || view.dtype == dtype),
-                 "{} has type {}, the product has {}", what, dtype_name(view.dtype), dtype_name(dtype));
+                 "{} must be f32 or have the type of the matrix product, but is {} and the product is {}",
+                 what, dtype_name(view.dtype), dtype_name(dtype));
 }
 
 }  // namespace
 
 void linear_norm_cuda_wgmma(const LinearProblem& problem, const LinearNormArgs& operands, CudaStream stream) {
-  PLIMSOLL_CHECK(linear_norm_sizes_fit(problem), "[{}, {}] x [{}, {}]^T on sm_{}", problem.rows,
-                 problem.terms, problem.columns, problem.terms, problem.sm);
+  PLIMSOLL_CHECK(linear_norm_sizes_fit(problem),
+                 "linear_norm_cuda_wgmma does not support the matrix product [{}, {}] x [{}, {}]^T on sm_{} "
+                 "(linear_norm_sizes_fit())",
+                 problem.rows, problem.terms, problem.columns, problem.terms, problem.sm);
   const DType dtype = problem.dtype;
-  PLIMSOLL_CHECK(operands.bias && operands.residual, "bias and residual are required");
+  PLIMSOLL_CHECK(operands.bias && operands.residual, "linear_norm_cuda_wgmma needs a bias and a residual");
   const int64_t sums_bytes = linear_norm_sums_bytes(problem);
   PLIMSOLL_CHECK(static_cast<int64_t>(operands.scratch.size()) >= sums_bytes,
-                 "scratch of {} bytes, needed {}", operands.scratch.size(), sums_bytes);
+                 "linear_norm_cuda_wgmma needs {} bytes of scratch memory, but has {}", sums_bytes,
+                 operands.scratch.size());
   check_floats(operands.gain, dtype, "the gain");
   if (operands.beta) check_floats(operands.beta, dtype, "the beta");
   const MatmulArgs product{

@@ -10,7 +10,7 @@ namespace plimsoll {
 
 void linear_norm_ref(const LinearProblem& problem, const LinearNormArgs& args) {
   PLIMSOLL_CHECK(args.x && args.w && args.bias && args.residual && args.gain && args.y,
-                 "an operand is missing");
+                 "linear_norm: an operand is null");
   const auto columns = static_cast<double>(problem.columns);
   std::vector<double> s(static_cast<size_t>(problem.columns));
   for (int64_t t = 0; t < problem.rows; ++t) {

@@ -107,11 +107,12 @@ TEST(LinearNorm, HopperTakesRowsOfFewTiles) {
   other.columns = 2304;
   EXPECT_FALSE(linear_norm_takes_own_product(other));
   ASSERT_EQ(selected(other).row, nullptr);
-  EXPECT_NE(selected(other).refused.front().reason.find("at most 2048 columns, not 2304"), std::string::npos);
+  EXPECT_NE(selected(other).refused.front().reason.find("at most 2048 columns, but there are 2304"),
+            std::string::npos);
   other = bert;
   other.sm = 100;
   ASSERT_EQ(selected(other).row, nullptr);
-  EXPECT_NE(selected(other).refused.front().reason.find("this card has 10.0"), std::string::npos);
+  EXPECT_NE(selected(other).refused.front().reason.find("this GPU has 10.0"), std::string::npos);
 }
 
 // The card runs 132 blocks at a time. With four blocks per 128 rows these are 33 tiles of rows: 32 tiles nearly fill

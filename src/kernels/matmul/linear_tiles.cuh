@@ -49,8 +49,10 @@ struct Args {
 inline Args args_of(const LinearProblem& problem, const MatmulArgs& operands) {
   const DType dtype = problem.dtype;
   const ConstView bias = operands.bias;
-  PLIMSOLL_CHECK(!bias || bias.dtype == DType::kF32 || bias.dtype == dtype,
-                 "the bias has type {}, the product has {}", dtype_name(bias.dtype), dtype_name(dtype));
+  PLIMSOLL_CHECK(
+      !bias || bias.dtype == DType::kF32 || bias.dtype == dtype,
+      "the bias must be f32 or have the type of the matrix product, but is {} and the product is {}",
+      dtype_name(bias.dtype), dtype_name(dtype));
   const auto of_boxes = [&](const void* data) {
     return tensor_map(data, dtype, problem.rows, problem.columns, kBoxRows);
   };

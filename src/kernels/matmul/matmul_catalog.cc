@@ -245,34 +245,38 @@ std::string version(int sm) {
   return std::to_string(sm / 10) + "." + std::to_string(sm % 10);
 }
 std::string needs_sm90(int sm) {
-  return "needs the tensor cores of compute capability 9.0; this card has " + version(sm);
+  return "needs the tensor cores of compute capability 9.0, but this GPU has " + version(sm);
 }
 std::string takes_linear_sizes(int64_t columns, int64_t terms) {
-  return "takes columns and, from " + std::to_string(kLinearLeastTerms) +
-         " on, terms in multiples of 256, not " + std::to_string(columns) + " and " + std::to_string(terms);
+  return "needs a number of columns and a depth (K) that are multiples of 256, and a depth of at least " +
+         std::to_string(kLinearLeastTerms) + ", but they are " + std::to_string(columns) + " and " +
+         std::to_string(terms);
 }
 
 }  // namespace
 
 Support matmul_cpu_onednn_support(const MatmulProblem& problem) {
   if (is_emulated_bf16(problem)) {
-    return {false, "bf16 needs a CPU with AVX512_BF16 or AMX; this one has " +
+    return {false, "bf16 needs a CPU with AVX512_BF16 or AMX, but this CPU has " +
                        std::string(cpu_isa_name(problem.isa))};
   }
   if (problem.b != problem.a && !(problem.a == DType::kBF16 && problem.b == DType::kF32)) {
-    return {false, "takes B of the type of A, or f32 B with bf16 A"};
+    return {false, "needs a matrix B of the type of A, or an f32 matrix B and a bf16 matrix A"};
   }
-  if (problem.c != DType::kF32 && problem.c != problem.a) return {false, "writes f32 or the type of A"};
+  if (problem.c != DType::kF32 && problem.c != problem.a)
+    return {false, "writes a matrix C that is f32 or of the type of A"};
   return {};
 }
 
 Support matmul_cpu_amx_support(const MatmulProblem& problem) {
   if (problem.isa < CpuIsa::kAmx)
-    return {false, "needs AMX; this CPU has " + std::string(cpu_isa_name(problem.isa))};
-  if (problem.b != DType::kF32 || problem.c != DType::kF32) return {false, "takes and writes f32 only"};
-  if (problem.b_operand == MatmulOperand::kPacked) return {false, "takes plain operands only"};
+    return {false, "needs AMX, but this CPU has " + std::string(cpu_isa_name(problem.isa))};
+  if (problem.b != DType::kF32 || problem.c != DType::kF32) return {false, "supports only f32 matrices"};
+  if (problem.b_operand == MatmulOperand::kPacked)
+    return {false, "does not support an operand that was packed in advance"};
   if (std::min({problem.m, problem.n, problem.k}) < kAmxPartsMinSize) {
-    return {false, "splitting pays from " + std::to_string(kAmxPartsMinSize) + " rows, columns and terms on"};
+    return {false, "splitting operands into bf16 parts is only faster from " +
+                       std::to_string(kAmxPartsMinSize) + " rows, columns and depth (K) on"};
   }
   return {};
 }
@@ -284,9 +288,10 @@ int64_t matmul_cpu_amx_scratch(const MatmulProblem& problem) {
 
 Support matmul_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
   if (problem.a == DType::kBF16 && asked.target.sm < 80)
-    return {false, "bf16 needs compute capability 8.0; this card has " + version(asked.target.sm)};
-  if (problem.b != problem.a) return {false, "takes both operands in one type"};
-  if (problem.c != DType::kF32 && problem.c != problem.a) return {false, "writes f32 or the type of A"};
+    return {false, "bf16 needs compute capability 8.0, but this GPU has " + version(asked.target.sm)};
+  if (problem.b != problem.a) return {false, "needs matrices A and B of the same type"};
+  if (problem.c != DType::kF32 && problem.c != problem.a)
+    return {false, "writes a matrix C that is f32 or of the type of A"};
   return {};
 }
 int64_t cublaslt_workspace(const MatmulProblem& problem) {
@@ -296,10 +301,11 @@ int64_t cublaslt_workspace(const MatmulProblem& problem) {
 // The number of rows does not matter: buckets with few rows use the library's product (prepare_matmul_wgmma_cuda).
 Support matmul_cuda_wgmma_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
-  if (problem.b != problem.a || problem.c != problem.a) return {false, "takes and writes one type"};
+  if (problem.b != problem.a || problem.c != problem.a)
+    return {false, "needs matrices A, B and C of the same type"};
   if (problem.trans_a != Transpose::kNo || problem.trans_b != Transpose::kYes)
-    return {false, "takes layers x w^T only"};
-  if (problem.writes != MatmulWrites::kOverwriteOnly) return {false, "overwrites only"};
+    return {false, "supports only products A B^T, as in a linear layer"};
+  if (problem.writes != MatmulWrites::kOverwriteOnly) return {false, "cannot add to its output"};
   if (!matmul_as_linear(problem, asked.target.sm)) return {false, takes_linear_sizes(problem.n, problem.k)};
   return {};
 }
@@ -308,7 +314,7 @@ Support matmul_cuda_wgmma_support(const Problem& asked, const MatmulProblem& pro
 // it.
 Support linear_cuda_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
-  if (problem.b != problem.a) return {false, "takes both operands in one type"};
+  if (problem.b != problem.a) return {false, "needs matrices A and B of the same type"};
   if (!linear_sizes_fit(linear_layer(problem, asked.target.sm)))
     return {false, takes_linear_sizes(problem.n, problem.k)};
   return {};
@@ -318,8 +324,8 @@ Support linear_norm_cuda_support(const Problem& asked, const MatmulProblem& prob
   Support support = linear_cuda_support(asked, problem);
   constexpr int64_t kMostColumns = kLinearNormTilesAcross * kLinearTileColumns;
   if (support.ok && problem.n > kMostColumns) {
-    return {false,
-            "takes at most " + std::to_string(kMostColumns) + " columns, not " + std::to_string(problem.n)};
+    return {false, "supports at most " + std::to_string(kMostColumns) + " columns, but there are " +
+                       std::to_string(problem.n)};
   }
   return support;
 }
@@ -332,16 +338,19 @@ int64_t linear_norm_cuda_scratch(const MatmulProblem& problem) {
 Support norm_linear_cuda_support(const Problem& asked, const NormLinearProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
   const MatmulProblem& product = problem.product;
-  if (product.b != product.a || product.c != product.a) return {false, "takes and writes one type"};
+  if (product.b != product.a || product.c != product.a)
+    return {false, "needs matrices A, B and C of the same type"};
   if (product.k % kCudaFewRowsTerms != 0) {
-    return {false, "takes terms in multiples of " + std::to_string(kCudaFewRowsTerms) + ", not " +
-                       std::to_string(product.k)};
+    return {false, "needs a depth (K) that is a multiple of " + std::to_string(kCudaFewRowsTerms) +
+                       ", but it is " + std::to_string(product.k)};
   }
   const int64_t most = problem.norm == NormKind::kRms ? kMaxRmsNormCudaColumns : kMaxNormCudaColumns;
   if (product.k > most)
-    return {false, "takes at most " + std::to_string(most) + " terms, not " + std::to_string(product.k)};
+    return {false, "supports a depth (K) of at most " + std::to_string(most) + ", but it is " +
+                       std::to_string(product.k)};
   if (problem.end == LayerEnd::kGlu && problem.outputs() % 8 != 0)
-    return {false, "takes outputs in multiples of 8, not " + std::to_string(problem.outputs())};
+    return {false, "needs a number of output columns that is a multiple of 8, but it is " +
+                       std::to_string(problem.outputs())};
   return {};
 }
 // The library's workspace, the normalized rows, and z if an activation follows. Smaller buckets use the scratch of the largest one.
@@ -354,9 +363,10 @@ int64_t norm_linear_cuda_scratch(const NormLinearProblem& problem) {
 // were not measured, so they are refused.
 Support linear_add_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) {
-    return {false, "is measured on compute capability 9.0 only; this card has " + version(asked.target.sm)};
+    return {false,
+            "was measured only on compute capability 9.0, but this GPU has " + version(asked.target.sm)};
   }
-  if (problem.b != problem.a) return {false, "takes both operands in one type"};
+  if (problem.b != problem.a) return {false, "needs matrices A and B of the same type"};
   return {};
 }
 
@@ -364,28 +374,33 @@ Support linear_add_cuda_cublaslt_support(const Problem& asked, const MatmulProbl
 // may be that of a bucket's tokens, which the plan rounds up.
 Support scaled_matmul_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm < kOldestSmOfFp8)
-    return {false, "fp8 needs compute capability 8.9; this card has " + version(asked.target.sm)};
+    return {false, "fp8 needs compute capability 8.9, but this GPU has " + version(asked.target.sm)};
   if (problem.a == DType::kE5M2 && problem.b == DType::kE5M2)
-    return {false, "takes at most one operand in e5m2"};
+    return {false, "supports at most one operand of type e5m2"};
   if (problem.m % 16 != 0 || problem.n % 16 != 0 || problem.k % 16 != 0) {
-    return {false, "takes rows, columns and terms in multiples of 16, not " + std::to_string(problem.m) +
-                       ", " + std::to_string(problem.n) + " and " + std::to_string(problem.k)};
+    return {false,
+            "needs numbers of rows and columns and a depth (K) that are multiples of 16, but they are " +
+                std::to_string(problem.m) + ", " + std::to_string(problem.n) + " and " +
+                std::to_string(problem.k)};
   }
   return {};
 }
 
 Support matmul_cuda_tf32x3_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.fp32_products != Fp32Products::kTf32x3) {
-    return {false, "supports only fp32 operands with --matmul_precision tf32x3"};
+    return {false, "is used only for fp32 operands with --matmul_precision tf32x3"};
   }
   if (asked.target.sm < 80)
-    return {false, "compute capability " + version(asked.target.sm) + " has no tf32; 8.0 has"};
-  if (problem.b != DType::kF32 || problem.c != DType::kF32) return {false, "takes and writes f32 only"};
+    return {false, "needs tf32, which GPUs have from compute capability 8.0 on; this GPU has " +
+                       version(asked.target.sm)};
+  if (problem.b != DType::kF32 || problem.c != DType::kF32) return {false, "supports only f32 matrices"};
   if (std::min({problem.m, problem.n, problem.k}) < kTf32x3MinSize) {
-    return {false, "splitting pays from " + std::to_string(kTf32x3MinSize) + " rows, columns and terms on"};
+    return {false, "splitting operands into TF32 parts is only faster from " +
+                       std::to_string(kTf32x3MinSize) + " rows, columns and depth (K) on"};
   }
   if (problem.k > kMaxSplitTerms || std::max(problem.m, problem.n) * problem.k >= int64_t{1} << 32) {
-    return {false, "splits at most " + std::to_string(kMaxSplitTerms) + " terms and 2^32 numbers"};
+    return {false, "can only split operands with a depth (K) of at most " + std::to_string(kMaxSplitTerms) +
+                       " and fewer than 2^32 elements"};
   }
   return {};
 }
@@ -402,7 +417,8 @@ int64_t matmul_cpu_onednn_library(const MatmulProblem& problem) {
 }
 
 Support matmul_ref_support(const MatmulProblem& problem) {
-  if (problem.b_operand == MatmulOperand::kPacked) return {false, "takes plain operands only"};
+  if (problem.b_operand == MatmulOperand::kPacked)
+    return {false, "does not support an operand that was packed in advance"};
   return {};
 }
 

@@ -25,11 +25,12 @@ class AmxMatmul final : public PreparedMatmul {
       : problem_(problem),
         blocks_(matmul_amx_blocks(problem)),
         scratch_bytes_(matmul_scratch_bytes(problem)) {
-    PLIMSOLL_CHECK(may_use_amx_tiles(), "the operating system does not grant this process AMX tiles");
+    PLIMSOLL_CHECK(may_use_amx_tiles(), "the operating system does not allow this process to use AMX tiles");
   }
   void run(const MatmulArgs& args) override;
   void pack_b(ConstView, std::span<std::byte>, std::span<std::byte>) override {
-    PLIMSOLL_CHECK(false, "products on AMX tiles do not support a packed B");
+    PLIMSOLL_CHECK(false,
+                   "matrix products on AMX tiles do not support a matrix B that was packed in advance");
   }
   std::string description() const override { return "AMX tiles, six products of bf16 parts"; }
 

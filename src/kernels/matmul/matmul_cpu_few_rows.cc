@@ -158,7 +158,8 @@ class FewRowsMatmul final : public PreparedMatmul {
     });
   }
   void pack_b(ConstView, std::span<std::byte>, std::span<std::byte>) override {
-    PLIMSOLL_CHECK(false, "products of a few rows do not support a packed B");
+    PLIMSOLL_CHECK(false,
+                   "matrix products of a few rows do not support a matrix B that was packed in advance");
   }
   std::string description() const override { return "dot products of a few rows"; }
 
@@ -170,11 +171,15 @@ class FewRowsMatmul final : public PreparedMatmul {
 }  // namespace
 
 std::unique_ptr<PreparedMatmul> prepare_matmul_few_rows(const MatmulProblem& problem) {
-  PLIMSOLL_CHECK(matmul_has_few_rows(problem), "a product of {} rows is not one of few rows", problem.m);
+  PLIMSOLL_CHECK(
+      matmul_has_few_rows(problem),
+      "this kernel only computes matrix products of few rows (matmul_has_few_rows()), but this one has {}",
+      problem.m);
   const bool takes_a = problem.a == DType::kF32 || problem.a == DType::kBF16;
   const bool takes_b = problem.b == problem.a || problem.b == DType::kF32;
   const bool takes_c = problem.c == DType::kF32 || problem.c == problem.a;
-  PLIMSOLL_CHECK(takes_a && takes_b && takes_c, "no product of few rows of {} and {} into {}",
+  PLIMSOLL_CHECK(takes_a && takes_b && takes_c,
+                 "matrix products of few rows do not support operands of {} and {} with a result of {}",
                  dtype_name(problem.a), dtype_name(problem.b), dtype_name(problem.c));
   return std::make_unique<FewRowsMatmul>(problem);
 }

@@ -18,8 +18,8 @@ using Desc = dnnl::memory::desc;
 constexpr int64_t kRowsThatChooseTheLayout = 1024;
 
 dnnl::memory::data_type library_type(DType dtype) {
-  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "no matrix product of {} in oneDNN's kernel",
-                 dtype_name(dtype));
+  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16,
+                 "matrix products through oneDNN support f32 and bf16, not {}", dtype_name(dtype));
   return dtype == DType::kF32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
 }
 
@@ -106,12 +106,15 @@ class OnednnMatmul final : public PreparedMatmul {
 };
 
 OnednnMatmul::OnednnMatmul(const MatmulProblem& problem) : problem_(problem) {
-  PLIMSOLL_CHECK(problem.m >= 1 && problem.n >= 1 && problem.k >= 1, "product of [{}, {}] and [{}, {}]",
-                 problem.m, problem.k, problem.k, problem.n);
+  PLIMSOLL_CHECK(problem.m >= 1 && problem.n >= 1 && problem.k >= 1,
+                 "the sizes of a matrix product must be at least 1, but are [{}, {}] and [{}, {}]", problem.m,
+                 problem.k, problem.k, problem.n);
   PLIMSOLL_CHECK(problem.b == problem.a || (problem.a == DType::kBF16 && problem.b == DType::kF32),
-                 "product of {} and {}", dtype_name(problem.a), dtype_name(problem.b));
-  PLIMSOLL_CHECK(problem.c == DType::kF32 || problem.c == problem.a, "product of {} into {}",
-                 dtype_name(problem.a), dtype_name(problem.c));
+                 "matrix B must have the type of A, or be f32 if A is bf16, but A is {} and B is {}",
+                 dtype_name(problem.a), dtype_name(problem.b));
+  PLIMSOLL_CHECK(problem.c == DType::kF32 || problem.c == problem.a,
+                 "matrix C must be f32 or have the type of A, but A is {} and C is {}", dtype_name(problem.a),
+                 dtype_name(problem.c));
   plain_b_ = matrix_desc(problem.k, problem.n, problem.b, problem.trans_b);
   const int64_t packed_bytes = matmul_packs_b(problem) ? matmul_packed_b_bytes(problem) : 0;
   const int64_t budget = matmul_scratch_bytes(problem) - packed_bytes;
@@ -127,7 +130,9 @@ OnednnMatmul::OnednnMatmul(const MatmulProblem& problem) : problem_(problem) {
       if (built) return;
     }
   }
-  PLIMSOLL_CHECK(false, "oneDNN has no product [{}, {}] x [{}, {}] of {} within a workspace of {} bytes",
+  PLIMSOLL_CHECK(false,
+                 "oneDNN has no implementation of the matrix product [{}, {}] x [{}, {}] of {} that works "
+                 "within a workspace of {} bytes",
                  problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), budget);
 }
 
@@ -207,8 +212,9 @@ void OnednnMatmul::build_packing(const Way& way, int64_t budget) {
   const dnnl::reorder::primitive_desc description(engine_, plain_b_, engine_, way.b,
                                                   attributes(Accumulate::kOverwrite));
   const auto bytes = static_cast<int64_t>(description.scratchpad_desc().get_size());
-  PLIMSOLL_CHECK(bytes <= budget, "packing B of [{}, {}] needs {} bytes of workspace, planned {}", problem_.k,
-                 problem_.n, bytes, budget);
+  PLIMSOLL_CHECK(bytes <= budget,
+                 "packing the matrix B of [{}, {}] needs {} bytes of workspace, but the plan has {}",
+                 problem_.k, problem_.n, bytes, budget);
   packing_ = dnnl::reorder(description);
   packing_workspace_ = dnnl::memory(description.scratchpad_desc(), engine_, nullptr);
 }
@@ -272,12 +278,15 @@ void OnednnMatmul::run(const MatmulArgs& args) {
 }
 
 void OnednnMatmul::pack_b(ConstView plain_b, std::span<std::byte> packed, std::span<std::byte> scratch) {
-  PLIMSOLL_CHECK(problem_.b_operand == MatmulOperand::kPacked, "the problem does not have a packed B");
+  PLIMSOLL_CHECK(problem_.b_operand == MatmulOperand::kPacked,
+                 "matmul_pack_b needs a matrix product that was prepared for a packed matrix B");
   check_matmul_operand(plain_b, problem_.b, "B");
   PLIMSOLL_CHECK(static_cast<int64_t>(packed.size()) >= matmul_packed_b_bytes(problem_),
-                 "{} bytes for packed B, needed {}", packed.size(), matmul_packed_b_bytes(problem_));
+                 "the packed matrix B needs {} bytes of memory, but has {}", matmul_packed_b_bytes(problem_),
+                 packed.size());
   PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= matmul_scratch_bytes(problem_),
-                 "scratch of {} bytes, needed {}", scratch.size(), matmul_scratch_bytes(problem_));
+                 "packing the matrix B needs {} bytes of scratch memory, but has {}",
+                 matmul_scratch_bytes(problem_), scratch.size());
   execute_packing(plain_b.data, packed.data(), scratch.data());
 }
 
@@ -288,16 +297,17 @@ std::string OnednnMatmul::description() const {
 }  // namespace
 
 std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem) {
-  PLIMSOLL_CHECK(problem.writes != MatmulWrites::kAddend, "products on a CPU do not support an addend");
+  PLIMSOLL_CHECK(problem.writes != MatmulWrites::kAddend,
+                 "matrix products on a CPU do not support an addend");
   if (matmul_has_few_rows(problem)) return prepare_matmul_few_rows(problem);
   if (problem.cpu_products == CpuProducts::kAmxParts) return prepare_matmul_amx(problem);
   try {
     return std::make_unique<OnednnMatmul>(problem);
   } catch (const dnnl::error& error) {
-    throw_error(
-        ErrorCode::kDevice,
-        "oneDNN failed to prepare a product of [{}, {}] and [{}, {}] in {}: {}; choose another precision",
-        problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), error.what());
+    throw_error(ErrorCode::kDevice,
+                "oneDNN failed to prepare a matrix product of [{}, {}] and [{}, {}] in {}: {}; choose "
+                "another precision",
+                problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), error.what());
   }
 }
 

@@ -32,7 +32,7 @@ cudaDataType_t cuda_type(DType dtype) {
     case DType::kE5M2:
       return CUDA_R_8F_E5M2;
     default:
-      PLIMSOLL_CHECK(false, "cuBLASLt does not support products of {}", dtype_name(dtype));
+      PLIMSOLL_CHECK(false, "cuBLASLt does not support matrix products of {}", dtype_name(dtype));
   }
 }
 
@@ -86,19 +86,22 @@ class CublasLtMatmul final : public CudaMatmul {
   }
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
-    PLIMSOLL_CHECK(args.scratch.size() >= result_.workspaceSize, "workspace of {} bytes for {}, needed {}",
-                   args.scratch.size(), words(problem_), result_.workspaceSize);
+    PLIMSOLL_CHECK(args.scratch.size() >= result_.workspaceSize,
+                   "the matrix product {} needs a workspace of {} bytes, but has {}", words(problem_),
+                   result_.workspaceSize, args.scratch.size());
     PLIMSOLL_CHECK((problem_.bias == MatmulBias::kRow) == static_cast<bool>(args.bias),
-                   "the bias does not fit the problem {}", words(problem_));
+                   "a bias must be passed if and only if the matrix product was prepared for one: {}",
+                   words(problem_));
     if (args.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias.data);
     PLIMSOLL_CHECK(is_fp8(problem_.a) == static_cast<bool>(args.a_scale) &&
                        is_fp8(problem_.b) == static_cast<bool>(args.b_scale),
-                   "the scales do not fit the problem {}", words(problem_));
+                   "a scale must be passed for each fp8 operand and for no other: {}", words(problem_));
     if (args.a_scale) set_scales(args.a_scale.data, args.b_scale.data);
     PLIMSOLL_CHECK(accumulate == nullptr || problem_.writes == MatmulWrites::kOverwriteOrAdd,
-                   "{} was not prepared to add", words(problem_));
+                   "the matrix product {} was not prepared to add to its output", words(problem_));
     const bool adds_other = problem_.writes == MatmulWrites::kAddend;
-    PLIMSOLL_CHECK(adds_other == static_cast<bool>(args.addend), "the addend does not fit the problem {}",
+    PLIMSOLL_CHECK(adds_other == static_cast<bool>(args.addend),
+                   "an addend must be passed if and only if the matrix product was prepared for one: {}",
                    words(problem_));
     const void* beta = adds_other ? one_ : accumulate != nullptr ? accumulate : zero_;
     const void* addend = adds_other ? args.addend.data : args.c.data;
@@ -132,7 +135,7 @@ class CublasLtMatmul final : public CudaMatmul {
     if (results.empty())
       throw_error(
           ErrorCode::kDevice,
-          "cuBLASLt has no algorithm for {} on this card; update the library, or choose another precision",
+          "cuBLASLt has no algorithm for {} on this GPU; update the library, or choose another precision",
           words(problem_));
     return results;
   }

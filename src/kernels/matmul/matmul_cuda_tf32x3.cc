@@ -17,8 +17,9 @@ class Tf32x3Matmul final : public CudaMatmul {
     const int64_t a_bytes = tf32x3_operand_bytes(problem_.m * problem_.k);
     const int64_t split_bytes = tf32x3_split_bytes(problem_);
     PLIMSOLL_CHECK(std::ssize(args.scratch) >= split_bytes + problem_.workspace_bytes,
-                   "scratch of {} bytes for a product of three TF32 products, needed {}", args.scratch.size(),
-                   split_bytes + problem_.workspace_bytes);
+                   "a matrix product that is computed as three TF32 products needs {} bytes of scratch "
+                   "memory, but has {}",
+                   split_bytes + problem_.workspace_bytes, args.scratch.size());
     const View a{args.scratch.data(), DType::kF32};
     const View b{args.scratch.data() + a_bytes, DType::kF32};
     // The terms of a sum run along the rows of A unless it is transposed, and along the columns of B unless
@@ -57,7 +58,7 @@ class Tf32x3Matmul final : public CudaMatmul {
 std::unique_ptr<CudaMatmul> prepare_matmul_tf32x3_cuda(const MatmulProblem& problem,
                                                        const TunedProduct* tuned) {
   PLIMSOLL_CHECK(problem.a == DType::kF32 && problem.b == DType::kF32 && problem.c == DType::kF32,
-                 "three TF32 products support fp32 operands only");
+                 "a matrix product that is computed as three TF32 products supports only f32 matrices");
   return std::make_unique<Tf32x3Matmul>(problem, tuned);
 }
 

@@ -93,18 +93,19 @@ TEST(MatmulWgmmaCatalog, HopperTakesLayersWithAnAddend) {
 
 TEST(MatmulWgmmaCatalog, RefusalsSayWhy) {
   const MatmulProblem bert = layer(32768, 3072, 1024);
-  EXPECT_EQ(reason(bert, 80), "needs the tensor cores of compute capability 9.0; this card has 8.0");
+  EXPECT_EQ(reason(bert, 80), "needs the tensor cores of compute capability 9.0, but this GPU has 8.0");
   MatmulProblem other = bert;
   other.trans_b = Transpose::kNo;
-  EXPECT_EQ(reason(other), "takes layers x w^T only");
+  EXPECT_EQ(reason(other), "supports only products A B^T, as in a linear layer");
   other = bert;
   other.c = DType::kF32;
-  EXPECT_EQ(reason(other), "takes and writes one type");
+  EXPECT_EQ(reason(other), "needs matrices A, B and C of the same type");
   other = bert;
   other.writes = MatmulWrites::kOverwriteOrAdd;
-  EXPECT_EQ(reason(other), "overwrites only");
+  EXPECT_EQ(reason(other), "cannot add to its output");
   EXPECT_EQ(reason(layer(32768, 1152, 384)),
-            "takes columns and, from 768 on, terms in multiples of 256, not 1152 and 384");
+            "needs a number of columns and a depth (K) that are multiples of 256, and a depth of at least "
+            "768, but they are 1152 and 384");
 }
 
 }  // namespace

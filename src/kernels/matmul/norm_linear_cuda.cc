@@ -28,7 +28,8 @@ class InOneLaunch final : public CudaNormLinear {
 void normalize(const NormLinearProblem& problem, const NormLinearArgs& args, View h, CudaStream stream) {
   const int64_t rows = problem.product.m, columns = problem.product.k;
   if (problem.norm == NormKind::kRms) {
-    PLIMSOLL_CHECK(!args.norm_bias && !args.beta, "the norm kRms has neither a bias nor beta");
+    PLIMSOLL_CHECK(!args.norm_bias && !args.beta,
+                   "norm_linear with NormKind::kRms does not support norm_bias and beta");
     return rms_norm_fwd_cuda({.dims = {.T = rows, .N = columns, .C = columns},
                               .x = args.x,
                               .gain = args.gain,
@@ -58,8 +59,8 @@ void normalize(const NormLinearProblem& problem, const NormLinearArgs& args, Vie
 }
 
 void check_scratch(const NormLinearArgs& args, int64_t bytes) {
-  PLIMSOLL_CHECK(std::ssize(args.scratch) >= bytes, "norm_linear needs {} bytes of scratch and has {}", bytes,
-                 args.scratch.size());
+  PLIMSOLL_CHECK(std::ssize(args.scratch) >= bytes,
+                 "norm_linear needs {} bytes of scratch memory, but has {}", bytes, args.scratch.size());
 }
 
 class NormThenLayer final : public CudaNormLinear {

@@ -164,8 +164,8 @@ HWY_EXPORT(pack_pairs);
 
 void pack_pairs_cpu(const float* b, int64_t k, int64_t n, Transpose transpose, const PairTiles& tiles,
                     BF16* packed) {
-  PLIMSOLL_CHECK(tiles.columns >= 16 && tiles.columns <= 64 && tiles.columns % 16 == 0, "tiles of {} columns",
-                 tiles.columns);
+  PLIMSOLL_CHECK(tiles.columns >= 16 && tiles.columns <= 64 && tiles.columns % 16 == 0,
+                 "the tiles of packed pairs must have 16, 32, 48 or 64 columns, but have {}", tiles.columns);
   HWY_DYNAMIC_DISPATCH(pack_pairs)(b, k, n, transpose, tiles, packed);
 }
 

@@ -70,14 +70,14 @@ TEST(ScaledMatmul, TheLibraryIsAskedForWhatTensorCoresMultiply) {
                               .c = DType::kBF16};
   EXPECT_EQ(refusal(90, product), "");
   EXPECT_EQ(refusal(89, product), "");
-  EXPECT_EQ(refusal(80, product), "fp8 needs compute capability 8.9; this card has 8.0");
+  EXPECT_EQ(refusal(80, product), "fp8 needs compute capability 8.9, but this GPU has 8.0");
   MatmulProblem other = product;
   other.b = DType::kE5M2;
-  EXPECT_EQ(refusal(90, other), "takes at most one operand in e5m2");
+  EXPECT_EQ(refusal(90, other), "supports at most one operand of type e5m2");
   for (int64_t MatmulProblem::*size : {&MatmulProblem::m, &MatmulProblem::n, &MatmulProblem::k}) {
     other = product;
     other.*size += 8;
-    EXPECT_NE(refusal(90, other).find("in multiples of 16, not "), std::string::npos);
+    EXPECT_NE(refusal(90, other).find("that are multiples of 16, but they are "), std::string::npos);
   }
 }
 

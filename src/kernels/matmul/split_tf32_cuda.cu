@@ -124,10 +124,11 @@ void launch_columns(const SplitTf32Args& args, CudaStream stream) {
 
 void split_tf32_cuda(const SplitTf32Args& args, CudaStream stream) {
   PLIMSOLL_CHECK(args.x.dtype == DType::kF32 && args.out.dtype == DType::kF32,
-                 "the operand and its parts must be f32");
+                 "split_tf32: the operand and its parts must be f32");
   PLIMSOLL_CHECK(is_aligned(args.x) && is_aligned(args.out),
                  "operands of split_tf32 must be aligned to 16 bytes");
-  PLIMSOLL_CHECK(args.rows * args.columns < (int64_t{1} << 32), "{} x {} numbers to split", args.rows,
+  PLIMSOLL_CHECK(args.rows * args.columns < (int64_t{1} << 32),
+                 "split_tf32 supports fewer than 2^32 elements, but the operand has {} x {}", args.rows,
                  args.columns);
   if (args.place == Tf32PartPlace::kAlongRows) {
     if (args.columns % 4 == 0) {
@@ -138,7 +139,8 @@ void split_tf32_cuda(const SplitTf32Args& args, CudaStream stream) {
     return;
   }
   static_assert(kTf32x3MaxTerms == int64_t{65535} * kTile, "a grid has at most 65535 blocks downwards");
-  PLIMSOLL_CHECK(args.rows <= kTf32x3MaxTerms, "{} rows to split", args.rows);
+  PLIMSOLL_CHECK(args.rows <= kTf32x3MaxTerms, "split_tf32 supports at most {} rows, but the operand has {}",
+                 kTf32x3MaxTerms, args.rows);
   if (args.rows % 4 == 0 && args.columns % 4 == 0) {
     launch_columns<true>(args, stream);
   } else {

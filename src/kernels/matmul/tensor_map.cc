@@ -38,7 +38,9 @@ CUtensorMap tensor_map(const void* data, DType dtype, int64_t rows, int64_t colu
       const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
       CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
-    throw_error(ErrorCode::kDevice, "cuTensorMapEncodeTiled refuses {} [{}, {}] at {} with error {}",
+    throw_error(ErrorCode::kDevice,
+                "the CUDA driver cannot describe the matrix {} [{}, {}] at {} for the tensor memory "
+                "accelerator (cuTensorMapEncodeTiled returned {})",
                 dtype_name(dtype), rows, columns, data, static_cast<int>(result));
   }
   return map;

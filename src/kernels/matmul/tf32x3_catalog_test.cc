@@ -44,10 +44,13 @@ TEST(Tf32x3Catalog, ScratchIncludesTheChosenWorkspace) {
 TEST(Tf32x3Catalog, RefusalsSayWhy) {
   Problem not_asked = problem_of(2048, 1024, 4096);
   not_asked.target.fp32_products = Fp32Products::kF32;
-  EXPECT_EQ(reason(not_asked), "supports only fp32 operands with --matmul_precision tf32x3");
-  EXPECT_EQ(reason(problem_of(2048, 1024, 4096, 75)), "compute capability 7.5 has no tf32; 8.0 has");
-  EXPECT_EQ(reason(problem_of(2048, 2, 1024)), "splitting pays from 64 rows, columns and terms on");
-  EXPECT_EQ(reason(problem_of(64, 64, 5'000'000)), "splits at most 4194240 terms and 2^32 numbers");
+  EXPECT_EQ(reason(not_asked), "is used only for fp32 operands with --matmul_precision tf32x3");
+  EXPECT_EQ(reason(problem_of(2048, 1024, 4096, 75)),
+            "needs tf32, which GPUs have from compute capability 8.0 on; this GPU has 7.5");
+  EXPECT_EQ(reason(problem_of(2048, 2, 1024)),
+            "splitting operands into TF32 parts is only faster from 64 rows, columns and depth (K) on");
+  EXPECT_EQ(reason(problem_of(64, 64, 5'000'000)),
+            "can only split operands with a depth (K) of at most 4194240 and fewer than 2^32 elements");
   EXPECT_EQ(select_kernel(problem_of(2048, 2, 1024)).row->implementation, "matmul_cuda_cublaslt");
   EXPECT_EQ(select_kernel(problem_of(2048, 1024, 1024, 90, DType::kBF16)).row->implementation,
             "matmul_cuda_cublaslt");

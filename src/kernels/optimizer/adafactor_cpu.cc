@@ -299,11 +299,11 @@ void update_tile(const Work& work, const Tile& tile, const StepScalars& step, co
 }
 
 void check_types(const AdafactorArgs& args) {
-  PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "adafactor_cpu: the scratch is missing");
+  PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "adafactor_cpu: the scratch memory is missing");
   for (const AdafactorTensor& tensor : args.tensors) {
     PLIMSOLL_CHECK(is_updated_on_cpu({.param = tensor.param, .grad = tensor.grad}),
-                   "Adafactor of {} weights, {} gradients", dtype_name(tensor.param.dtype),
-                   dtype_name(tensor.grad.dtype));
+                   "adafactor_cpu does not support {} weights with {} gradients",
+                   dtype_name(tensor.param.dtype), dtype_name(tensor.grad.dtype));
   }
 }
 

@@ -245,10 +245,11 @@ AdafactorEntry entry_of(const AdafactorTensor& tensor, const AdafactorScratch& l
   constexpr const char* kKernel = "adafactor_cuda";
   check_cuda_operands(kKernel, {{"grad", tensor.grad}});
   PLIMSOLL_CHECK(!tensor.low || tensor.low.dtype == DType::kBF16 || tensor.low.dtype == DType::kF16,
-                 "{}: the copy of a parameter is {}, not 16 bits of floating point", kKernel,
+                 "{}: the low-precision copy of a parameter must be bf16 or f16, but is {}", kKernel,
                  dtype_name(tensor.low.dtype));
-  PLIMSOLL_CHECK(tensor.param.dtype == param_dtype, "{}: a {} parameter in a list of {}", kKernel,
-                 dtype_name(tensor.param.dtype), dtype_name(param_dtype));
+  PLIMSOLL_CHECK(tensor.param.dtype == param_dtype,
+                 "{}: all parameters of a list must have one type, but one is {} and the first is {}",
+                 kKernel, dtype_name(tensor.param.dtype), dtype_name(param_dtype));
   AdafactorEntry entry{};
   entry.param = tensor.param.data;
   entry.grad = tensor.grad.data;
@@ -320,9 +321,11 @@ void launch(const AdafactorArgs& args, const AdafactorScalars& scalars, CudaStre
 
 void adafactor_cuda(const AdafactorArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "adafactor_cuda";
-  PLIMSOLL_CHECK(args.decay_rate < 0.0, "Adafactor's decay rate is {}", args.decay_rate);
-  PLIMSOLL_CHECK(args.clip_threshold > 0.0, "Adafactor's clip threshold is {}", args.clip_threshold);
-  PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "{}: the scratch is missing", kKernel);
+  PLIMSOLL_CHECK(args.decay_rate < 0.0, "the decay rate of Adafactor must be negative, but is {}",
+                 args.decay_rate);
+  PLIMSOLL_CHECK(args.clip_threshold > 0.0, "the clip threshold of Adafactor must be positive, but is {}",
+                 args.clip_threshold);
+  PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "{}: the scratch memory is missing", kKernel);
   const cuda::AdafactorScalars scalars{
       .learning_rate = cuda::scalar_of(kKernel, "learning_rate", args.learning_rate),
       .step = args.step.as<int64_t>(),
@@ -337,8 +340,8 @@ void adafactor_cuda(const AdafactorArgs& args, CudaStream stream) {
       .scales_by_parameter = args.scale_by_parameter == ScaleByParameter::kYes,
       .noise = cuda::NoiseScalars::of(args)};
   const DType dtype = args.tensors.empty() ? DType::kF32 : args.tensors.front().param.dtype;
-  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "{}: parameters are {}", kKernel,
-                 dtype_name(dtype));
+  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16,
+                 "{}: parameters must be f32 or bf16, but are {}", kKernel, dtype_name(dtype));
   if (dtype == DType::kF32) {
     cuda::launch<float>(args, scalars, stream);
   } else {

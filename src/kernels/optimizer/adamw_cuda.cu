@@ -70,8 +70,8 @@ __device__ AdamwStep adamw_step(const AdamwScalars& s) {
 
 // Errors: kInternal for a beta outside [0, 1).
 AdamwScalars adamw_scalars(const char* kernel, const AdamwArgs& args) {
-  PLIMSOLL_CHECK(args.beta1 >= 0.0 && args.beta1 < 1.0, "beta1 is {}", args.beta1);
-  PLIMSOLL_CHECK(args.beta2 >= 0.0 && args.beta2 < 1.0, "beta2 is {}", args.beta2);
+  PLIMSOLL_CHECK(args.beta1 >= 0.0 && args.beta1 < 1.0, "beta1 must be in [0, 1), but is {}", args.beta1);
+  PLIMSOLL_CHECK(args.beta2 >= 0.0 && args.beta2 < 1.0, "beta2 must be in [0, 1), but is {}", args.beta2);
   return {.learning_rate = scalar_of(kernel, "learning_rate", args.learning_rate),
           .step = args.step.as<int64_t>(),
           .clip = optional_scalar(kernel, "clip_coefficient", args.clip_coefficient),

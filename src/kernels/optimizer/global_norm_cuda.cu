@@ -199,7 +199,7 @@ NormEntry norm_entry(const OptimizerTensor& tensor) {
 
 void global_norm_cuda(const GlobalNormArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "global_norm_cuda";
-  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: the scratch is missing", kKernel);
+  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: the scratch memory is missing", kKernel);
   auto* partials = static_cast<cuda::NormPartial*>(args.scratch.data);
   const cuda::NormOutputs outputs{
       .norm = cuda::scalar_of(kKernel, "norm", args.norm),
@@ -219,7 +219,7 @@ void global_norm_cuda(const GlobalNormArgs& args, CudaStream stream) {
 
 void clip_coefficient_cuda(const ClipCoefficientArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "clip_coefficient_cuda";
-  PLIMSOLL_CHECK(args.max_norm >= 0.0, "max_norm is {}", args.max_norm);
+  PLIMSOLL_CHECK(args.max_norm >= 0.0, "max_norm must not be negative, but is {}", args.max_norm);
   cuda::clip_coefficient_kernel<<<1, 1, 0, stream>>>(
       cuda::scalar_of(kKernel, "norm", args.norm), cuda::scalar_of(kKernel, "coefficient", args.coefficient),
       args.max_norm, cuda::optional_scalar(kKernel, "scale", args.scale));

@@ -91,7 +91,8 @@ SgdBuffer use_of_momentum(const SgdArgs& args) {
 
 // Returns the update of a contiguous piece by the best instruction set of this CPU.
 auto sgd_update(const SgdArgs& args) {
-  PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0, "Nesterov needs a momentum");
+  PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0,
+                 "SGD with Nesterov needs momentum above 0");
   const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
   const SgdPiece coefficients{.lr = static_cast<float>(args.learning_rate.load(0)),
                               .clip = static_cast<float>(clip),
@@ -122,7 +123,7 @@ void sgd_cpu(const SgdArgs& args) {
 
 void sgd_8bit_cpu(const SgdArgs& args) {
   if (!update_allowed(args.finite)) return;
-  PLIMSOLL_CHECK(args.momentum > 0.0, "8-bit SGD needs a momentum, this one is {}", args.momentum);
+  PLIMSOLL_CHECK(args.momentum > 0.0, "8-bit SGD needs momentum above 0, but it is {}", args.momentum);
   update_eight_bit_tensors_cpu({.name = "SGD", .states = UpdateStates::kM}, args, sgd_update(args));
 }
 

@@ -46,7 +46,8 @@ __device__ SgdStep sgd_step(const SgdScalars& s) {
 
 // Errors: kInternal for Nesterov without momentum.
 SgdScalars sgd_scalars(const char* kernel, const SgdArgs& args) {
-  PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0, "Nesterov needs a momentum");
+  PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0,
+                 "SGD with Nesterov needs momentum above 0");
   return {.learning_rate = scalar_of(kernel, "learning_rate", args.learning_rate),
           .step = args.momentum != 0.0 ? args.step.as<int64_t>() : nullptr,
           .noise = NoiseScalars::of(args),
@@ -102,7 +103,7 @@ void sgd_cuda(const SgdArgs& args, CudaStream stream) {
 
 void sgd_8bit_cuda(const SgdArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "sgd_8bit_cuda";
-  PLIMSOLL_CHECK(args.momentum > 0.0, "8-bit SGD needs a momentum, this one is {}", args.momentum);
+  PLIMSOLL_CHECK(args.momentum > 0.0, "8-bit SGD needs momentum above 0, but it is {}", args.momentum);
   cuda::launch_eight_bit<false, cuda::sgd_8bit_step>(kKernel, args.tensors, cuda::sgd_scalars(kKernel, args),
                                                      stream);
 }

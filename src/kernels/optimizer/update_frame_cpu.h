@@ -31,7 +31,8 @@ void check_updated_tensors(const CpuUpdate& kernel, const Args& args) {
     PLIMSOLL_CHECK(is_updated_on_cpu(tensor) && (kernel.takes_split_parameters || !tensor.remainder) &&
                        (!has_m(kernel.states) || is_state(tensor.m.dtype)) &&
                        (!has_v(kernel.states) || is_state(tensor.v.dtype)),
-                   "the CPU kernel of {} takes no {} weights with {} gradients and states of {} and {}",
+                   "the CPU kernel of {} does not support {} weights with {} gradients and optimizer states "
+                   "of {} and {}",
                    kernel.name, dtype_name(tensor.param.dtype), dtype_name(tensor.grad.dtype),
                    dtype_name(tensor.m.dtype), dtype_name(tensor.v.dtype));
   }
@@ -83,7 +84,8 @@ void check_eight_bit_tensors(const CpuUpdate& kernel, const Args& args) {
   for (const OptimizerTensor& tensor : args.tensors) {
     PLIMSOLL_CHECK(is_updated_on_cpu(tensor) && !tensor.remainder && tensor.m.dtype == DType::kU8 &&
                        (!has_v(kernel.states) || tensor.v.dtype == DType::kU8),
-                   "the CPU kernel of 8-bit {} takes no {} weights with {} gradients and states of {} and {}",
+                   "the CPU kernel of 8-bit {} does not support {} weights with {} gradients and optimizer "
+                   "states of {} and {}",
                    kernel.name, dtype_name(tensor.param.dtype), dtype_name(tensor.grad.dtype),
                    dtype_name(tensor.m.dtype), dtype_name(tensor.v.dtype));
   }

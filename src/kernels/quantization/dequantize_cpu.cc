@@ -68,7 +68,7 @@ void dequantize_cpu(const DequantizeArgs& args) {
   PLIMSOLL_CHECK(args.codes && args.scales && args.w, "dequantize_cpu: an operand is missing");
   const bool wide = args.w.dtype == DType::kF32;
   PLIMSOLL_CHECK(wide || args.w.dtype == DType::kBF16 || args.w.dtype == DType::kF16,
-                 "dequantize_cpu: w is {}", dtype_name(args.w.dtype));
+                 "dequantize_cpu: w must be f32, bf16 or f16, but is {}", dtype_name(args.w.dtype));
   if (args.format == QuantizedFormat::kInt8)
     return wide ? eight_bits<float>(args) : eight_bits<uint16_t>(args);
   return wide ? four_bits<float>(args) : four_bits<uint16_t>(args);

@@ -136,7 +136,8 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T, int N>
 void launch_eight_bit(const DequantizeArgs& args, CudaStream stream) {
   const int64_t count = args.rows * args.columns;
-  PLIMSOLL_CHECK(count / N < int64_t{1} << 32, "dequantize_cuda: {} elements", count);
+  PLIMSOLL_CHECK(count / N < int64_t{1} << 32,
+                 "dequantize_cuda: the tensor has too many elements for 32-bit indices: {}", count);
   eight_bit_kernel<T, N><<<blocks_of<N>(count), kThreads, 0, stream>>>(
       static_cast<const int8_t*>(args.codes.data), static_cast<const float*>(args.scales.data),
       static_cast<T*>(args.w.data), count / N, static_cast<uint32_t>(args.columns / N));

@@ -125,7 +125,8 @@ void quantize_rows(const QuantizeArgs& args) {
 }  // namespace
 
 std::span<const float, 16> four_bit_numbers(QuantizedFormat format) {
-  PLIMSOLL_CHECK(format != QuantizedFormat::kInt8, "int8 has no table of 16 numbers");
+  PLIMSOLL_CHECK(format != QuantizedFormat::kInt8,
+                 "only the formats with 4 bits have a table of 16 numbers, int8 has none");
   return format == QuantizedFormat::kNf4 ? kNf4Numbers : kFp4Numbers;
 }
 

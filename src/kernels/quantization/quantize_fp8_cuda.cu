@@ -206,11 +206,14 @@ void launch(const QuantizeFp8Args& args, const int32_t* num_rows, const int32_t*
 void quantize_fp8_cuda(const QuantizeFp8Args& args, const int32_t* num_rows, const int32_t* accumulate,
                        CudaStream stream) {
   PLIMSOLL_CHECK(args.x && is_fp8(args.format) && (args.scale || args.known),
-                 "quantize_fp8_cuda: an operand is missing, or the format is {}", dtype_name(args.format));
-  PLIMSOLL_CHECK(args.rows % kFp8Multiple == 0 && args.columns % kFp8Multiple == 0,
-                 "quantize_fp8_cuda: {} rows of {} columns", args.rows, args.columns);
-  PLIMSOLL_CHECK(args.x.dtype == DType::kBF16 || args.x.dtype == DType::kF16, "quantize_fp8_cuda: x is {}",
-                 dtype_name(args.x.dtype));
+                 "quantize_fp8_cuda: x or the scale is missing, or the format is not fp8, but {}",
+                 dtype_name(args.format));
+  PLIMSOLL_CHECK(
+      args.rows % kFp8Multiple == 0 && args.columns % kFp8Multiple == 0,
+      "quantize_fp8_cuda: the numbers of rows and columns must be multiples of {}, but are {} and {}",
+      kFp8Multiple, args.rows, args.columns);
+  PLIMSOLL_CHECK(args.x.dtype == DType::kBF16 || args.x.dtype == DType::kF16,
+                 "quantize_fp8_cuda: x must be bf16 or f16, but is {}", dtype_name(args.x.dtype));
   if (args.x.dtype == DType::kBF16) {
     cuda::launch<__nv_bfloat16>(args, num_rows, accumulate, stream);
   } else {

@@ -104,7 +104,7 @@ struct Dropout {
 };
 
 inline Dropout dropout_of(const char* kernel, double p, const RandomSite& where, const int64_t* rng) {
-  PLIMSOLL_CHECK(p >= 0.0 && p < 1.0, "{}: dropout probability {} is not in [0, 1)", kernel, p);
+  PLIMSOLL_CHECK(p >= 0.0 && p < 1.0, "{}: the dropout probability must be in [0, 1), but is {}", kernel, p);
   return {where, rng, dropout_threshold(p), dropout_scale(p), p > 0.0};
 }
 

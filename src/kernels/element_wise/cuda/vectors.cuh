@@ -260,7 +260,7 @@ inline void check_cuda_operands(const char* kernel, std::initializer_list<Operan
     PLIMSOLL_CHECK(operand.view || operand.presence == Operand::Presence::kOptional,
                    "{}: operand {} is missing", kernel, operand.name);
     PLIMSOLL_CHECK(!operand.view || has_cuda_type(operand.view.dtype),
-                   "{}: operand {} is {}; f32, bf16 and f16 are handled", kernel, operand.name,
+                   "{}: operand {} must be f32, bf16 or f16, but is {}", kernel, operand.name,
                    dtype_name(operand.view.dtype));
   }
 }
@@ -271,7 +271,8 @@ inline DType cuda_type_of(const char* kernel, std::initializer_list<Operand> ope
   check_cuda_operands(kernel, operands);
   const DType dtype = operands.begin()->view.dtype;
   for (const Operand& operand : operands) {
-    PLIMSOLL_CHECK(!operand.view || operand.view.dtype == dtype, "{}: operand {} is {}, the others are {}",
+    PLIMSOLL_CHECK(!operand.view || operand.view.dtype == dtype,
+                   "{}: all operands must have one type, but operand {} is {} and the first operand is {}",
                    kernel, operand.name, dtype_name(operand.view.dtype), dtype_name(dtype));
   }
   return dtype;
@@ -282,7 +283,8 @@ template <class Body>
 void with_cuda_type(DType dtype, const Body& body) {
   if (dtype == DType::kF32) return body(float{});
   if (dtype == DType::kBF16) return body(__nv_bfloat16{});
-  PLIMSOLL_CHECK(dtype == DType::kF16, "element type {} has no CUDA kernel", dtype_name(dtype));
+  PLIMSOLL_CHECK(dtype == DType::kF16, "CUDA kernels support f32, bf16 and f16 elements, not {}",
+                 dtype_name(dtype));
   return body(__half{});
 }
 

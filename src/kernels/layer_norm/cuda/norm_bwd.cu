@@ -251,7 +251,8 @@ void launch_sums(const NormBwd& operands, const NormBwdSums& sums, CudaStream st
 void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dtype, CudaStream stream) {
   if (operands.T <= 0) return;
   // Row numbers have 32 bits, including some past the last row.
-  PLIMSOLL_CHECK(operands.T < int64_t{1} << 30, "norm_bwd: {} rows", operands.T);
+  PLIMSOLL_CHECK(operands.T < int64_t{1} << 30,
+                 "norm_bwd: there may be fewer than 2^30 rows, but there are {}", operands.T);
   with_cuda_type(dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int kN = kPack<T>;

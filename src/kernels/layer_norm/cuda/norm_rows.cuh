@@ -58,8 +58,8 @@ void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dty
 
 // Errors: kInternal if a row does not fit into the registers of a block.
 inline void check_norm_columns(const char* kernel, int64_t C) {
-  PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormCudaColumns, "{}: rows of {} columns, at most {} are handled", kernel,
-                 C, kMaxNormCudaColumns);
+  PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormCudaColumns, "{}: rows must have 1 to {} columns, but have {}",
+                 kernel, kMaxNormCudaColumns, C);
 }
 
 }  // namespace plimsoll::cuda

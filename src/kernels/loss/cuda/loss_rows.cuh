@@ -75,13 +75,14 @@ void add_row_losses(const double* rows, int64_t num_rows, const LossTotal& total
 
 // Returns the scratch as an array of row losses. Errors: kInternal if it is missing.
 inline double* row_losses(const char* kernel, const View& scratch, int64_t num_rows) {
-  PLIMSOLL_CHECK(scratch || num_rows == 0, "{}: the scratch for the rows' losses is missing", kernel);
+  PLIMSOLL_CHECK(scratch || num_rows == 0, "{}: the scratch memory for the losses of the rows is missing",
+                 kernel);
   return static_cast<double*>(scratch.data);
 }
 
 inline Integer real_rows(const char* kernel, const ConstView& view, int64_t otherwise) {
   PLIMSOLL_CHECK(!view || view.dtype == DType::kI32 || view.dtype == DType::kI64,
-                 "{}: the number of real rows is {}", kernel, dtype_name(view.dtype));
+                 "{}: the number of real rows must be i32 or i64, but is {}", kernel, dtype_name(view.dtype));
   return {view.data, view.dtype == DType::kI64, otherwise};
 }
 

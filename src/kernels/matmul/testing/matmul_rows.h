@@ -16,7 +16,8 @@ namespace plimsoll::test {
 inline CpuProducts cpu_products_of(const KernelRow& row) {
   if (row.implementation == "matmul_cpu_amx") return CpuProducts::kAmxParts;
   PLIMSOLL_CHECK(row.implementation == "matmul_cpu_onednn",
-                 "matmul_rows.h does not state how a problem selects the row {}", row.implementation);
+                 "matmul_rows.h does not state which matrix products the catalog row {} computes",
+                 row.implementation);
   return CpuProducts::kLibrary;
 }
 

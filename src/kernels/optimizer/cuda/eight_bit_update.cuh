@@ -148,11 +148,12 @@ struct EightBitEntryMaker {
   EightBitEntry operator()(const OptimizerTensor& tensor) const {
     check_cuda_operands(kernel, {{"grad", tensor.grad}});
     PLIMSOLL_CHECK(!tensor.low || tensor.low.dtype == DType::kBF16 || tensor.low.dtype == DType::kF16,
-                   "{}: the copy of a parameter is {}, not bf16 or f16", kernel,
+                   "{}: the low-precision copy of a parameter must be bf16 or f16, but is {}", kernel,
                    dtype_name(tensor.low.dtype));
-    PLIMSOLL_CHECK(tensor.param.dtype == param_dtype && !tensor.remainder,
-                   "{}: a parameter is {}, but the first one of the list is {}", kernel,
-                   dtype_name(tensor.param.dtype), dtype_name(param_dtype));
+    PLIMSOLL_CHECK(
+        tensor.param.dtype == param_dtype && !tensor.remainder,
+        "{}: all parameters of a list must have one type and no remainder, but one is {} and the first is {}",
+        kernel, dtype_name(tensor.param.dtype), dtype_name(param_dtype));
     EightBitEntry entry{};
     entry.param = tensor.param.data;
     entry.grad = tensor.grad.data;
@@ -186,8 +187,8 @@ template <bool kHasV, auto make_step, class Scalars>
 void launch_eight_bit(const char* kernel, std::span<const OptimizerTensor> tensors, const Scalars& scalars,
                       CudaStream stream) {
   const DType dtype = tensors.empty() ? DType::kF32 : tensors.front().param.dtype;
-  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "{}: parameters are {}", kernel,
-                 dtype_name(dtype));
+  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16,
+                 "{}: parameters must be f32 or bf16, but are {}", kernel, dtype_name(dtype));
   const auto processors = static_cast<uint32_t>(device_attribute<cudaDevAttrMultiProcessorCount>());
   for_each_table<EightBitEntry>(
       tensors, kEightBitChunk, EightBitEntryMaker{kernel, kHasV, dtype}, [&](const auto& table) {

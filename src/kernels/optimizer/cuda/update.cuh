@@ -199,24 +199,27 @@ struct UpdateEntryMaker {
   UpdateEntry operator()(const OptimizerTensor& tensor) const {
     check_cuda_operands(kernel, {{"grad", tensor.grad}});
     PLIMSOLL_CHECK(!tensor.low || tensor.low.dtype == DType::kBF16 || tensor.low.dtype == DType::kF16,
-                   "{}: the copy of a parameter is {}, not bf16 or f16", kernel,
+                   "{}: the low-precision copy of a parameter must be bf16 or f16, but is {}", kernel,
                    dtype_name(tensor.low.dtype));
     UpdateEntry entry{};
     entry.is_split = static_cast<bool>(tensor.remainder);
     entry.is_bf16 = rounds_stochastically(tensor);
     PLIMSOLL_CHECK(tensor.param.dtype == (entry.is_split || entry.is_bf16 ? DType::kBF16 : DType::kF32),
-                   "{}: a {} parameter is {}", kernel, entry.is_split ? "split" : "whole",
-                   dtype_name(tensor.param.dtype));
-    PLIMSOLL_CHECK(!(entry.is_split || entry.is_bf16) || !tensor.low, "{}: a bf16 parameter with a copy",
-                   kernel);
+                   "{}: {} must be {}, but is {}", kernel,
+                   entry.is_split  ? "a split parameter"
+                   : entry.is_bf16 ? "a stochastically rounded parameter"
+                                   : "a parameter that is neither split nor rounded stochastically",
+                   entry.is_split || entry.is_bf16 ? "bf16" : "f32", dtype_name(tensor.param.dtype));
+    PLIMSOLL_CHECK(!(entry.is_split || entry.is_bf16) || !tensor.low,
+                   "{}: a bf16 parameter must not have a low-precision copy", kernel);
     entry.param = tensor.param.data;
     entry.grad = tensor.grad.data;
     entry.m_is_bf16 = has_m && takes_bf16_states && tensor.m.dtype == DType::kBF16;
     entry.v_is_bf16 = has_v && takes_bf16_states && tensor.v.dtype == DType::kBF16;
     PLIMSOLL_CHECK((!has_m || entry.m_is_bf16 || tensor.m.dtype == DType::kF32) &&
                        (!has_v || entry.v_is_bf16 || tensor.v.dtype == DType::kF32),
-                   "{}: states are {} and {}", kernel, dtype_name(tensor.m.dtype),
-                   dtype_name(tensor.v.dtype));
+                   "{}: optimizer states must be f32 or bf16, but are {} and {}", kernel,
+                   dtype_name(tensor.m.dtype), dtype_name(tensor.v.dtype));
     entry.m = has_m ? tensor.m.data : nullptr;
     entry.v = has_v ? tensor.v.data : nullptr;
     entry.low = entry.is_split ? tensor.remainder.data : tensor.low.data;
