@@ -88,7 +88,7 @@ bool rows_start_at_multiples(const AttentionKernelArgs& args, int64_t elements) 
          starts_at_multiples(args.d_v, args.d_v_stride, bytes, elements);
 }
 
-// Returns the faster sizes of blocks for the bucket. All sizes give the same bits.
+// Returns the numbers of rows per thread block with which the kernels are fastest for the bucket. All numbers give the same bits.
 AttentionBlockRows block_rows(const AttentionDims& dims) {
   if (attention_is_of_short_sequences(dims)) return {64, 64, 64};
   return {};
@@ -268,7 +268,7 @@ void attention_bwd_cuda_tf32_wgmma(const AttentionBwdArgs& args, const int64_t* 
 
 namespace {
 
-// Returns the function of a row of this family for a GPU.
+// Returns the function of a catalog row of this family on a GPU.
 template <typename Function>
 Function* function_of(std::string_view implementation) {
 #define PLIMSOLL_KERNEL PLIMSOLL_CUDA_FUNCTION

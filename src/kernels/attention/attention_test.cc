@@ -115,7 +115,7 @@ TEST(Attention, BFloat16IsWithinTheBound) {
   }
 }
 
-// Heads that share keys and values, and windows below, at and above the tiles of 16, 64 and 128 rows.
+// Cases of heads that share keys and values, with windows smaller than, equal to and larger than the tiles of 16, 64 and 128 rows.
 struct SharedCase {
   int64_t heads = 1, kv_heads = 1, window = 0;
 };
@@ -170,8 +170,8 @@ TEST(AttentionWindow, SymmetricWindowsSkipTilesOnBothSides) {
   }
 }
 
-// All scores are equal because q is zero, so a row of o is the mean of the rows of v that it sees. Sequences are stored end to end,
-// and no window reaches into a neighbouring one.
+// All scores are equal because q is zero, so a row of o is the mean of the rows of v that it sees. Sequences are stored end to end, and no
+// row may see rows of a neighbouring sequence.
 TEST(AttentionWindow, ASymmetricWindowSeesAsManyRowsOnBothSides) {
   for (const int64_t window : {1, 2, 5, 65}) {
     for (const Implementation implementation : {Implementation::kRef, Implementation::kCpu}) {
@@ -202,7 +202,8 @@ TEST(AttentionWindow, ASymmetricWindowSeesAsManyRowsOnBothSides) {
   }
 }
 
-// A window at least as long as the sequence, and a group of one head, are attention without either, to the last bit.
+// Attention with a window at least as long as the sequence, and with groups of one head, must have the bits of attention without a window
+// and groups.
 TEST(AttentionSharedHeads, AWindowThatHidesNothingChangesNoBit) {
   AttentionProblem problem{.name = test_name(), .lengths = kRagged, .tail = 5, .heads = 2, .head_dim = 24};
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
@@ -221,8 +222,8 @@ TEST(AttentionSharedHeads, AWindowThatHidesNothingChangesNoBit) {
   }
 }
 
-// A head of k and v that is read by several heads of q gives what copies of it give, and the gradients of the copies
-// add up to its gradient.
+// If several heads of q read one head of k and v, the results must be those with copies of that head, and its gradients the sums of the
+// copies' gradients.
 TEST(AttentionSharedHeads, EqualCopiesOfTheSharedHeads) {
   AttentionProblem shared{.name = test_name(), .lengths = {40, 7}, .tail = 2, .heads = 6, .head_dim = 8};
   shared.dtype = DType::kF64;
@@ -587,13 +588,13 @@ TEST(Attention, BrokenRequirementsAreNamed) {
             std::string::npos);
 }
 
-// Returns rows from this head on.
+// Returns the rows starting at this head.
 ConstRows from_head(ConstRows rows, int64_t head, int64_t head_dim) {
   rows.view.data = rows.view.as<float>() + head * head_dim;
   return rows;
 }
 
-// A rank that computes some of the heads draws the random numbers that one rank draws for them, in both passes.
+// A rank that computes some of the heads must draw the same random numbers for them as one rank that computes all heads, in both passes.
 TEST(AttentionDropout, OfSomeHeadsIsThatOfAllHeads) {
   constexpr int64_t kHeads = 4, kLocal = 2, kDim = 8, kTail = 3;
   const AttentionProblem problem{

@@ -1,6 +1,5 @@
-// Four kernels that run one after another, with blocks for 16 sequences, for a head, or for a part of a
-// sequence: the queries; u = W_k^T q; the scores and weighted sums of rows of x (first_token_row_sums.cuh);
-// and the outputs from these sums.
+// Runs four kernels one after another: the queries; u = W_k^T q; the scores and weighted sums of rows of x (first_token_row_sums.cuh); and
+// the outputs from these sums. A thread block of these kernels computes 16 sequences, a head, or a part of a sequence.
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/first_token_attention.h"
 #include "kernels/attention/first_token_row_sums.cuh"
@@ -86,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) output_kernel(KernelArgs args) {
     float2 mean = {0.0f, 0.0f};
     for (int i = 0; i < args.num_parts; ++i) {
       const float share = shares[sequence * args.num_parts + i];
-      if (share == 0.0f) continue;  // the sums of an empty part were not written
+      if (share == 0.0f) continue;  // an empty part of a sequence has no stored sums
       const int64_t slot = (int64_t{first + sequence} * args.num_parts + i) * args.heads + head;
       const float2 sum = *reinterpret_cast<const float2*>(args.sums + slot * kColumns + column);
       mean.x += share * sum.x;
