@@ -19,7 +19,7 @@ int64_t no_scratch(const Problem&) {
 
 namespace {
 
-// Returns the description of the problem by its family. Errors: kInternal if the problem is of another family.
+// Returns the family's description of the kernel problem. Errors: kInternal if the problem belongs to another family.
 template <typename Part>
 const Part& part_of(const Problem& problem) {
   const Part* part = std::get_if<Part>(&problem.family);
@@ -29,8 +29,8 @@ const Part& part_of(const Problem& problem) {
   return *part;
 }
 
-// Calls a support or scratch function with the arguments that it takes: the family's description, or the common part
-// as well.
+// Calls a support or scratch function with the arguments that it takes: only the family's description of the problem, or the complete
+// problem before it.
 template <typename Result>
 Result call(Result (*function)(const Problem&), const Problem& problem) {
   return function(problem);
@@ -82,7 +82,7 @@ std::span<const KernelRow> kernel_rows() {
 }
 
 std::vector<const KernelRow*> kernel_rows_of(std::string_view kernel) {
-  // A plan asks this for every kind of op.
+  // The map is built once, because a plan looks up the rows of every kind of op.
   static const std::map<std::string_view, std::vector<const KernelRow*>> kRowsOf = [] {
     std::map<std::string_view, std::vector<const KernelRow*>> rows;
     for (const KernelRow& row : kernel_rows()) rows[row.kernel].push_back(&row);

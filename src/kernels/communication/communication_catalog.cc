@@ -2,7 +2,7 @@
 
 namespace plimsoll {
 
-// Slices begin at multiples of 256 bytes for elements of four bytes.
+// Returns a number of elements such that slices begin at multiples of 256 bytes if elements have four bytes.
 int64_t slice_elements(int64_t count, int64_t ranks) {
   constexpr int64_t kMultiple = 64;
   return ((count + ranks - 1) / ranks + kMultiple - 1) / kMultiple * kMultiple;
