@@ -8,7 +8,7 @@ namespace plimsoll {
 namespace {
 
 constexpr double kCubic = 0.044715;
-// The smallest normal fp32. A thread may treat smaller numbers as zero.
+// The smallest normal fp32. A CPU thread may treat smaller numbers as zero.
 constexpr double kLeastNormal = 0x1p-126;
 
 double normal_cdf(double x) {
@@ -44,7 +44,7 @@ double tanh_slope(double x) {
   return 4.0 * e / ((1.0 + e) * (1.0 + e));
 }
 
-// An error bound is this number of fp32 roundoffs plus an absolute floor.
+// An error bound: this number of fp32 roundoffs, relative, plus an absolute term.
 struct Errors {
   double roundoffs;
   double floor;

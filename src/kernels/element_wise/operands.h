@@ -39,8 +39,8 @@ inline DType fast_type_of(const char* kernel, std::initializer_list<Operand> ope
   return dtype;
 }
 
-// Checks the operands of a kernel that sums over rows: the destination must be floating, and the scratch for
-// partial sums must be present.
+// Checks the operands of a kernel that sums over rows: the destination must have a floating-point type, and the scratch memory for partial
+// sums must be present.
 inline void check_column_sum(const char* kernel, const Operand& sum, const View& scratch) {
   const bool optional = sum.presence == Operand::Presence::kOptional;
   PLIMSOLL_CHECK(sum.view ? is_floating(sum.view.dtype) : optional,
