@@ -60,12 +60,12 @@ void embedding_sum_fwd(const EmbeddingSumFwdArgs& args) {
   });
 }
 
-// The part of a table's gradient that one task writes.
+// The range of rows and columns of a table's gradient that one task computes.
 struct Block {
   int64_t first_row, end_row, first_column, end_column;
 };
 
-// Returns the first pair of an id, or the position where it would be.
+// Returns the first pair of an id, or the position at which it would be inserted.
 const IdOfToken* first_of(std::span<const IdOfToken> sorted, int64_t id) {
   return std::lower_bound(sorted.data(), sorted.data() + sorted.size(), id,
                           [](const IdOfToken& pair, int64_t wanted) { return pair.id < wanted; });
@@ -97,8 +97,8 @@ void gather_gradients(const EmbeddingBwdArgs& args, const Block& block) {
   }
 }
 
-// Elements are independent, so the division into tasks changes no bit. Small tables have long sums and are
-// divided by columns.
+// The number of rows per task. Small tables have long sums, so their tasks divide the columns as well. Elements are independent, so the
+// division into tasks does not change the bits.
 constexpr int64_t kBwdRowsPerTask = 64;
 constexpr int64_t kBwdColumnsPerTask = 128;
 

@@ -19,7 +19,7 @@ struct Lookup {
   int64_t num_rows = 0;   // of the first table; 0: all rows
 };
 
-// blockDim = (packs of a row, tokens). The packs of all tables are loaded before the first is added.
+// Sums the rows of kTables tables. blockDim = (packs of a row, tokens). The packs of all tables are loaded before the first is added.
 template <typename X, int N, int kTables>
 __global__ void __launch_bounds__(kThreads) embedding_sum_kernel(const __grid_constant__ Lookup a, X* x) {
   const int64_t t = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
