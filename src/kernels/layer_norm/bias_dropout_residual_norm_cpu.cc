@@ -41,7 +41,7 @@ struct ForwardOperands {
   T* sum;
 };
 
-// Computes s of row t in fp32, stores it if it is an output, and returns the mean of what was stored.
+// Computes s of row t in fp32, stores it if it is an output, and returns the mean of the values as they are stored.
 template <bool kDropout, class T, class P>
 HWY_INLINE float sum_branch_and_residual(const BiasDropoutResidualNormFwdArgs& args,
                                          const ForwardOperands<T, P>& from, const DropoutSetup& dropout,

@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// The factor of an element: 0 if it is dropped.
+// Returns the dropout factor of an element: 0 if it is dropped.
 class DropoutFactor {
  public:
   DropoutFactor(double p, const RandomSite& where) : p_(p), where_(where) {
@@ -54,7 +54,7 @@ void start_sum(const View& sum, int64_t C, Accumulate accumulate) {
   if (!sum || accumulate == Accumulate::kAdd) return;
   for (int64_t c = 0; c < C; ++c) sum.store(c, 0.0);
 }
-// A sum is stored in the type of its view, which is double if the graph uses double.
+// Adds to a sum in the type of its view, which is double if the graph uses double.
 void add_to_sum(const View& sum, int64_t c, double value) {
   if (sum) sum.store(c, sum.load(c) + value);
 }
