@@ -143,7 +143,7 @@ void class_sums_bwd_cpu(const ClassSumsBwdArgs& args) {
 
 namespace {
 
-// Returns log Z of a row of sums.
+// Returns log Z, computed from a row of sums.
 double log_sum_of_ranks_cpu(const float* sums, const ClassColumns& columns) {
   const float* log_sums = sums + columns.log_sum(0);
   const auto most = static_cast<double>(*std::max_element(log_sums, log_sums + columns.ranks));
@@ -152,7 +152,8 @@ double log_sum_of_ranks_cpu(const float* sums, const ClassColumns& columns) {
   return most + std::log(sum);
 }
 
-// Returns true if no logit of another rank beats that of the label, which is the largest of its own rank.
+// Returns true if the label has the largest logit of all ranks. It must be the largest logit of its own rank; the function compares it with
+// the largest logits of the other ranks.
 bool predicts_label_cpu(const ClassSumsLossArgs& args, const float* sums, int64_t label) {
   const ClassColumns& columns = args.columns;
   if (sums[columns.label_is_largest()] == 0.0f) return false;
@@ -165,7 +166,7 @@ bool predicts_label_cpu(const ClassSumsLossArgs& args, const float* sums, int64_
   return true;
 }
 
-// The loss of a row, or the sum of several, and the number of correct predictions.
+// The loss of a row or of several rows, and the number of correct predictions.
 struct CountedLoss {
   RowLoss loss;
   int32_t num_correct = 0;
@@ -176,7 +177,7 @@ struct CountedLoss {
   }
 };
 
-// The exponentials of a row of sums take about as long as those of as many logits.
+// The cost of a row of sums, which decides how rows are distributed: a sum takes about as long as this many logits.
 constexpr int64_t kLogitsPerSum = 4;
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// row(x, labels, K) returns the sum over a row of K elements.
+// Computes a loss. row(x, labels, K) must return the sum over a row of K elements.
 template <typename Args, typename Row>
 void element_loss_fwd_cpu(const Args& args, Row* row) {
   PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows,
@@ -22,7 +22,7 @@ void element_loss_fwd_cpu(const Args& args, Row* row) {
   store_loss(args.loss, sum / (args.denominator.load(0) * static_cast<double>(K)), args.accumulate);
 }
 
-// row(x, labels, d_x, K, scale) sets d_x to scale times the slope of each term divided by `factor`.
+// Computes a gradient. row(x, labels, d_x, K, scale) must set d_x to scale times the slope of each term divided by `factor`.
 template <typename Args, typename Row>
 void element_loss_bwd_cpu(const Args& args, double factor, Row* row) {
   PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows,

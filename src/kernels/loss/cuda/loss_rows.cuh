@@ -7,7 +7,7 @@
 
 namespace plimsoll::cuda {
 
-// A warp handles a row of up to this many classes, a block handles a longer row.
+// A row of up to this many classes is handled by one warp, and a longer row by one block.
 inline constexpr int64_t kClassesPerWarp = 1024;
 inline constexpr int kLossThreads = 512;
 inline constexpr int kLossWarps = kLossThreads / 32;
@@ -73,7 +73,7 @@ struct LossTotal {
 };
 void add_row_losses(const double* rows, int64_t num_rows, const LossTotal& total, CudaStream stream);
 
-// Returns the scratch as an array of row losses. Errors: kInternal if it is missing.
+// Returns the scratch memory as an array of row losses. Errors: kInternal if it is missing.
 inline double* row_losses(const char* kernel, const View& scratch, int64_t num_rows) {
   PLIMSOLL_CHECK(scratch || num_rows == 0, "{}: the scratch memory for the losses of the rows is missing",
                  kernel);
