@@ -18,20 +18,20 @@
 namespace plimsoll {
 namespace {
 
-using namespace linear;  // NOLINT: the kernels of this file
+using namespace linear;  // the kernels of this file are in that namespace
 
-constexpr int kStepsOfPart = 4;  // 16 columns each
+constexpr int kStepsOfPart = 4;  // steps per part of a tile, 16 columns each
 constexpr int kAddSteps = kParts * kStepsOfPart;
 constexpr int kSteps = 2 * kAddSteps;
 constexpr int kStagesApart = 4;
 constexpr uint64_t kNoSums = ~uint64_t{0};
-// Gain and beta of each of the block's columns, in fp32.
+// The offset in shared memory of gain and beta of each of the block's columns, in fp32.
 constexpr uint32_t kFactorsAt = kSharedBytes;
 constexpr uint32_t kNormSharedBytes = kFactorsAt + kColumns * sizeof(float2);
 static_assert(kLinearNormTilesAcross <= 8,
               "each of the four threads of a row reads the sums of at most two blocks");
 
-// Returns the number of product stages that are needed if each handles `steps_of_stage` steps.
+// Returns the number of stages of the next tile's products that are needed if `steps_of_stage` steps of the waiting tile run in each.
 constexpr int stages_for(int steps_of_stage) {
   return 2 * ((kAddSteps + steps_of_stage - 1) / steps_of_stage) + kStagesApart;
 }
@@ -67,12 +67,12 @@ __device__ __forceinline__ void join_four(Sums& sums, int count, const float2& l
   sums.squares += squares + apart * apart * (share * static_cast<float>(count));
 }
 
-// x_hat = scale x + shift.
+// Coefficients of the normalization of a row: x_hat = scale x + shift.
 struct Norm {
   float scale, shift;
 };
 
-// The state of this thread's two rows of the waiting tile.
+// The state of this thread's two rows in the waiting tile.
 struct Rows {
   const float4* factors;  // each element has the factors of two columns
   Sums sums[2];
@@ -113,8 +113,7 @@ __device__ __forceinline__ void add_step(const NormArgs& args, const Warp& warp,
   if (part < 2) fetch_addend(args.layer, warp, waiting.tile, part + 2);
 }
 
-// Returns the address of the sums of this thread's first row in a block's tile; those of the second row are
-// eight elements later.
+// Returns the address of the sums of this thread's first row in a block's tile. The sums of its second row are eight elements later.
 __device__ __forceinline__ uint64_t* sums_of(const NormArgs& args, const Warp& warp, const Tile& tile,
                                              int block) {
   return args.sums + (static_cast<int64_t>(tile.row) * args.layer.tiles_across + block * kRows) +
@@ -149,8 +148,7 @@ __device__ __forceinline__ void publish_sums(const NormArgs& args, const Warp& w
   }
 }
 
-// Reads the published sums once. A thread of a quad reads those of the block with its own number and of the
-// block four later.
+// Reads the published sums once. Thread i of a quad reads the sums of blocks i and i + 4.
 __device__ __forceinline__ void try_load_sums(const NormArgs& args, const Warp& warp, const Tile& tile,
                                               Rows& rows) {
 #pragma unroll
@@ -237,7 +235,7 @@ __device__ __forceinline__ void norm_step(const NormArgs& args, const Warp& warp
   if (step + 1 == kStepsOfPart) send_box(args.layer, warp, waiting.tile, part, place.box);
 }
 
-// Runs one of the kSteps of the waiting tile.
+// Runs one of the kSteps steps of the waiting tile.
 template <typename T>
 __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp, Waiting& waiting,
                                           Rows& rows, int step) {
@@ -250,7 +248,7 @@ __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp
   if (step + 1 == kAddSteps) publish_sums(args, warp, waiting.tile, rows);
 }
 
-// kStepsOfStage is the number of steps of the waiting tile in each product stage of the next tile.
+// Computes the layer and the norm. kStepsOfStage is the number of steps of the waiting tile in each stage of the next tile's products.
 // kStagesApart stages pass between publishing and reading the sums.
 template <typename T, int kStepsOfStage>
 __device__ void consume(const NormArgs& args, const Warp& warp, Ring ring, const float4* factors) {

@@ -25,30 +25,28 @@ bool is_emulated_bf16(const MatmulProblem& problem) {
   return problem.a == DType::kBF16 && !has_bf16_products(problem.isa);
 }
 
-// Returns an upper bound for the library's workspace. The parts are known from the library's source (2.6.3,
-// brgemm_matmul_utils.cc: buffers A and C of a thread) and from the unit test, which tries many shapes and numbers of
-// threads. All sizes are rounded up generously.
+// Returns an upper bound for the library's workspace. Its components are known from the library's source (2.6.3, brgemm_matmul_utils.cc:
+// buffers A and C of a thread) and from the unit test, which tries many shapes and numbers of threads. All sizes are rounded up generously.
 int64_t workspace_bytes(const MatmulProblem& problem) {
-  // Descriptors of blocks, and AMX tiles.
+  // Counts the descriptors of blocks, and the AMX tiles.
   int64_t per_thread = 64 * kKiB;
-  // A copy of a block of A in the library's layout: up to 256 rows of 528 numbers, or a share of the L2 cache with
-  // AMX.
+  // Adds a copy of a block of A in the library's layout: up to 256 rows of 528 numbers, or a share of the L2 cache with AMX.
   const bool copies_a = problem.trans_a == Transpose::kYes || problem.a == DType::kBF16;
   if (copies_a) per_thread += kMiB;
-  // If B is not packed, each thread copies strips of it into the library's layout: 64 columns by up to 2048 terms.
+  // Adds copies of strips of B if B is not packed: each thread copies 64 columns of up to 2048 terms into the library's layout.
   const bool copies_b = problem.b_operand == MatmulOperand::kPlain;
   if (copies_b) per_thread += 512 * kKiB;
-  // A block of C in fp32, if C itself cannot hold the partial sums: up to 256 rows of 16 blocks of 64.
+  // Adds a block of C in fp32 if C itself cannot store the partial sums: up to 256 rows of 16 blocks of 64.
   const bool buffers_c = problem.writes == MatmulWrites::kOverwriteOrAdd || problem.c != DType::kF32;
   if (buffers_c) per_thread += kMiB;
   int64_t bytes = problem.num_threads * per_thread;
-  // If a product is small but its sums are long, the sums are split over threads, each of which has its own copy of
-  // C. This is limited to 16 MiB.
+  // Adds copies of C per thread if the product is small but its sums are long, because the library then divides the sums among threads.
+  // This is limited to 16 MiB.
   const bool few_blocks = problem.n < 64 * problem.num_threads || problem.num_threads >= 16;
   if (problem.k >= 1024 && few_blocks) {
     bytes += std::min(16 * kMiB, problem.num_threads * round_up(problem.m, 64) * round_up(problem.n, 64) * 4);
   }
-  // Without bf16 instructions the library keeps all of C in fp32 until the sums are complete.
+  // Adds all of C in fp32, which the library needs until the sums are complete if the CPU has no bf16 instructions.
   if (is_emulated_bf16(problem)) bytes += problem.m * problem.n * 4;
   return round_up(bytes, 64);
 }
@@ -70,8 +68,9 @@ int64_t matmul_packed_b_bytes(const MatmulProblem& problem) {
 }
 
 AmxBlocks matmul_amx_blocks(const MatmulProblem& problem) {
-  // The three bf16 parts of 128 x 768 numbers of A take 576 KiB. They stay in a thread's L2 cache while the thread reads B.
-  // With 64 rows the product was 5 to 10 % slower. Blocks have fewer rows if there would be fewer blocks than threads.
+  // The most rows of A that a thread splits at a time. The three bf16 parts of 128 x 768 numbers of A take 576 KiB, which stay in a
+  // thread's L2 cache while the thread reads B. With 64 rows the product was 5 to 10 % slower. Fewer rows are used if there would be fewer
+  // blocks of rows than threads.
   constexpr int64_t kMostRows = 128;
   const int64_t share = round_up((problem.m + problem.num_threads - 1) / problem.num_threads, 32);
   AmxBlocks blocks{.rows = std::min(kMostRows, share),
@@ -102,8 +101,8 @@ int64_t matmul_scratch_bytes(const MatmulProblem& problem) {
 }
 
 MatmulLibraryMemory matmul_library_memory() {
-  // Measured as VmHWM less arena and data of a BERT of 2 and of 6 layers, in 1 and in 16 buckets (AVX-512): 2.6.3
-  // holds 15 MiB and 0.3 MiB per bucket, 3.7.2 holds 26 MiB and 2.3 MiB per bucket.
+  // Measured as VmHWM less the arena and data of a BERT with 2 and with 6 layers, in 1 and in 16 buckets (AVX-512): 2.6.3 holds 15 MiB and
+  // 0.3 MiB per bucket, 3.7.2 holds 26 MiB and 2.3 MiB per bucket.
 #if PLIMSOLL_ONEDNN_MAJOR >= 3
   return {.at_start_bytes = 12 * kMiB, .per_bucket_bytes = 3 * kMiB};
 #else
@@ -112,11 +111,11 @@ MatmulLibraryMemory matmul_library_memory() {
 }
 
 int64_t matmul_library_bytes(const MatmulProblem& problem) {
-  // A few handles for each call.
+  // The bytes of a few handles that the library allocates in each call.
   const int64_t handles = 64 * kKiB;
   if (problem.isa >= CpuIsa::kAvx512 && !is_emulated_bf16(problem)) return handles;
-  // Below AVX-512 the library's older product packs strips of both operands into memory of its own: at most
-  // 10240 rows and columns by 512 terms for each thread.
+  // Below AVX-512 the library's older implementation packs strips of both operands into memory that it allocates itself: at most 10240 rows
+  // and columns by 512 terms for each thread.
   const int64_t strip = std::min<int64_t>(round_up(std::max(problem.m, problem.n), 64), 10240) + 512;
   return handles + problem.num_threads * strip * std::min<int64_t>(round_up(problem.k, 64), 512) * 4;
 }
@@ -205,9 +204,9 @@ std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int 
 }
 
 bool matmul_takes_own_product(const MatmulProblem& problem, int sm) {
-  // The least share of the time for which the multiprocessors must be busy. Measured on an H200 (linear_cuda_bench)
-  // with 3072 columns and 1024 terms: 4096 rows keep them busy for 0.97 of the time and take 0.0413 ms with this
-  // kernel and 0.0441 with the library; 1280 rows, 0.91 of the time, take 0.0151 and 0.0149 ms.
+  // The smallest share of the time for which the multiprocessors must be busy. Measured on an H200 (linear_cuda_bench) with 3072 columns
+  // and 1024 terms: 4096 rows keep them busy for 0.97 of the time and take 0.0413 ms with this kernel and 0.0441 with the library; 1280
+  // rows, 0.91 of the time, take 0.0151 and 0.0149 ms.
   constexpr double kLeastBusy = 0.94;
   const std::optional<LinearProblem> linear = matmul_as_linear(problem, sm);
   return linear && linear_busy(*linear) >= kLeastBusy;
@@ -298,7 +297,8 @@ int64_t cublaslt_workspace(const MatmulProblem& problem) {
   return problem.workspace_bytes;
 }
 
-// The number of rows does not matter: buckets with few rows use the library's product (prepare_matmul_wgmma_cuda).
+// The support does not depend on the number of rows, because buckets with few rows use the library's product instead
+// (prepare_matmul_wgmma_cuda).
 Support matmul_cuda_wgmma_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
   if (problem.b != problem.a || problem.c != problem.a)
@@ -310,8 +310,7 @@ Support matmul_cuda_wgmma_support(const Problem& asked, const MatmulProblem& pro
   return {};
 }
 
-// Checks if Plimsoll's kernel supports the product of an op that consists of a linear layer and the operations after
-// it.
+// Checks whether Plimsoll's kernel supports the matrix product of an op that consists of a linear layer and the operations after it.
 Support linear_cuda_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
   if (problem.b != problem.a) return {false, "needs matrices A and B of the same type"};
@@ -333,8 +332,8 @@ int64_t linear_norm_cuda_scratch(const MatmulProblem& problem) {
   return std::max(problem.workspace_bytes, linear_norm_sums_bytes({.rows = problem.m, .columns = problem.n}));
 }
 
-// The kernels of the norm, the product and the activation compute layers of many rows. The products of Hopper's own kernels are
-// those that are measured.
+// The separate kernels of the norm, the matrix product and the activation compute layers of many rows. Only Hopper is supported, because
+// the kernel for few rows was measured only there.
 Support norm_linear_cuda_support(const Problem& asked, const NormLinearProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
   const MatmulProblem& product = problem.product;
@@ -353,14 +352,15 @@ Support norm_linear_cuda_support(const Problem& asked, const NormLinearProblem& 
                        std::to_string(problem.outputs())};
   return {};
 }
-// The library's workspace, the normalized rows, and z if an activation follows. Smaller buckets use the scratch of the largest one.
+// Returns the bytes of the library's workspace, the normalized rows, and z if an activation follows. Smaller buckets use the scratch memory
+// of the largest one.
 int64_t norm_linear_cuda_scratch(const NormLinearProblem& problem) {
   return problem.product.workspace_bytes + norm_linear_values_bytes(problem);
 }
 
-// A product that adds to its own output takes 4 % longer, but the norm after it reads one tensor instead of two and
-// takes 35 us instead of 50. Measured on an H200 in bf16, 32768 x 1024 x 1024 and 32768 x 1024 x 4096. Other cards
-// were not measured, so they are refused.
+// Supports only Hopper, because no other GPU was measured. Measured on an H200 in bf16, 32768 x 1024 x 1024 and 32768 x 1024 x 4096: a
+// product that adds to its own output takes 4 % longer, but the norm after it reads one tensor instead of two and takes 35 us instead of
+// 50.
 Support linear_add_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) {
     return {false,
@@ -370,8 +370,8 @@ Support linear_add_cuda_cublaslt_support(const Problem& asked, const MatmulProbl
   return {};
 }
 
-// The sizes that cuBLASLt requires of fp8 operands: rows that begin at multiples of 16 bytes. The number of rows and of terms
-// may be that of a bucket's tokens, which the plan rounds up.
+// Checks the sizes that cuBLASLt requires of fp8 operands: rows that begin at multiples of 16 bytes. The number of rows or of terms may be
+// the number of a bucket's tokens, which the plan rounds up for this purpose.
 Support scaled_matmul_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm < kOldestSmOfFp8)
     return {false, "fp8 needs compute capability 8.9, but this GPU has " + version(asked.target.sm)};

@@ -13,8 +13,8 @@ namespace {
 
 using Desc = dnnl::memory::desc;
 
-// The layout of packed B must not depend on m, so that all buckets share one copy. It is the layout that the
-// library prefers for this number of rows.
+// The number of rows for which the layout of packed B is chosen. The layout must not depend on m, so that all buckets share one copy; it is
+// the one that the library prefers for this number of rows.
 constexpr int64_t kRowsThatChooseTheLayout = 1024;
 
 dnnl::memory::data_type library_type(DType dtype) {
@@ -44,8 +44,7 @@ dnnl::primitive_attr attributes(Accumulate accumulate) {
   return attr;
 }
 
-// A method of computing the product: the layout of B that the library uses, and the number of threads that it
-// may use.
+// A method of computing the matrix product: the layout of B that the library uses, and the number of threads that it may use.
 struct Way {
   Desc b;
   int threads = 1;
@@ -57,7 +56,8 @@ struct Descriptions {
   int64_t workspace_bytes = 0;
 };
 
-// The library's own reference implementation is correct but slower by orders of magnitude.
+// The speed of an implementation that is acceptable. kAny includes the library's reference implementation, which is correct but slower by
+// orders of magnitude.
 enum class Speed : uint8_t { kFast, kAny };
 Speed speed_of(const dnnl::matmul::primitive_desc& description) {
   const bool is_reference =
@@ -65,7 +65,7 @@ Speed speed_of(const dnnl::matmul::primitive_desc& description) {
   return is_reference ? Speed::kAny : Speed::kFast;
 }
 
-// Returns the tiles of pairs of terms that a layout of bf16 B consists of, or nothing for other layouts.
+// Returns the tiles of pairs of terms of which a layout of bf16 B consists, or nothing for other layouts.
 std::optional<PairTiles> pair_tiles_of(const Desc& desc) {
   const std::optional<onednn::Blocks> blocks = onednn::blocks_of(desc);
   if (!blocks || blocks->count != 3) return std::nullopt;
@@ -84,8 +84,8 @@ class OnednnMatmul final : public PreparedMatmul {
   std::string description() const override;
 
  private:
-  // Returns nothing if the library has no such product, is slower than accepted, or needs more than `budget`
-  // bytes.
+  // Returns the library's descriptions of a method, or nothing if the library does not support it, would be slower than accepted, or needs
+  // more than `budget` bytes.
   std::optional<Descriptions> describe(const Way& way, int64_t budget, Speed least) const;
   dnnl::matmul::primitive_desc describe_one(const Desc& b, int64_t rows, Accumulate accumulate) const;
   std::vector<Way> ways() const;
@@ -136,8 +136,8 @@ OnednnMatmul::OnednnMatmul(const MatmulProblem& problem) : problem_(problem) {
                  problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), budget);
 }
 
-// Returns the methods in order of preference. With packed operands only the number of threads can vary: with
-// fewer threads the library does not split sums over threads and needs less workspace.
+// Returns the methods in the order of preference. With packed operands only the number of threads varies: with fewer threads the library
+// does not divide sums among threads and needs less workspace.
 std::vector<Way> OnednnMatmul::ways() const {
   std::vector<Way> ways;
   const Desc plain = matrix_desc(problem_.k, problem_.n, problem_.a, problem_.trans_b);
@@ -203,8 +203,7 @@ void OnednnMatmul::build(const Way& way, const Descriptions& descriptions) {
 
 void OnednnMatmul::build_packing(const Way& way, int64_t budget) {
   if (!packs_ && problem_.b_operand == MatmulOperand::kPlain) return;
-  // The library's own conversion of fp32 into this layout reaches only half of the memory's speed, so pack_pairs.h
-  // converts.
+  // Converts by pack_pairs.h, because the library's own conversion of fp32 into this layout reaches only half of the memory bandwidth.
   if (problem_.b == DType::kF32 && problem_.a == DType::kBF16) pair_tiles_ = pair_tiles_of(way.b);
   if (pair_tiles_) return;
   plain_ = dnnl::memory(plain_b_, engine_, nullptr);

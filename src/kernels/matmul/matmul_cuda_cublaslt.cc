@@ -36,7 +36,7 @@ cudaDataType_t cuda_type(DType dtype) {
   }
 }
 
-// An object of the library that is destroyed with its owner.
+// An object of the library that is destroyed together with its owner.
 template <typename Handle, auto Destroy>
 struct Owned {
   Handle handle = nullptr;
@@ -63,8 +63,8 @@ class CublasLtMatmul final : public CudaMatmul {
           "MatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, problem.trans_b == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, problem.trans_a == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
-    // Only a product that may add reads its factors from the device, because more algorithms support factors
-    // from the host.
+    // Only a matrix product that may add to its output reads its factors from device memory, because more of the library's algorithms
+    // support factors from the host.
     if (problem.writes == MatmulWrites::kOverwriteOrAdd) {
       set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
       one_ = one_on_device();
@@ -80,7 +80,7 @@ class CublasLtMatmul final : public CudaMatmul {
     make_layout(b_, problem.b, tb ? problem.k : problem.n, tb ? problem.n : problem.k, 0);
     make_layout(a_, problem.a, ta ? problem.m : problem.k, ta ? problem.k : problem.m, problem.a_stride);
     make_layout(c_, problem.c, problem.n, problem.m, problem.c_stride);
-    // The library chooses by the operands that have scales, so that some scale must be known here. Its value does not matter.
+    // The library's choice depends on which operands have scales, so some scale must be set here. Its value does not matter.
     if (is_fp8(problem.a)) set_scales(one_on_device(), one_on_device());
     if (tuned == nullptr || !take(*tuned)) result_ = proposals(1).front();
   }
@@ -164,20 +164,20 @@ class CublasLtMatmul final : public CudaMatmul {
     check(cublaslt().desc_set(desc_.handle, attribute, &value, sizeof value), "MatmulDescSetAttribute");
   }
 
-  // B is the library's first operand.
+  // Sets the addresses of the scales. B is the library's first operand.
   void set_scales(const void* a, const void* b) {
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a);
   }
 
-  // `stride` is the number of elements from one of the library's columns to the next; 0: `rows`.
+  // Describes an operand. `stride` is the distance in elements between two of the library's columns; 0: `rows`.
   void make_layout(Layout& layout, DType dtype, int64_t rows, int64_t columns, int64_t stride) {
     check(cublaslt().layout_create(&layout.handle, cuda_type(dtype), static_cast<uint64_t>(rows),
                                    static_cast<uint64_t>(columns), stride == 0 ? rows : stride),
           "MatrixLayoutCreate");
   }
 
-  // Uses the choice of the tuning table if the library accepts it for this product and within the workspace.
+  // Uses the algorithm of the tuning table if the library accepts it for this product and within the workspace. Returns false otherwise.
   bool take(const TunedProduct& tuned) {
     static_assert(sizeof(cublasLtMatmulAlgo_t) == kTunedAlgorithmBytes);
     const CublasLt& lt = cublaslt();

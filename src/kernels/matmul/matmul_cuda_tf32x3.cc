@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// One product with three times the terms, whose operands are split again in each run.
+// Computes a matrix product by one TF32 product with three times as many terms, whose operands are split again in each run.
 class Tf32x3Matmul final : public CudaMatmul {
  public:
   Tf32x3Matmul(const MatmulProblem& problem, const TunedProduct* tuned)
@@ -22,8 +22,7 @@ class Tf32x3Matmul final : public CudaMatmul {
                    split_bytes + problem_.workspace_bytes, args.scratch.size());
     const View a{args.scratch.data(), DType::kF32};
     const View b{args.scratch.data() + a_bytes, DType::kF32};
-    // The terms of a sum run along the rows of A unless it is transposed, and along the columns of B unless
-    // it is transposed.
+    // The terms of a sum are adjacent in the rows of A unless A is transposed, and in the columns of B unless B is transposed.
     split(args.a, a, problem_.m, Tf32PartOrder::kLowHighHigh, problem_.trans_a == Transpose::kNo, stream);
     split(args.b, b, problem_.n, Tf32PartOrder::kHighLowHigh, problem_.trans_b == Transpose::kYes, stream);
     MatmulArgs split_args = args;

@@ -17,7 +17,7 @@ double rounded_as(ConstView like, double value) {
   return one.load(0);
 }
 
-// Writes h of one row, and its s if the problem has one.
+// Computes h of one row, and its s if the problem has a residual.
 void normalize_row(const NormLinearProblem& problem, const NormLinearArgs& args, int64_t t,
                    std::vector<double>& h) {
   const int64_t terms = problem.product.k;

@@ -1,4 +1,4 @@
-// Products of fp8 codes: the reference, and which products the library is asked for.
+// Tests matrix products of fp8 codes: the reference, and which products the catalog assigns to cuBLASLt.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,7 +50,7 @@ TEST(ScaledMatmul, TheReferenceMultipliesCodesAndScales) {
   }
 }
 
-// Returns the reason why cuBLASLt is not asked for a product, or "".
+// Returns the reason why the catalog does not assign a product to cuBLASLt, or "".
 std::string refusal(int sm, const MatmulProblem& product) {
   return kernel_support(*find_kernel_row("scaled_matmul_cuda_cublaslt"),
                         {.kernel = "scaled_matmul",
@@ -81,7 +81,7 @@ TEST(ScaledMatmul, TheLibraryIsAskedForWhatTensorCoresMultiply) {
   }
 }
 
-// Forward products, of which both operands are e4m3, are faster and less accurate.
+// Fast accumulation is for forward products, both operands of which are e4m3.
 TEST(ScaledMatmul, FastAccumulationIsForTheForwardPass) {
   EXPECT_TRUE(uses_fast_accumulation({.a = DType::kE4M3, .b = DType::kE4M3}));
   EXPECT_FALSE(uses_fast_accumulation({.a = DType::kE5M2, .b = DType::kE4M3}));

@@ -1,5 +1,4 @@
-// Tests which products the kernel with three TF32 products accepts, its reasons to decline others, and its scratch
-// memory.
+// Tests which matrix products the kernel with three TF32 products accepts, its reasons to decline others, and its scratch memory.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -32,7 +31,7 @@ TEST(Tf32x3Catalog, TakesLargeProductsIfRequested) {
             (12 * 65 * 71 + 255) / 256 * 256 + (12 * 67 * 71 + 255) / 256 * 256 + kCublasLtWorkspaceBytes);
 }
 
-// The parts of the operands come in addition to the library's workspace, whatever its size.
+// The scratch memory must contain the split operands and, in addition, the library's workspace, whatever its size.
 TEST(Tf32x3Catalog, ScratchIncludesTheChosenWorkspace) {
   for (const int64_t bytes : {int64_t{0}, int64_t{4} << 20}) {
     Problem problem = problem_of(2048, 1024, 4096);
