@@ -22,7 +22,7 @@ struct AdafactorScalars {
   bool scales_by_parameter;
   NoiseScalars noise;
 
-  // 1 - b.
+  // Returns 1 - b, the weight of the new squares.
   __device__ __forceinline__ double new_share() const { return pow(static_cast<double>(*step), decay_rate); }
   __device__ __forceinline__ float blended(float state, double mean, double share) const {
     return static_cast<float>((1.0 - share) * static_cast<double>(state) + share * (mean + epsilon1));
@@ -79,8 +79,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Computes the states of matrices. Each tensor of the table has two blocks of threads, one for rows and one
-// for columns.
+// Computes the states of matrices. Each tensor of the table is handled by two thread blocks, one for rows and one for columns.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
     adafactor_states_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {
@@ -114,8 +113,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *entry.mean = total / static_cast<double>(entry.rows);
 }
 
-// Loads the factors of the gradients of a tile: those of the columns of the thread into registers, those of
-// the rows into shared memory. Requires: all threads call it, and no thread still reads `rows`.
+// Loads the factors by which the gradients of a tile are multiplied: the factors of the thread's columns into registers, and those of the
+// rows into shared memory. Requires: all threads call it, and no thread still reads `rows`.
 __device__ __forceinline__ void load_factors(const AdafactorEntry& entry, const AdafactorTile& tile,
                                              float clip, float (&columns)[4], float (&rows)[kTileRows]) {
   load_columns(entry.packs, tile.num_columns, 1.0f, columns, LoadFloats{entry.column + tile.column});
@@ -130,7 +129,7 @@ __device__ __forceinline__ void load_factors(const AdafactorEntry& entry, const 
   __syncthreads();
 }
 
-// Computes the sums of the squares of the updates of a tile, and of its parameters if they scale the rate.
+// Computes the sums of the squares of the updates of a tile and, if the parameters scale the rate, of its parameters.
 template <class Param, class Table>
 __global__ void __launch_bounds__(kThreads)
     adafactor_norms_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {
