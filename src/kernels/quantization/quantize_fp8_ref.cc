@@ -26,7 +26,7 @@ void quantize_fp8_ref(const QuantizeFp8Args& args) {
   float amax = 0.0f;
   for (int64_t i = 0; i < num_rows * args.columns && !args.known; ++i) {
     const auto magnitude = static_cast<float>(std::fabs(args.x.load(i)));
-    if (!(magnitude <= amax)) amax = magnitude;  // a NaN stays, because no comparison with it holds
+    if (!(magnitude <= amax)) amax = magnitude;  // a NaN is kept, because no comparison with it is true
     if (std::isnan(amax)) break;
   }
   const float scale = args.known ? args.known.as<float>()[0] : fp8_scale(amax, args.format);
