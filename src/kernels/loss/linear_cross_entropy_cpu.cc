@@ -178,7 +178,7 @@ class Chunks {
   LossPart part_;
   LinearCrossEntropyScratch parts_;
   bool copies_weight_;
-  std::map<int64_t, Prepared> prepared_;  // indexed by the number of rows of a chunk; at most two entries
+  std::map<int64_t, Prepared> prepared_;  // key: number of rows of a chunk; at most two entries
   std::byte* scratch_ = nullptr;
   ChunkWeight w_of_logits_, w_of_d_x_;
 };

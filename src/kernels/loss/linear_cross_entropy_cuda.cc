@@ -197,8 +197,7 @@ class Chunks {
 
  private:
   LinearCrossEntropyScratch parts_;
-  std::map<int64_t, std::vector<Products>>
-      prepared_;  // indexed by the number of rows of a chunk; at most two entries
+  std::map<int64_t, std::vector<Products>> prepared_;  // key: number of rows of a chunk; at most two entries
 };
 
 class Forward final : public CudaLossChunks<LinearCrossEntropyFwdArgs>, private Chunks {
