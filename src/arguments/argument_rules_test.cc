@@ -216,7 +216,7 @@ TEST(ResolveArguments, ChecksOptimizerAndDevice) {
     EXPECT_NO_THROW(parse({"--optim", paged}));
   }
   EXPECT_EQ(error_of({"--optim", "paged_ademamix_8bit"}),
-            "--optim paged_ademamix_8bit: Plimsoll does not have that update; the nearest is --optim "
+            "--optim paged_ademamix_8bit: Plimsoll does not implement that optimizer; the nearest is --optim "
             "adamw_8bit");
   EXPECT_NO_THROW(parse({"--offload_optimizer", "--device", "h200"}));
   const std::string unknown = error_of({"--optim", "adamw_troch"});

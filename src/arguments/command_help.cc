@@ -115,20 +115,25 @@ std::string roff_of_settings(RunCommand command) {
   return out;
 }
 
-constexpr std::string_view kExitCodes[] = {"done",
-                                           "bug in Plimsoll",
-                                           "usage or configuration",
-                                           "will not fit",
-                                           "bad data or checkpoint",
-                                           "loss or gradient not finite",
-                                           "interrupted and saved",
-                                           "device or system failed"};
+// The texts of an exit code for the screen of --help, which has few lines, and for the manual page.
+struct ExitCodeText {
+  std::string_view brief;
+  std::string_view complete;
+};
+constexpr ExitCodeText kExitCodes[] = {{"done", "done"},
+                                       {"bug", "bug in Plimsoll"},
+                                       {"usage", "usage or configuration"},
+                                       {"will not fit", "will not fit"},
+                                       {"bad input", "bad data or checkpoint"},
+                                       {"not finite", "loss or gradient not finite"},
+                                       {"interrupted", "interrupted and saved"},
+                                       {"device", "device or system failed"}};
 
 std::string roff_of_exit_codes() {
   std::string out = ".SH EXIT STATUS\n";
   int code = 0;
-  for (const std::string_view text : kExitCodes)
-    out += fmt::format(".TP\n.B {}\n{}.\n", code++, capitalized(text));
+  for (const ExitCodeText& text : kExitCodes)
+    out += fmt::format(".TP\n.B {}\n{}.\n", code++, capitalized(text.complete));
   return out + "After a second signal, which saves nothing: 128 + the number of the signal.\n";
 }
 
@@ -142,8 +147,8 @@ std::string program_help() {
   append_folded(out, "", "plimsoll COMMAND --help shows the most common arguments and an example.", 0);
   std::string codes;
   int code = 0;
-  for (const std::string_view text : kExitCodes)
-    codes += fmt::format("{}{} {}", code == 0 ? "" : ", ", code, text), ++code;
+  for (const ExitCodeText& text : kExitCodes)
+    codes += fmt::format("{}{} {}", code == 0 ? "" : ", ", code, text.brief), ++code;
   append_folded(out, "Exit codes: ", codes + ".", 2);
   return out;
 }

@@ -12,7 +12,7 @@ namespace plimsoll {
 // kernels/element_wise/gelu.h states the formulas.
 enum class Activation : uint8_t { kGelu, kGeluTanh, kRelu, kSilu, kTanh };
 
-// All of them, for tests and tables.
+// All activation functions, for tests and tables.
 inline constexpr std::array kActivations{Activation::kGelu, Activation::kGeluTanh, Activation::kRelu,
                                          Activation::kSilu, Activation::kTanh};
 

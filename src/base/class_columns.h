@@ -1,6 +1,6 @@
-// The numbers per row from which the loss over classes follows that the ranks of a tensor-parallel group divide. Each rank
-// computes those of its own classes, and zeros in the places of the others; the sum over the ranks has all of them (kernels/loss/
-// class_sums.h). Thread-safe: values only.
+// The columns of a matrix with one row per token, from which the loss over classes is computed if the ranks of a tensor-parallel group
+// divide the classes among them. Each rank fills the columns of its own classes and writes zeros to the columns of the other ranks; the sum
+// of the matrices over the ranks therefore contains the columns of all ranks (kernels/loss/class_sums.h). Thread-safe: values only.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 namespace plimsoll {
 
 struct ClassColumns {
-  int64_t ranks = 0;     // 0: no rank divides the classes
+  int64_t ranks = 0;     // 0: the classes are not divided among ranks
   bool smooths = false;  // the loss has label smoothing
   bool counts = false;   // correct predictions are counted
 
-  // Return the column of a row that contains: the logarithm of the sum of exponentials of a rank's logits; the logit of the label;
-  // the sum of all logits (Requires: smooths); the largest logit of a rank, and 1 if the label has the first of the largest logits of
-  // its rank (Requires: counts).
+  // Return the column that contains: the logarithm of the sum of exponentials of one rank's logits; the logit of the label; the sum of all
+  // logits (Requires: smooths); the largest logit of one rank; 1 if the label is the first of the largest logits of its rank, otherwise 0
+  // (both require: counts).
   constexpr int64_t log_sum(int64_t rank) const { return rank; }
   constexpr int64_t label_logit() const { return ranks; }
   constexpr int64_t logit_sum() const { return ranks + 1; }

@@ -23,10 +23,10 @@ struct ErrnoText {
 // Advice for the failures that occur on real disks.
 constexpr ErrnoText kErrnoTexts[] = {
     {ENOENT, "ENOENT", "check the path"},
-    {ENOTDIR, "ENOTDIR", "a part of the path before the last is not a folder; check the path"},
-    {EISDIR, "EISDIR", "a folder is there where a file is wanted; check the path"},
-    {EEXIST, "EEXIST", "something else has that name; move it away or choose another name"},
-    {ENOTEMPTY, "ENOTEMPTY", "the folder there is not empty; move it away"},
+    {ENOTDIR, "ENOTDIR", "the path leads through something that is not a folder; check the path"},
+    {EISDIR, "EISDIR", "the path names a folder, but a file is expected; check the path"},
+    {EEXIST, "EEXIST", "a file or folder with that name exists; move it away or choose another name"},
+    {ENOTEMPTY, "ENOTEMPTY", "the folder is not empty; move it away"},
     {EACCES, "EACCES", "check the permissions of the file and of the folders above it"},
     {EPERM, "EPERM", "check the permissions of the file and of the folders above it"},
     {EROFS, "EROFS", "the file system is read-only; choose another folder"},
@@ -34,15 +34,17 @@ constexpr ErrnoText kErrnoTexts[] = {
     {EDQUOT, "EDQUOT", "the quota is used up; free space or choose a folder on another disk"},
     {EFBIG, "EFBIG", "the file is larger than the file system or the limit (ulimit -f) allows"},
     {EIO, "EIO",
-     "the disk or the connection to it failed; look into the system's log (dmesg) and use another disk"},
+     "the disk or the connection to it failed; read the log of the system (dmesg) and use another disk"},
     {EMFILE, "EMFILE", "too many open files; raise the limit (ulimit -n)"},
     {ENFILE, "ENFILE", "too many open files on the whole machine"},
     {ENAMETOOLONG, "ENAMETOOLONG", "choose a shorter path"},
     {ELOOP, "ELOOP", "symbolic links lead in a circle; check the path"},
     {EXDEV, "EXDEV", "both names must be on one file system"},
     {ESTALE, "ESTALE", "the network file system lost the file; mount it again"},
-    {EWOULDBLOCK, "EWOULDBLOCK", "another run has it open; wait for its end or choose another folder"},
-    {EOPNOTSUPP, "EOPNOTSUPP", "the file system cannot do this; choose a folder on another one"},
+    {EWOULDBLOCK, "EWOULDBLOCK",
+     "another run has the file open; wait until that run ends or choose another folder"},
+    {EOPNOTSUPP, "EOPNOTSUPP",
+     "the file system does not support this operation; choose a folder on another one"},
 };
 
 std::string compose(FileOperation operation, const std::string& path, int error_number) {
@@ -119,7 +121,7 @@ std::string_view file_operation_name(FileOperation operation) {
     case FileOperation::kLock:
       return "lock";
     case FileOperation::kReserve:
-      return "reserve the space of";
+      return "reserve disk space for";
   }
   return "?";
 }
@@ -161,11 +163,10 @@ void read_exactly(const File& file, std::span<std::byte> destination, int64_t of
   const int64_t wanted = std::ssize(destination);
   const int64_t found = file.pread(destination, offset);
   if (found != wanted) {
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: the file ends in the middle of {}: {} bytes wanted at byte {}, {} found. It was cut short or "
-        "changed while it was read; copy or download it again",
-        file.path(), what, wanted, offset, found);
+    throw_error(ErrorCode::kBadData,
+                "{}: the file ends in the middle of {}: {} bytes are expected at byte {}, but {} exist. The "
+                "file was cut short or changed while it was read; copy or download it again",
+                file.path(), what, wanted, offset, found);
   }
 }
 
@@ -181,7 +182,7 @@ std::string read_text_file(FileSystem& files, const std::string& path, int64_t m
   const int64_t size = file->size_bytes();
   if (size > max_bytes) {
     throw_error(ErrorCode::kBadData,
-                "{}: the file has {} bytes, at most {} are read here. Check that it is the file you mean",
+                "{}: the file has {} bytes, but may have at most {}. Check that it is the file you mean",
                 path, size, max_bytes);
   }
   std::string text(narrow<size_t>(size), '\0');

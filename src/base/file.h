@@ -136,7 +136,7 @@ class ScratchFile {
   // was made.
   virtual void read(std::span<std::byte> destination, int64_t offset) const = 0;
   virtual void write(std::span<const std::byte> bytes, int64_t offset) = 0;
-  // Returns true if transfers bypass the cache of the kernel (O_DIRECT). Some file systems refuse that.
+  // Returns true if transfers bypass the cache of the kernel (O_DIRECT), which some file systems do not support.
   virtual bool is_direct() const = 0;
   virtual const std::string& path() const = 0;
 };
@@ -147,7 +147,7 @@ class FileLock {
   virtual ~FileLock() = default;
 };
 
-// The room of a folder for new files.
+// The space that a folder has for new files.
 struct FolderSpace {
   int64_t free_bytes = 0;    // for this user
   bool is_writable = false;  // this user may create and remove files in it
@@ -195,8 +195,8 @@ class FileSystem {
 
 // Returns the file system of this machine.
 FileSystem& posix_file_system();
-// Returns one that reads the files of this machine and discards everything that is written, renamed or removed: for a process
-// whose files another process writes.
+// Returns a file system that reads the files of this machine, but discards everything that is written, renamed or removed: for a rank whose
+// files another rank writes.
 FileSystem& reading_file_system();
 
 // Returns "folder/name", or only the name if the folder is empty.
@@ -214,7 +214,8 @@ inline constexpr int64_t kFileChunkBytes = 256 * 1024;
 // pointer (disguised_file.h).
 std::string read_text_file(FileSystem& files, const std::string& path, int64_t max_bytes);
 
-// Returns the first bytes of a file, as many as show that its content is not what its name says (disguised_file.h).
+// Returns the first bytes of a file, as many as refuse_disguised_text() needs to recognize content that the name does not tell
+// (disguised_file.h).
 std::string start_of_file(FileSystem& files, const std::string& path);
 
 // Fills the destination with the bytes from `offset`. Errors: kBadData if the file is too short; the message

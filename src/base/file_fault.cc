@@ -50,7 +50,8 @@ class FaultyFile final : public File {
   std::unique_ptr<File> inner_;
 };
 
-// Several threads use a scratch file; the file system that counts its calls is used by one of them at a time.
+// Simulates failures of a scratch file. Several threads may use a scratch file, but the file system that counts the calls may be used by
+// one thread at a time, so that a mutex protects it.
 class FaultyScratchFile final : public ScratchFile {
  public:
   FaultyScratchFile(FaultyFileSystem& files, std::unique_ptr<ScratchFile> inner)

@@ -60,7 +60,7 @@ class MemoryFileSystem final : public FileSystem {
   void remove_folder(const std::string& path) override;
   void make_link(const std::string& target, const std::string& path) override;
   std::optional<std::string> read_link(const std::string& path) override;
-  // The file is direct, so that it refuses what is not aligned.
+  // Creates a direct file, so that its functions refuse transfers that are not aligned to blocks.
   std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override;
   std::unique_ptr<FileLock> try_lock(const std::string& path) override;
   FolderSpace space_of(const std::string& folder) override;
@@ -122,8 +122,8 @@ class FaultyFileSystem final : public FileSystem {
   std::unique_ptr<FileLock> try_lock(const std::string& path) override;
   FolderSpace space_of(const std::string& folder) override;
 
-  // Called by the files that this object opens: records the call, then throws if this call must fail.
-  // `partly` runs before the exception is thrown.
+  // Called by the files that this object opens, before each call: records the call, and throws if this call must fail. `partly` runs before
+  // the exception is thrown; it does the part of the call that a failing disk completes.
   void before(FileOperation operation, const std::string& path, const std::string& detail,
               const std::function<void()>& partly = {});
   void check_power() const;

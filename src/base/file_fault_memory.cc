@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-// Invariant: a file is durable up to `synced_data`, a folder with `synced_entries`. The target of a durable
-// entry had that name at the time of the sync, whatever its current name is.
+// A file or folder. Invariant: after a crash, a file has the content `synced_data`, and a folder has the entries `synced_entries`. A
+// durable entry keeps the name that its target had at the time of the sync, even if the target has another name now.
 struct MemoryFileSystem::Node {
   FileKind kind = FileKind::kFile;
   std::string data;  // content of a file, or target of a link, which is durable together with its name
@@ -90,8 +90,9 @@ class MemoryScratchFile final : public ScratchFile {
     PLIMSOLL_CHECK(reinterpret_cast<uintptr_t>(data) % kBlockBytes == 0 && bytes % kBlockBytes == 0 &&
                        offset % kBlockBytes == 0 &&
                        offset + narrow<int64_t>(bytes) <= std::ssize(node_->data),
-                   "{} bytes at offset {} of '{}' of {} are not whole blocks of it", bytes, offset, path_,
-                   node_->data.size());
+                   "reads and writes of '{}' must cover whole disk blocks within its {} bytes, but {} bytes "
+                   "at offset {} do not",
+                   path_, node_->data.size(), bytes, offset);
   }
 
   MemoryFileSystem& files_;
@@ -194,7 +195,8 @@ std::unique_ptr<MemoryFileSystem> MemoryFileSystem::clone() const {
 
 void MemoryFileSystem::damage(const std::string& path, int64_t byte) {
   const Place place = locate(path, FileOperation::kOpenRead, true);
-  PLIMSOLL_CHECK(place.node && byte < std::ssize(place.node->data), "no byte {} in {}", byte, path);
+  PLIMSOLL_CHECK(place.node && byte < std::ssize(place.node->data), "byte {} does not exist in {}", byte,
+                 path);
   char& damaged = place.node->data[narrow<size_t>(byte)];
   damaged = static_cast<char>(damaged ^ 1);
   place.node->synced_data = place.node->data;

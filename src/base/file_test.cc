@@ -133,13 +133,13 @@ void exercise_errors(FileSystem& files, const std::string& root) {
   EXPECT_NE(message_of([&] { files.remove_folder(root); }, ErrorCode::kDevice).find("remove folder"),
             std::string::npos);
   EXPECT_NE(message_of([&] { read_text_file(files, join_path(root, "file"), 4); }, ErrorCode::kBadData)
-                .find("has 5 bytes, at most 4"),
+                .find("has 5 bytes, but may have at most 4"),
             std::string::npos);
   std::string longer(6, '\0');
   const auto file = files.open_read(join_path(root, "file"));
   EXPECT_NE(message_of([&] { read_exactly(*file, std::as_writable_bytes(std::span(longer)), 1, "a header"); },
                        ErrorCode::kBadData)
-                .find("in the middle of a header: 6 bytes wanted at byte 1, 4 found"),
+                .find("in the middle of a header: 6 bytes are expected at byte 1, but 4 exist"),
             std::string::npos);
 }
 

@@ -32,7 +32,7 @@ bool is_free(int port) {
 }  // namespace
 
 uint16_t free_port(int count) {
-  PLIMSOLL_CHECK(count >= 1, "{} ports", count);
+  PLIMSOLL_CHECK(count >= 1, "the number of ports must be at least 1, but is {}", count);
   std::random_device random;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     const auto num_places = static_cast<unsigned>(kEndPort - kFirstPort - count + 1);

@@ -1,5 +1,5 @@
-// The kinds of norms before the linear layer of a fused op, and of what follows the layer, by the names that attributes of ops give
-// them. Thread-safe: pure functions.
+// The parts of a fused op that contains a linear layer: the kind of norm before the layer and the computation after the layer, with the
+// names that the attributes of the op use. Thread-safe: pure functions.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 namespace plimsoll {
 
 enum class NormKind : uint8_t { kLayer, kRms };
-// kProduct: nothing follows the layer. kActivation: y = f(z). kGlu: y = f(z[:, :F]) z[:, F:].
+// The computation after the linear layer with the result z. kProduct: none. kActivation: y = f(z). kGlu: y = f(z[:, :F]) z[:, F:].
 enum class LayerEnd : uint8_t { kProduct, kActivation, kGlu };
 
 inline constexpr std::array<std::string_view, 2> kNormKindNames{"layer", "rms"};
@@ -24,7 +24,7 @@ constexpr std::string_view layer_end_name(LayerEnd end) {
   return kLayerEndNames[static_cast<size_t>(end)];
 }
 
-// Returns nothing for a name that is not in the table.
+// Returns the enumerator with this name, or nothing if the table does not contain the name.
 template <typename Enum, size_t kCount>
 constexpr std::optional<Enum> find_named(const std::array<std::string_view, kCount>& names,
                                          std::string_view name) {

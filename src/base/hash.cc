@@ -18,7 +18,7 @@ Hash128 from_xxh(XXH128_hash_t hash) {
 
 void* new_state() {
   XXH3_state_t* state = XXH3_createState();
-  PLIMSOLL_CHECK(state != nullptr, "no memory for a hash state");
+  PLIMSOLL_CHECK(state != nullptr, "XXH3_createState returned no memory for a hash state");
   return state;
 }
 

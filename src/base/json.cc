@@ -33,16 +33,18 @@ nlohmann::json parse_json(std::string_view text, std::string_view where) {
   using Json = nlohmann::json;
   const auto guard = [&](int level, Json::parse_event_t, Json&) {
     if (level > kMaxJsonDepth) {
-      throw_error(ErrorCode::kBadData, "{}: nested deeper than {} levels; check that it is the right file",
-                  where, kMaxJsonDepth);
+      throw_error(ErrorCode::kBadData,
+                  "{}: the JSON is nested deeper than {} levels; check that this is the right file", where,
+                  kMaxJsonDepth);
     }
     return true;
   };
   try {
     return Json::parse(text.begin(), text.end(), guard);
   } catch (const Json::parse_error& error) {
-    throw_error(ErrorCode::kBadData, "{}: not readable as JSON at byte {} ({}); download the file again",
-                where, error.byte, error.what());
+    throw_error(ErrorCode::kBadData,
+                "{}: the file is not valid JSON at byte {} ({}); download the file again", where, error.byte,
+                error.what());
   } catch (const Json::out_of_range& error) {
     throw_error(ErrorCode::kBadData, "{}: a number is too large ({}); correct it or download the file again",
                 where, error.what());
@@ -52,7 +54,7 @@ nlohmann::json parse_json(std::string_view text, std::string_view where) {
 nlohmann::json read_json_object(const std::string& path) {
   constexpr int64_t kMaxBytes = int64_t{64} << 20;
   nlohmann::json json = parse_json(read_text_file(posix_file_system(), path, kMaxBytes), path);
-  if (!json.is_object()) throw_error(ErrorCode::kBadData, "{}: not a JSON object", path);
+  if (!json.is_object()) throw_error(ErrorCode::kBadData, "{}: the file must contain a JSON object", path);
   return json;
 }
 
@@ -113,7 +115,8 @@ void append_python(std::string& out, const Json& value, int indent, int depth) {
 }  // namespace
 
 std::string python_float(double value) {
-  PLIMSOLL_CHECK(std::isfinite(value), "JSON has no NaN or infinity");
+  PLIMSOLL_CHECK(std::isfinite(value), "JSON cannot contain a NaN or an infinity, but the number is {}",
+                 value);
   char buffer[64];
   const double magnitude = std::fabs(value);
   const bool plain = value == 0.0 || (magnitude >= 1e-4 && magnitude < 1e16);

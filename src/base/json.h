@@ -15,7 +15,7 @@ namespace plimsoll {
 // Deeper nesting is refused before a tree is built, which bounds the recursion over the tree.
 inline constexpr int kMaxJsonDepth = 64;
 
-// Returns true if the text opens more lists and objects at a time than `most`. It need not be JSON.
+// Returns true if the text has more than `most` lists and objects open at the same time. It need not be valid JSON.
 bool is_nested_deeper(std::string_view text, int most);
 
 // Parses the text of a file. `where` names the file in messages. Errors: kBadData for text that is not JSON (the

@@ -17,7 +17,7 @@ const std::vector<OptimizerRow>& rows() {
 #undef PLIMSOLL_OPTIMIZER
 
 constexpr std::string_view kProjection = "it projects gradients to a low rank, which Plimsoll does not do";
-constexpr std::string_view kNotWritten = "Plimsoll does not have that update";
+constexpr std::string_view kNotWritten = "Plimsoll does not implement that optimizer";
 constexpr std::string_view kInBackward =
     "it updates weights within the backward pass, as --optimizer_in_backward with --max_grad_norm 0 does "
     "here";
@@ -27,9 +27,11 @@ constexpr std::string_view kScheduleFree =
 const OptimizerName kRefusedNames[] = {
     {.name = "adamw_torch_xla", .reason = "it is for TPUs", .nearest = "adamw_torch_fused"},
     {.name = "adamw_torch_npu_fused", .reason = "it is for NPUs", .nearest = "adamw_torch_fused"},
-    {.name = "adamw_torch_4bit", .reason = "Plimsoll has no states in 4 bits", .nearest = "adamw_8bit"},
+    {.name = "adamw_torch_4bit",
+     .reason = "Plimsoll does not store optimizer states in 4 bits",
+     .nearest = "adamw_8bit"},
     {.name = "adamw_torch_8bit",
-     .reason = "torchao's rounding of states is not here, that of bitsandbytes is",
+     .reason = "Plimsoll rounds 8-bit optimizer states as bitsandbytes does, not as torchao does",
      .nearest = "adamw_8bit"},
     {.name = "ademamix", .reason = kNotWritten, .nearest = "adamw_torch_fused"},
     {.name = "ademamix_8bit", .reason = kNotWritten, .nearest = "adamw_8bit"},

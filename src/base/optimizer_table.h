@@ -16,12 +16,12 @@ enum class OptimizerKind : uint8_t {
 };
 #undef PLIMSOLL_OPTIMIZER
 
-// The code that optimizers share. Each frame has an op (graph/ops/update.h), code that adds the op to a graph
-// (optim/optimizers.h) and arguments of kernels (exec/ops/optimizer_ops.cc).
+// The code that several optimizers share. Each frame has an op (graph/ops/update.h), code that adds the op to a graph (optim/optimizers.h)
+// and code that passes arguments to kernels (exec/ops/optimizer_ops.cc).
 enum class UpdateFrame : uint8_t {
-  kPlain,     // states are floating-point numbers, one per element each
-  kEightBit,  // states are codes of 8 bits, with an absmax per block; those of small tensors are as in kPlain
-  kFactored,  // states are numbers per row and per column of a matrix: Adafactor
+  kPlain,     // states are floating-point numbers, one per element and kind of state
+  kEightBit,  // states are 8-bit codes, with a largest magnitude per quantization block; small tensors have states as in kPlain
+  kFactored,  // states are one number per row and one per column of a matrix, as in Adafactor
 };
 
 // A rule of thumb for the memory of one parameter's states, as it is commonly quoted.
@@ -35,7 +35,7 @@ struct StateRule {
 // A method (plimsoll/methods.h) that selects an optimizer.
 struct OptimizerMethod {
   std::string_view name;
-  int position = 0;                  // its place among the methods of all optimizers; unique
+  int position = 0;                  // position of this method among the methods of all optimizers; unique
   std::string_view optim;            // the value of --optim
   std::string_view optim_args = {};  // the value of --optim_args, if the method sets it
   std::string_view help = {};
@@ -47,13 +47,13 @@ struct OptimizerRow {
   UpdateFrame frame;
   // The name in reports: "8-bit AdamW".
   std::string_view label;
-  // The optimizer with the same update and states in fp32; the optimizer itself if it is that one.
+  // The optimizer with the same update rule and fp32 states; the optimizer itself if its states are fp32.
   OptimizerKind family;
-  // The values of --optim that select it, the usual one first.
+  // The values of --optim that select this optimizer, the usual one first.
   std::vector<std::string_view> names;
-  // The values of --optim that select it with its states in host memory (on a GPU).
+  // The values of --optim that select this optimizer with its states in host memory (on a GPU).
   std::vector<std::string_view> paged_names = {};
-  // The kinds of states, without options: "m" is the state "adamw.m" of a parameter.
+  // The kinds of optimizer states if all options have their defaults: "m" stands for the state "adamw.m" of a parameter.
   std::vector<std::string_view> states;
   // True if momentum is an option without which the optimizer has no state.
   bool has_optional_momentum = false;
@@ -63,7 +63,7 @@ struct OptimizerRow {
   bool reads_betas = false;
   bool reads_epsilon = false;
   double flops_per_element = 0.0;
-  // A hint on the arguments for settings that are not keys of --optim_args.
+  // The end of the error message for an unknown key of --optim_args: names the settings to which the other hyper-parameters belong.
   std::string_view other_arguments;
   std::vector<StateRule> rules;
   std::vector<OptimizerMethod> methods;

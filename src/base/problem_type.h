@@ -1,5 +1,5 @@
-// The predictions of models: the kinds of heads, with the names that Hugging Face's tools give them, and the problem types
-// that a head serves. src/tasks defines what each type means. Constant data; thread-safe: pure functions.
+// The kinds of predictions of models: the heads, with the names that Hugging Face's tools give them, and the problem types that each head
+// serves. src/tasks defines the meaning of each type. Constant data; thread-safe: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 namespace plimsoll {
 
 struct HeadKind {
-  std::string_view class_suffix;    // the model's class is the architecture's prefix and this
+  std::string_view
+      class_suffix;  // the name of a model's class in transformers is the prefix of the architecture and this suffix
   std::string_view old_suffix;      // the ending that older architectures use instead, or empty
   std::string_view description;     // description of a model with this head in tables and model cards
   std::string_view pipeline_tag;    // the hub's word for the task

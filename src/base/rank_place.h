@@ -10,7 +10,7 @@ namespace plimsoll {
 struct RankPlace {
   int rank = 0;        // 0 to size - 1
   int size = 1;        // number of ranks of the run
-  int local_rank = 0;  // 0 to local_size - 1: number of this rank among those of its host
+  int local_rank = 0;  // 0 to local_size - 1: number of this rank among the ranks of its host
   int local_size = 1;  // number of ranks of this host
   // The address at which rank 0 serves the store through which ranks find each other. Unused if there is one rank.
   std::string store_host = {};

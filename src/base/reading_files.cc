@@ -47,7 +47,7 @@ class ReadingFiles final : public FileSystem {
     return posix_file_system().status(path);
   }
   std::vector<FolderEntry> list(const std::string& folder) override {
-    // The process that writes the files may have created the folder on another machine.
+    // The folder may be missing on this machine, because the rank that writes the files may have created it on another machine.
     if (!status(folder)) return {};
     return posix_file_system().list(folder);
   }
@@ -60,7 +60,7 @@ class ReadingFiles final : public FileSystem {
   std::optional<std::string> read_link(const std::string& path) override {
     return posix_file_system().read_link(path);
   }
-  // A scratch file belongs to the process that creates it, which is the only one that reads it.
+  // A rank needs its own scratch files, because no other rank reads or writes them.
   std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override {
     return posix_file_system().create_scratch(path, bytes);
   }

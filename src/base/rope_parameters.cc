@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// The numbers of the parameters by their names in the text form.
+// The parameters that are numbers, with their names in the text form.
 struct NumberField {
   std::string_view name;
   double RopeParameters::*field;
@@ -35,11 +35,11 @@ double number_of(std::string_view text) {
   double value = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   PLIMSOLL_CHECK(error == std::errc() && end == text.data() + text.size(),
-                 "rotary parameters: '{}' is no number", text);
+                 "a parameter of a rotary embedding must be a number, but is '{}'", text);
   return value;
 }
 
-// Removes the part of `text` before `separator`, and the separator, and returns the part.
+// Returns the text before `separator`, and removes it and the separator from `text`.
 std::string_view take_part(std::string_view& text, char separator) {
   const size_t at = text.find(separator);
   const std::string_view part = text.substr(0, at);
@@ -47,12 +47,12 @@ std::string_view take_part(std::string_view& text, char separator) {
   return part;
 }
 
-// The pair, as a real number, that makes `rotations` turns within the original length.
+// Returns the pair of elements, as a real number, that makes `rotations` turns within the original length.
 double yarn_pair(double rotations, double dim, const RopeParameters& p) {
   return dim * std::log(p.original / (rotations * 2.0 * std::numbers::pi)) / (2.0 * std::log(p.theta));
 }
 
-// The share of the unscaled frequency in pair i of yarn.
+// Returns the weight, from 0 to 1, of the unscaled frequency in the frequency of pair i of yarn.
 double yarn_share(int64_t i, double dim, const RopeParameters& p) {
   double low = yarn_pair(p.beta_fast, dim, p), high = yarn_pair(p.beta_slow, dim, p);
   if (p.truncate) low = std::floor(low), high = std::ceil(high);
@@ -84,7 +84,7 @@ const char* rope_type_name(RopeType type) {
   for (const RopeTypeName& row : kRopeTypeNames) {
     if (row.type == type) return row.name;
   }
-  PLIMSOLL_CHECK(false, "an unknown type of rotary embedding");
+  PLIMSOLL_CHECK(false, "RopeType has a value that is not one of its enumerators");
 }
 
 std::string rope_text(const RopeParameters& parameters) {
@@ -108,7 +108,7 @@ RopeParameters parse_rope_text(std::string_view text) {
   RopeParameters parameters;
   const std::string_view type_name = take_part(text, ' ');
   const std::optional<RopeType> type = find_rope_type(type_name);
-  PLIMSOLL_CHECK(type, "no type of rotary embedding has the name '{}'", type_name);
+  PLIMSOLL_CHECK(type, "'{}' is not the name of a type of rotary embedding", type_name);
   parameters.type = *type;
   while (!text.empty()) {
     std::string_view value = take_part(text, ' ');
@@ -134,10 +134,14 @@ double RopeFrequencies::frequency(int64_t i, int64_t dim, int64_t length) const 
 }
 
 RopeFrequencies rope_frequencies(const RopeParameters& p, int64_t dim) {
-  PLIMSOLL_CHECK(dim >= 2 && dim % 2 == 0 && dim <= kMaxRopeDim, "rotary embedding of heads of {}", dim);
+  PLIMSOLL_CHECK(dim >= 2 && dim % 2 == 0 && dim <= kMaxRopeDim,
+                 "the head size of a rotary embedding must be even and between 2 and {}, but is {}",
+                 kMaxRopeDim, dim);
   const auto half = static_cast<size_t>(dim / 2);
   const bool has_lists = p.short_factor.size() == half && p.long_factor.size() == half;
-  PLIMSOLL_CHECK(p.type != RopeType::kLongRope || has_lists, "longrope with {} and {} factors for {} pairs",
+  PLIMSOLL_CHECK(p.type != RopeType::kLongRope || has_lists,
+                 "longrope needs one short and one long factor per pair of elements of a head, but has {} "
+                 "and {} for {} pairs",
                  p.short_factor.size(), p.long_factor.size(), half);
   RopeFrequencies out;
   const double width = static_cast<double>(dim);

@@ -57,26 +57,25 @@ struct RopeParameters {
 std::string rope_text(const RopeParameters& parameters);
 RopeParameters parse_rope_text(std::string_view text);
 
-// The widest head.
+// The largest head size.
 inline constexpr int64_t kMaxRopeDim = 256;
 
-// The inverse frequencies in the form that kernels take: those of sequences of up to `original` tokens, and those of
-// longer ones.
+// The inverse frequencies as arguments of kernels: one list for sequences of up to `original` tokens, and one for longer sequences.
 struct RopeFrequencies {
   double within[kMaxRopeDim / 2] = {};
   double beyond[kMaxRopeDim / 2] = {};
   int64_t original = 0;
-  double growth = 0.0;  // factor of dynamic; 0 for other types
-  double scale = 1.0;   // factor of cos and sin
+  double growth = 0.0;  // the factor of the type dynamic; 0 for other types
+  double scale = 1.0;   // cos and sin are multiplied by this number
 
-  // f_i of a sequence of `length` tokens. Requires: i < dim / 2.
+  // Returns the inverse frequency f_i in a sequence of `length` tokens. Requires: i < dim / 2.
   double frequency(int64_t i, int64_t dim, int64_t length) const;
 };
-// Requires: dim is even and at most kMaxRopeDim; longrope has dim / 2 factors.
+// Computes the inverse frequencies. Requires: dim is even and at most kMaxRopeDim; longrope has dim / 2 factors.
 RopeFrequencies rope_frequencies(const RopeParameters& parameters, int64_t dim);
 
-// The attention factors that yarn and longrope imply if a configuration states none. `mscale` and `mscale_all_dim` are 0 if
-// they are absent.
+// Return the attention factors that yarn and longrope use if a configuration states none. `mscale` and `mscale_all_dim` are 0 if they are
+// absent.
 double yarn_attention_factor(double factor, double mscale, double mscale_all_dim);
 double longrope_attention_factor(double factor, double original);
 

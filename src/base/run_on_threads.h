@@ -24,7 +24,7 @@ void run_on_threads(size_t num_threads, const Work& work) {
   try {
     for (size_t i = 1; i < num_threads; ++i) threads.emplace_back([&work, i] { work(i); });
   } catch (const std::system_error&) {
-    // The system refused to create another thread. The caller's own thread always runs.
+    // The system refused to create another thread. The threads that exist do all of the work, at least the calling thread.
   }
   work(size_t{0});
 }

@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-// A multiple of kBlockBytes, so that a call that is limited to it stays aligned.
+// The most bytes per system call. It is a multiple of kBlockBytes, so that the next call starts at an aligned offset again.
 constexpr size_t kMostBytesPerTransfer = size_t{1} << 30;
 
 class PosixScratchFile final : public ScratchFile {
@@ -94,8 +94,9 @@ class PosixScratchFile final : public ScratchFile {
     if (!is_direct_) return;
     PLIMSOLL_CHECK(reinterpret_cast<uintptr_t>(data) % kBlockBytes == 0 && bytes % kBlockBytes == 0 &&
                        offset % kBlockBytes == 0,
-                   "{} bytes at offset {} of '{}' are not whole blocks, or not at a multiple of {} in memory",
-                   bytes, offset, path_, kBlockBytes);
+                   "the size, the offset and the memory address must be multiples of {}, but {} bytes at "
+                   "offset {} of '{}' are to be transferred at address {}",
+                   kBlockBytes, bytes, offset, path_, static_cast<const void*>(data));
   }
 
   // Calls `call` until all bytes are transferred. A call that transfers only a part is continued at the last whole block, as
@@ -111,9 +112,8 @@ class PosixScratchFile final : public ScratchFile {
       const auto done = is_direct_ ? got / kBlockBytes * kBlockBytes : narrow<int64_t>(got);
       if (done == 0) {
         throw_error(ErrorCode::kDevice,
-                    "cannot {} '{}': it ends before byte {}, so that another program has cut it; start the "
-                    "run again and "
-                    "leave the file alone",
+                    "cannot {} '{}': the file ends before byte {}, because another program has shortened it; "
+                    "start the run again and do not change the file",
                     file_operation_name(operation), path_, offset + std::ssize(bytes));
       }
       bytes = bytes.subspan(narrow<size_t>(done));

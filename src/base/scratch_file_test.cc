@@ -18,7 +18,7 @@
 namespace plimsoll {
 namespace {
 
-// Bytes at a multiple of kBlockBytes.
+// A buffer whose address is a multiple of kBlockBytes.
 class Blocks {
  public:
   explicit Blocks(int64_t count)
@@ -65,7 +65,7 @@ TEST(ScratchFile, BlocksAreReadAsTheyWereWrittenAndTheFileIsRemoved) {
   EXPECT_FALSE(exists(path));
 }
 
-// Direct transfers of anything but whole blocks would fail on some disks only, so that they are refused on all.
+// Transfers that are not whole blocks would fail on disks with direct access only; scratch files refuse them on every disk.
 TEST(ScratchFile, RefusesDirectTransfersThatAreNotWholeBlocks) {
   const test::ScratchFolder folder;
   const auto file = posix_file_system().create_scratch(folder.path() + "/states", 4 * kBlockBytes);
@@ -106,7 +106,8 @@ TEST(ScratchFile, AFileOfARunThatLivesIsLeftAlone) {
     FAIL() << "two runs have one file";
   } catch (const FileError& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDevice);
-    EXPECT_NE(std::string(error.what()).find("another run has it open"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("another run has the file open"), std::string::npos)
+        << error.what();
   }
   EXPECT_TRUE(exists(path));
   file->read(read.all(), 0);
@@ -146,14 +147,14 @@ TEST(ScratchFile, SimulatedDisksFailOnDemand) {
     const Blocks written(2), read(2);
     faulty.fail_at(faulty.num_calls(), ENOSPC);
     EXPECT_THROW(file->write(written.all(), 0), FileError);
-    // Half of the bytes arrived.
+    // The failing write wrote half of its bytes, which can be read.
     file->read(read.all(), 0);
     EXPECT_TRUE(is_equal(read.block(0), written.block(0)));
     EXPECT_EQ(read.block(1)[5], std::byte{0});
     faulty.fail_reads_of("states", EIO);
     EXPECT_THROW(file->read(read.all(), 0), FileError);
     EXPECT_EQ(faulty.trace(),
-              (std::vector<std::string>{"reserve the space of states 16384", "write states 8192 at 0"}));
+              (std::vector<std::string>{"reserve disk space for states 16384", "write states 8192 at 0"}));
   }
   EXPECT_FALSE(memory.status("states").has_value());
 }

@@ -1,5 +1,5 @@
-// An optional value that copies share: for a member that few objects have, and that would make each of them larger. The value does not
-// change. Thread-safe.
+// An optional value in shared, immutable memory: for a member that few objects have and that would otherwise make every object larger.
+// Copies share the value. Thread-safe.
 #pragma once
 
 #include <memory>

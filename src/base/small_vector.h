@@ -69,7 +69,7 @@ class SmallVector {
   }
   void clear() { size_ = 0; }
   void push_back(const T& value) {
-    const T added = value;  // may be an element of this list, which moves
+    const T added = value;  // a copy, because the value may be an element of this list, whose elements move
     if (size_ == capacity_) grow(size_t{2} * capacity_);
     data()[size_++] = added;
   }
@@ -86,7 +86,7 @@ class SmallVector {
     if constexpr (std::forward_iterator<Iterator>) reserve(static_cast<size_t>(std::distance(first, last)));
     for (; first != last; ++first) push_back(*first);
   }
-  // Requires: [first, last) is no part of this list.
+  // Inserts the elements of [first, last). Requires: they are not elements of this list.
   template <std::forward_iterator Iterator>
   T* insert(const T* at, Iterator first, Iterator last) {
     const auto offset = static_cast<size_t>(at - data());
@@ -117,7 +117,8 @@ class SmallVector {
  private:
   void grow(size_t count) {
     const size_t capacity = std::max(count, size_t{2} * capacity_);
-    PLIMSOLL_CHECK(capacity <= UINT32_MAX, "a list of {} elements", capacity);
+    PLIMSOLL_CHECK(capacity <= UINT32_MAX, "a SmallVector can hold at most 2^32 - 1 elements, but needs {}",
+                   capacity);
     auto larger = std::make_unique_for_overwrite<T[]>(capacity);
     std::copy(begin(), end(), larger.get());
     large_ = std::move(larger);

@@ -1,9 +1,8 @@
-// Splits an fp32 number into a bf16, which matrix products use, and the 16 bits that restore the exact
-// number. A weight in this form needs no second copy. Thread-safe: pure functions.
+// Splits an fp32 number into a bf16, which matrix products use, and 16 more bits that restore the exact number. A weight in this form needs
+// no separate bf16 copy for matrix products. Thread-safe: pure functions.
 //
-// The upper part is the number rounded to nearest, with ties away from zero. Ties to even would not work: an
-// even upper part would then represent 65537 numbers, which 16 bits cannot distinguish. With ties away from
-// zero each upper part represents 65536 numbers.
+// The bf16 is the number rounded to nearest, with ties away from zero. Ties to even would not work: an even bf16 would then represent 65537
+// fp32 numbers, which 16 bits cannot distinguish. With ties away from zero each bf16 represents 65536 numbers.
 #pragma once
 
 #include <bit>

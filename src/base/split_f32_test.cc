@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Tests every upper half with lower halves at and around the tie, and with a stride through the rest.
+// Tests every upper half of an fp32 number with lower halves at and around the tie, and with a stride through the other lower halves.
 TEST(SplitF32, GivesBackEveryBit) {
   int64_t ties = 0, checked = 0;
   for (uint32_t upper = 0; upper < 65536; ++upper) {
@@ -60,7 +60,7 @@ TEST(SplitF32, SpecialValues) {
   for (const float value : {kInfinity, -kInfinity, 0.0f, -0.0f, std::numeric_limits<float>::max()}) {
     EXPECT_EQ(std::bit_cast<uint32_t>(join_f32(split_f32(value))), std::bit_cast<uint32_t>(value));
   }
-  // This is the NaN that a GPU writes; rounding its bits would carry over into a zero.
+  // This is the NaN that a GPU writes. If it were rounded like a number, the carry would turn it into a zero.
   const float nan = std::bit_cast<float>(0x7fffffffu);
   EXPECT_TRUE(std::isnan(bf16_to_f32(split_f32(nan).high)));
 }

@@ -11,7 +11,8 @@ TensorBatch::TensorBatch(const BatchLayout& layout) : specs_(layout.tensors), ca
   size_t num_floats = 0;
   for (const BatchTensorSpec& spec : specs_) {
     PLIMSOLL_CHECK(spec.dtype == DType::kI32 || spec.dtype == DType::kF32,
-                   "the tensor '{}' of a batch has type {}", spec.name, dtype_name(spec.dtype));
+                   "the tensor '{}' of a batch must be i32 or f32, but is {}", spec.name,
+                   dtype_name(spec.dtype));
     (spec.dtype == DType::kI32 ? num_ints : num_floats) += static_cast<size_t>(spec.elements(capacity_));
   }
   ints_.resize(num_ints);
@@ -20,16 +21,18 @@ TensorBatch::TensorBatch(const BatchLayout& layout) : specs_(layout.tensors), ca
 
 void TensorBatch::resize(const BatchSize& size) {
   PLIMSOLL_CHECK(size.tokens <= capacity_.tokens && size.sequences <= capacity_.sequences,
-                 "a batch of {} tokens in {} sequences in memory for {} in {}", size.tokens, size.sequences,
-                 capacity_.tokens, capacity_.sequences);
-  PLIMSOLL_CHECK(size.label_rows() <= capacity_.label_rows(), "a batch of {} labels in memory for {}",
-                 size.label_rows(), capacity_.label_rows());
+                 "a batch of this capacity holds at most {} tokens in {} sequences, but is resized to {} "
+                 "tokens in {} sequences",
+                 capacity_.tokens, capacity_.sequences, size.tokens, size.sequences);
+  PLIMSOLL_CHECK(size.label_rows() <= capacity_.label_rows(),
+                 "a batch of this capacity holds at most {} tokens with a label, but is resized to {}",
+                 capacity_.label_rows(), size.label_rows());
   size_ = size;
 }
 
 const BatchTensorSpec& TensorBatch::spec(std::string_view name) const {
   const auto found = std::ranges::find(specs_, name, &BatchTensorSpec::name);
-  PLIMSOLL_CHECK(found != specs_.end(), "a batch has no tensor '{}'", name);
+  PLIMSOLL_CHECK(found != specs_.end(), "the batch has no tensor '{}'", name);
   return *found;
 }
 
@@ -46,7 +49,7 @@ TensorBatch::Place TensorBatch::place_of(std::string_view name, DType dtype) con
     if (spec.name == name) return place;
     place.begin += static_cast<size_t>(spec.elements(capacity_));
   }
-  PLIMSOLL_CHECK(false, "a batch has no tensor '{}' of type {}", name, dtype_name(dtype));
+  PLIMSOLL_CHECK(false, "the batch has no tensor '{}' of type {}", name, dtype_name(dtype));
 }
 
 std::span<int32_t> TensorBatch::ints(std::string_view name) {

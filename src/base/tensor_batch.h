@@ -21,7 +21,7 @@ struct BatchSize {
   int64_t tokens = 0;
   int64_t sequences = 0;
   int64_t longest = 0;  // number of tokens of the longest sequence
-  // The number of tokens with a label, if a program computes its loss for only these. kEachToken: as many as there are tokens.
+  // The number of tokens with a label, for a program that computes its loss for these tokens only. kEachToken: every token has a label.
   static constexpr int64_t kEachToken = -1;
   int64_t labels = kEachToken;
   constexpr int64_t label_rows() const { return labels == kEachToken ? tokens : labels; }
@@ -37,7 +37,7 @@ struct BatchTensorSpec {
   int64_t per_sequence = 0;
   int64_t per_label = 0;
   int64_t constant = 0;
-  int32_t position_padding_id = -1;  // the padding id in positions, as in InputRule of graph/ir/graph.h
+  int32_t position_padding_id = -1;  // the field of the same name of InputRule (graph/ir/graph.h)
   int64_t elements(const BatchSize& size) const {
     return per_token * size.tokens + per_sequence * size.sequences + per_label * size.label_rows() + constant;
   }

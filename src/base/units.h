@@ -17,7 +17,7 @@ constexpr int64_t whole_mib(int64_t bytes) {
   return bytes / kMiB;
 }
 
-// Formats a count with its noun, for people: "1 row", "2 rows". Thread-safe: pure functions.
+// Formats a count with its noun for messages: "1 row", "2 rows". Thread-safe: pure functions.
 
 // Requires: the plural of the noun ends in s.
 template <typename Count>

@@ -57,8 +57,8 @@ struct ConstView {
   // Requires: T is the view's element type.
   template <typename T>
   const T* as() const {
-    PLIMSOLL_CHECK(dtype == DTypeOf<T>::value, "view of {} read as {}", dtype_name(dtype),
-                   dtype_name(DTypeOf<T>::value));
+    PLIMSOLL_CHECK(dtype == DTypeOf<T>::value, "a view of {} elements cannot be read as {}",
+                   dtype_name(dtype), dtype_name(DTypeOf<T>::value));
     return static_cast<const T*>(data);
   }
   // Returns element i converted to double, for references and tests. Cost: a switch per element.
@@ -96,8 +96,8 @@ struct View {
   operator ConstView() const { return {data, dtype}; }  // NOLINT: a View can be read like a ConstView
   template <typename T>
   T* as() const {
-    PLIMSOLL_CHECK(dtype == DTypeOf<T>::value, "view of {} written as {}", dtype_name(dtype),
-                   dtype_name(DTypeOf<T>::value));
+    PLIMSOLL_CHECK(dtype == DTypeOf<T>::value, "a view of {} elements cannot be written as {}",
+                   dtype_name(dtype), dtype_name(DTypeOf<T>::value));
     return static_cast<T*>(data);
   }
   double load(int64_t i) const { return ConstView(*this).load(i); }

@@ -41,13 +41,15 @@ CpuCalibration parse_cpu_calibration(std::string_view text, const std::string& s
   for (auto it = factors.begin(); it != factors.end(); ++it) {
     const std::string& name = it.key();
     const std::optional<DType> type = parse_dtype(name);
-    if (!type) json.fail(fmt::format("it has factors of '{}', which is no type", name));
+    if (!type)
+      json.fail(fmt::format("'factors' has an entry '{}', which is not the name of a data type", name));
     const nlohmann::json& of_type = json.object_at(factors, name);
     for (auto entry = of_type.begin(); entry != of_type.end(); ++entry) {
       const std::string& op = entry.key();
       const auto factor = json.get<double>(of_type, op);
       if (!(factor > 0) || !std::isfinite(factor))
-        json.fail(fmt::format("the factor of {} in {} is {}, expected a positive number", op, name, factor));
+        json.fail(
+            fmt::format("the factor of {} in {} must be a positive number, but is {}", op, name, factor));
       calibration.factors[*type][op] = factor;
     }
   }

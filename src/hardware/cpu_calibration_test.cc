@@ -44,19 +44,21 @@ TEST(CpuCalibration, RefusesWhatItCannotUse) {
   };
   std::string text = cpu_calibration_json(small_calibration());
   text.replace(text.find("\"schema_version\": 1"), 19, "\"schema_version\": 7");
-  EXPECT_NE(refusal(text).find("cpu.json: a calibration of schema version 7"), std::string::npos);
+  EXPECT_NE(refusal(text).find("cpu.json: the calibration has schema version 7"), std::string::npos);
   text = cpu_calibration_json(small_calibration());
   text.replace(text.find("0.8"), 3, "0.0");
   EXPECT_NE(refusal(text).find("factor of matmul in"), std::string::npos) << refusal(text);
   const std::vector<std::pair<std::string, std::string>> broken = {
-      {"", "cpu.json: no calibration: it is not a JSON object; plimsoll bench --calibrate writes one"},
-      {"[1]", "cpu.json: no calibration: it is not a JSON object"},
-      {"{}", "cpu.json: no calibration: it has no 'schema_version'"},
-      {R"({"schema_version": "1"})", "'schema_version' is of type string, expected a number"},
-      {R"({"schema_version": 1})", "cpu.json: no calibration: it has no 'cpu'"},
-      {R"({"schema_version": 1, "cpu": 3})", "'cpu' is of type number, expected a text"},
+      {"",
+       "cpu.json: not a valid calibration: the file must contain a JSON object; plimsoll bench --calibrate "
+       "writes one"},
+      {"[1]", "cpu.json: not a valid calibration: the file must contain a JSON object"},
+      {"{}", "cpu.json: not a valid calibration: the key 'schema_version' is missing"},
+      {R"({"schema_version": "1"})", "'schema_version' must be a number, but is of type string"},
+      {R"({"schema_version": 1})", "cpu.json: not a valid calibration: the key 'cpu' is missing"},
+      {R"({"schema_version": 1, "cpu": 3})", "'cpu' must be a string, but is of type number"},
       {R"({"schema_version": 1, "cpu": "a", "num_threads": 2, "factors": {"f32": 7}})",
-       "'f32' is of type number, expected an object"}};
+       "'f32' must be an object, but is of type number"}};
   for (const auto& [words, said] : broken)
     EXPECT_NE(refusal(words).find(said), std::string::npos) << refusal(words);
 }

@@ -30,17 +30,17 @@ namespace plimsoll {
 
 enum class CpuWork {
   kProduct,
-  kProductOfParts,  // products of fp32 matrices on AMX tiles
+  kProductOfParts,  // matrix products of fp32 operands that are split into bf16 parts, on AMX tiles
   kAttention,
   kAttentionBackward,
-  kAttentionOnTiles,  // AMX tiles, in bf16
+  kAttentionOnTiles,  // attention on AMX tiles, in bf16
   kAttentionBackwardOnTiles,
   kElements,      // element-wise ops and norms
-  kUpdateOfCodes  // 8-bit optimizer states
+  kUpdateOfCodes  // updates of 8-bit optimizer states
 };
 
-// Returns the fraction of the rate of products in the data type of the work. For attention on tiles it
-// applies to heads of size kCpuTilesHeadSize.
+// Returns the fraction of the rate of matrix products in the data type of the work. For attention on AMX tiles it applies to heads of size
+// kCpuTilesHeadSize.
 constexpr double cpu_share_of_flops(CpuWork work) {
   switch (work) {
     case CpuWork::kProduct:

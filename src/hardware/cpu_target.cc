@@ -36,12 +36,13 @@ constexpr std::array kTargets{
 const CpuTarget& cpu_target(CpuIsa isa) {
   const auto it =
       std::find_if(kTargets.begin(), kTargets.end(), [&](const CpuTarget& t) { return t.isa == isa; });
-  PLIMSOLL_CHECK(it != kTargets.end(), "no rates for instruction set {}", cpu_isa_name(isa));
+  PLIMSOLL_CHECK(it != kTargets.end(), "the table of CPU rates has no entry for the instruction set {}",
+                 cpu_isa_name(isa));
   return *it;
 }
 
 double product_gflops(const CpuTarget& target, DType dtype, int num_threads) {
-  PLIMSOLL_CHECK(num_threads >= 1, "{} threads", num_threads);
+  PLIMSOLL_CHECK(num_threads >= 1, "the number of threads must be at least 1, but is {}", num_threads);
   double rate = target.f32_gflops_per_thread;
   if (dtype == DType::kF64) rate = target.f64_gflops_per_thread;
   if (dtype == DType::kBF16 && target.bf16_gflops_per_thread > 0) rate = target.bf16_gflops_per_thread;
@@ -49,7 +50,7 @@ double product_gflops(const CpuTarget& target, DType dtype, int num_threads) {
 }
 
 double memory_gb_per_s(const CpuTarget& target, int num_threads) {
-  PLIMSOLL_CHECK(num_threads >= 1, "{} threads", num_threads);
+  PLIMSOLL_CHECK(num_threads >= 1, "the number of threads must be at least 1, but is {}", num_threads);
   return std::min(target.memory_gb_per_s_per_thread * num_threads, target.memory_gb_per_s_at_most);
 }
 

@@ -27,7 +27,8 @@ DiskRates parse_disk_rates(std::string_view text, const std::string& source) {
   const MeasuredJson json(text, source, kDiskRatesKind);
   const auto rate = [&](const char* name) {
     const auto value = json.get<double>(json.top(), name);
-    if (!(value > 0 && value < 1e6)) json.fail(fmt::format("'{}' is {} GB/s", name, value));
+    if (!(value > 0 && value < 1e6))
+      json.fail(fmt::format("'{}' must be a positive rate below 1e6 GB/s, but is {}", name, value));
     return value;
   };
   return {.read_gb_per_s = rate("read_gb_per_s"),

@@ -7,7 +7,7 @@
 namespace plimsoll {
 
 struct DiskRates {
-  // Assumed until the disk is measured: the rates that an SSD on four lanes of PCIe 3 reaches for long.
+  // Assumed until the disk is measured: the rates that an SSD on four PCIe 3 lanes sustains.
   double read_gb_per_s = 2.0;
   double write_gb_per_s = 1.0;
   double both_gb_per_s = 1.5;  // the sum of both directions if they are used at the same time

@@ -25,10 +25,11 @@ int64_t gpu_constant_bytes(std::span<const int64_t> beside_arenas) {
                 "folder and calibrate again");
   const auto [least, most] = std::ranges::minmax(beside_arenas);
   if (least <= 0 || most - least > kFurthestApart) {
-    throw_error(ErrorCode::kUsage,
-                "the runs held {} to {} MiB outside their arenas: other processes allocated or freed memory "
-                "of the card in the meantime; measure again when no other process uses it",
-                least / kMiB, most / kMiB);
+    throw_error(
+        ErrorCode::kUsage,
+        "the runs held {} to {} MiB of GPU memory outside their arenas, which shows that other processes "
+        "allocated or freed GPU memory in the meantime; measure again when no other process uses the GPU",
+        least / kMiB, most / kMiB);
   }
   return most + kOtherShapesBytes;
 }
@@ -58,7 +59,7 @@ MeasuredGpuConstant parse_gpu_constant(std::string_view text, const std::string&
                                .build = word("build"),
                                .date = word("date"),
                                .bytes = json.get<int64_t>(json.top(), "bytes")};
-  if (constant.bytes <= 0) json.fail(fmt::format("it is of {} bytes", constant.bytes));
+  if (constant.bytes <= 0) json.fail(fmt::format("'bytes' must be positive, but is {}", constant.bytes));
   return constant;
 }
 

@@ -1,6 +1,5 @@
-// The memory that training processes held on one card outside their arenas, measured on that card. It
-// replaces the figure of hardware/gpu_target.h for this kind of card. Pure data and an input of the plan,
-// produced by `plimsoll bench --calibrate`.
+// The memory that training processes held on one GPU outside their arenas, measured on that GPU. It replaces the value in
+// hardware/gpu_target.h for GPUs of this kind. Pure data and an input of the plan, produced by `plimsoll bench --calibrate`.
 //
 // Thread-safety: a value; the functions are pure.
 #pragma once
@@ -13,23 +12,22 @@
 namespace plimsoll {
 
 inline constexpr int kGpuConstantSchemaVersion = 1;
-// Allowance for library kernels that other shapes and types load than the measured ones. On an H200 with
-// driver 580, small runs hold 528 MiB outside their arenas, and no run of BERT-base or BERT-large more than
-// 535.
+// Allowance for library kernels that are loaded for other shapes and types than the measured ones. On an H200 with driver 580, small runs
+// hold 528 MiB outside their arenas, and no run of BERT-base or BERT-large holds more than 535.
 inline constexpr int64_t kOtherShapesBytes = int64_t{30} << 20;
 
 // Memory that NCCL allocates on a GPU for the exchange of gradients between several GPUs, with at most 8 thread blocks: 586 MiB
 // measured on two H200 with driver 580 (bench/results/h200-2026-11-27.md), and an allowance for more GPUs.
 inline constexpr int64_t kNcclBytes = int64_t{600} << 20;
-// The same for each further group of GPUs, and for a connection that carries messages in one direction with at most 4 thread blocks:
-// on two H100, a pipeline of two stages with two groups and two such connections held 725 MiB more than one with mapped memory
-// (bench/results/h100-2026-11-28.md).
+// Memory that NCCL allocates for each further group of GPUs, and for each connection that carries pipeline messages in one direction, with
+// at most 4 thread blocks: on two H100, a pipeline of two stages with two groups and two such connections held 725 MiB more than one with
+// mapped memory (bench/results/h100-2026-11-28.md).
 inline constexpr int64_t kNcclMoreBytes = int64_t{80} << 20;
 inline constexpr int64_t kNcclMessageBytes = int64_t{50} << 20;
 // The most GPUs of one machine that map each other's memory; more use NCCL.
 inline constexpr int kMostPeers = 8;
-// Returns the memory that a GPU needs to map the arena of one other GPU: 8 bytes per 4 KiB, the size of an entry of a page table.
-// Measured on two H100 and two H200 as the rest of NVML's figure (gpu_constant_test.cc).
+// Returns the memory that a GPU needs to map the arena of one other GPU: 8 bytes per 4 KiB, the size of an entry of a page table. This
+// agrees with the memory that NVML reports beyond all known uses on two H100 and on two H200 (gpu_constant_test.cc).
 constexpr int64_t peer_mapping_bytes(int64_t arena_bytes) {
   return (arena_bytes + 511) / 512;
 }
@@ -43,9 +41,8 @@ struct MeasuredGpuConstant {
   friend bool operator==(const MeasuredGpuConstant&, const MeasuredGpuConstant&) = default;
 };
 
-// Computes the constant from the memory of several runs outside their arenas. Errors: kUsage if the values
-// cannot come from a process that was alone on the card: no values, or values that differ by more than 48
-// MiB, because other processes then allocated or freed memory in between.
+// Computes the constant from the memory that several runs held outside their arenas. Errors: kUsage if there are no values, or if they
+// differ by more than 48 MiB: then other processes allocated or freed GPU memory in the meantime.
 int64_t gpu_constant_bytes(std::span<const int64_t> beside_arenas);
 
 // Describes the constant: "measured here on 2026-11-23, NVIDIA H200, driver 580.159.04".

@@ -54,12 +54,14 @@ TEST(GpuConstant, RefusesWhatItCannotUse) {
     return changed;
   };
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"{", "no constant of a GPU: it is not a JSON object; plimsoll bench --calibrate --device cuda:N"},
-      {"[]", "no constant of a GPU: it is not a JSON object"},
-      {with("\"card\"", "\"x\""), "it has no 'card'"},
-      {with("\"bytes\": 1", "\"bytes\": \"1\""), "'bytes' is of type string, expected a number"},
-      {with("\"bytes\": 1", "\"bytes\": 0"), "it is of 0 bytes"},
-      {with("_version\": 1", "_version\": 9"), "of schema version 9, this program reads 1"}};
+      {"{",
+       "not a valid constant of a GPU: the file must contain a JSON object; plimsoll bench --calibrate "
+       "--device cuda:N"},
+      {"[]", "not a valid constant of a GPU: the file must contain a JSON object"},
+      {with("\"card\"", "\"x\""), "the key 'card' is missing"},
+      {with("\"bytes\": 1", "\"bytes\": \"1\""), "'bytes' must be a number, but is of type string"},
+      {with("\"bytes\": 1", "\"bytes\": 0"), "'bytes' must be positive, but is 0"},
+      {with("_version\": 1", "_version\": 9"), "has schema version 9, but this program reads version 1"}};
   for (const auto& [broken, said] : cases) {
     const std::string message =
         refusal(ErrorCode::kBadData, [&] { static_cast<void>(parse_gpu_constant(broken, "gpu.json")); });
@@ -68,8 +70,8 @@ TEST(GpuConstant, RefusesWhatItCannotUse) {
   }
 }
 
-// Arenas of runs on two GPUs, and what NVML reported beyond the memory that runs on one GPU of the same card hold outside their arenas:
-// GPT-2, BERT-large and TinyLlama in two divisions, and a Llama of 9.8B parameters.
+// Sizes of the arenas of runs on two GPUs, and the memory that NVML reported for these runs beyond that of runs on one GPU of the same kind
+// outside the arena: GPT-2, BERT-large and TinyLlama, divided in two ways, and a Llama of 9.8B parameters.
 TEST(GpuConstant, MappingAnArenaNeedsAFivehundredTwelfthOfIt) {
   struct Measured {
     double arena_gib, mib;

@@ -54,44 +54,42 @@ constexpr double gpu_share_of_flops(GpuWork work, GpuPrecision precision) {
 // Fraction of the data sheet's bytes per second.
 inline constexpr double kGpuShareOfBandwidth = 0.83;
 
-// Fraction of the rate of the link to host memory, for transfers in one direction and in both at once;
-// packets and acknowledgements use the rest. Measured on an H200 with cudaMemcpyAsync of pinned memory in
-// pieces of 8 MiB: 54 GB/s one way and 49.5 GB/s each way, of 64 (bench/results/h200-2026-11-23.md).
+// The fraction of the nominal rate of the link to host memory that copies reach in one direction, and in both directions at once; packet
+// headers and acknowledgements use the rest. Measured on an H200 with cudaMemcpyAsync of pinned memory in pieces of 8 MiB: 54 GB/s one way
+// and 49.5 GB/s each way, of 64 (bench/results/h200-2026-11-23.md).
 inline constexpr double kGpuShareOfLinkOneWay = 0.845;
 inline constexpr double kGpuShareOfLinkBothWays = 0.775;
-// Fraction of the rate of the links between GPUs that sums of gradients reach: an all_reduce of 1 GiB through PyTorch and NCCL on
-// two H100 ran at 329 GB/s of 450.
+// The fraction of the nominal rate of the links between GPUs that all_reduce reaches: with 1 GiB through PyTorch and NCCL it ran at 329
+// GB/s of 450 on two H100.
 inline constexpr double kGpuShareOfPeerLink = 0.73;
-// The most GB/s that a GPU sends while GPUs of one machine add up their data through mapped memory: the copy engines of two
-// H200 reached 242 with 256 MiB, and those of four 161 (bench/results/h200-2026-11-28.md).
+// The highest rate, in GB/s, at which a GPU sends data in an all_reduce through mapped memory of the GPUs of one machine: the copy engines
+// of two H200 reached 242 with 256 MiB, and those of four H200 reached 161 (bench/results/h200-2026-11-28.md).
 inline constexpr double kGpuPairGbPerS = 242;
 inline constexpr double kGpuGroupGbPerS = 161;
 
-// Returns the assumed GB/s at which each of some GPUs of a machine sends data to the others, with a link of this nominal rate.
+// Returns the assumed rate, in GB/s, at which each of `num_gpus` GPUs of one machine sends data to the others over links of this nominal
+// rate.
 constexpr double assumed_peer_gb_per_s(double link_gb_per_s, int64_t num_gpus) {
   return std::min(kGpuShareOfPeerLink * link_gb_per_s, num_gpus > 2 ? kGpuGroupGbPerS : kGpuPairGbPerS);
 }
-// Milliseconds between two copies of a queue, fitted to the rows with offloading of `bench --experiments`:
-// the minimum-memory run of BERT-large has 522 copies per step, the one with exact masters 1472. On an H100
-// they took 12 and 22 % longer than estimated from the bytes, the first one 7 % on an H200 (9, 13 and 3 %
-// with this constant).
+// The time in milliseconds between two consecutive copies on one queue. Fitted to the rows with offloading of `bench --experiments`: the
+// minimum-memory run of BERT-large has 522 copies per step, and the run with exact master weights has 1472. On an H100 they took 12 and 22
+// % longer than estimated from the bytes, and the first one took 7 % longer on an H200 (9, 13 and 3 % with this constant).
 inline constexpr double kGpuBetweenCopiesMs = 0.008;
 
-// Minimum milliseconds in a captured program, including the launch: of a product, and of other ops.
+// The minimum time in milliseconds of an op in a captured program, including its launch: of a matrix product, and of any other op.
 inline constexpr double kGpuLeastMs = 0.0064;
 inline constexpr double kGpuLeastElementsMs = 0.0034;
-// Minimum time of Adafactor for one module, fitted to one row and not traced: the 102 updates of BERT-large
-// during its backward pass took 9.2 ms longer than their bytes imply on an H100
-// (bench/results/h100-2026-11-25.md).
+// The minimum time in milliseconds of an Adafactor update of one module. Fitted to one measurement and not traced: the 102 updates of
+// BERT-large during its backward pass took 9.2 ms longer on an H100 than their bytes imply (bench/results/h100-2026-11-25.md).
 inline constexpr double kGpuLeastAdafactorMs = 0.09;
 
 constexpr double gpu_least_attention_ms() {
   return 0.0245;
 }
 
-// Returns the minimum time of a product [m, k] x [k, n]: one tile of its result on one multiprocessor. Tiles
-// are 32 to 128 wide; a depth above 1024 is split among multiprocessors. The narrow products of adapters are
-// fast.
+// Returns the minimum time of a matrix product [m, k] x [k, n]: that of one tile of its result on one multiprocessor. Tiles are 32 to 128
+// wide; a depth k above 1024 is split among multiprocessors. The narrow products of adapters therefore have a short minimum time.
 constexpr double gpu_least_product_ms(GpuPrecision precision, double m, double n, double k) {
   const double tile_ms = precision == GpuPrecision::kF32    ? 0.0647
                          : precision == GpuPrecision::kTf32 ? 0.0256

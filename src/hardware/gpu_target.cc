@@ -8,19 +8,19 @@
 namespace plimsoll {
 namespace {
 
-// NVML's `used` (version 2) outside the arena and captured programs, on an H200 with driver 580 and CUDA
-// 13.0: 528 to 533 MiB in runs of BERT-base and BERT-large in fp32, tf32 and bf16, of which the context alone
-// is 527. The rest is an allowance for library kernels that other shapes load.
+// NVML's `used` memory (version 2) less the arena and the captured programs, on an H200 with driver 580 and CUDA 13.0: 528 to 533 MiB in
+// runs of BERT-base and BERT-large in fp32, tf32 and bf16, of which the CUDA context alone is 527. The constant adds an allowance for
+// library kernels that other shapes load.
 constexpr int64_t kConstant = 560 * kMiB;
 constexpr const char* kMeasuredConstant = "measured on 2026-11-21 on an H200, driver 580, CUDA 13.0";
 constexpr const char* kTakenConstant =
-    "not measured on this card: an H200's of 2026-11-21, driver 580, CUDA 13.0";
+    "not measured on this GPU; the value is that of an H200 on 2026-11-21, driver 580, CUDA 13.0";
 constexpr const char* kSheet = "NVIDIA's data sheet, dense";
 
-// Memory as printed by nvidia-smi; rates from the public data sheets, without sparsity. A card with several forms has
-// the figures of its SXM form. Links are PCI Express with 16 lanes of the generation named in the data sheet: 16 GB/s
-// each way for the third, 32 for the fourth and 64 for the fifth. The links to other GPUs are NVLink on the SXM forms: 450 GB/s
-// each way for the fourth generation, 300 for the third and 150 for the second; otherwise PCI Express.
+// Memory as printed by nvidia-smi; rates from the public data sheets, without sparsity. A card with several form factors has the rates of
+// its SXM version. Links are PCI Express with 16 lanes of the generation named in the data sheet: 16 GB/s each way for the third, 32 for
+// the fourth and 64 for the fifth. The links to other GPUs are NVLink on SXM cards: 450 GB/s each way for the fourth generation, 300 for
+// the third and 150 for the second; otherwise PCI Express.
 const std::array kTargets{
     GpuTarget{"h200", "H200", 90, 143771 * kMiB, 4800, 67, 494, 989, 989, 64, 450, kConstant, kSheet,
               kMeasuredConstant},
@@ -82,8 +82,8 @@ std::vector<std::string> similar_gpu_targets(std::string_view name) {
   if (wanted.size() < 2) return similar;
   for (const GpuTarget& target : kTargets) {
     const std::string own = bare_card_name(target.name);
-    // A name without a memory size means every card whose name begins with it: "v100". A name with a memory size may
-    // mean a card whose own name has none: "h200141gb" means "h200".
+    // A name without a memory size stands for every card whose name begins with it: "v100" for "v100-16gb". A name with a memory size also
+    // stands for a card whose name in the table has no memory size: "h200141gb" for "h200".
     const bool is_memory_left_out = own.starts_with(wanted);
     const bool is_memory_added = wanted.starts_with(own) && own.size() > 2;
     if (is_memory_left_out || is_memory_added) similar.emplace_back(target.name);
@@ -119,7 +119,8 @@ GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocess
           .link_gb_per_s = sm >= 80 ? 32.0 : 16.0,
           .peer_gb_per_s = sm >= 80 ? 32.0 : 16.0,
           .constant_bytes = kConstant,
-          .provenance = "guessed from its multiprocessors: the table does not know this card",
+          .provenance =
+              "estimated from the number of multiprocessors, because the table does not contain this GPU",
           .constant_provenance = kTakenConstant};
 }
 

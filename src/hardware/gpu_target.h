@@ -1,6 +1,5 @@
-// Data of NVIDIA GPUs that is available without the card: memory, rates, and the memory that a process holds
-// on a card outside its arena. Pure data, identical on every machine, so `plimsoll plan --device l4` needs no
-// GPU. Thread-safe: constants and pure functions.
+// Data of NVIDIA GPUs that is known without access to the GPU: memory, rates, and the memory that a process holds on it outside its arena.
+// Pure data, identical on every machine, so `plimsoll plan --device l4` needs no GPU. Thread-safe: constants and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +24,14 @@ struct GpuTarget {
   double bf16_tflops = 0;      // 0 if unsupported
   double f16_tflops = 0;
   double link_gb_per_s = 0;  // rate of the link to host memory in each direction, while both are busy
-  // Rate of the links to the other GPUs of a machine in each direction: NVLink, or that of the link to host memory.
+  // The rate of the links to the other GPUs of a machine in each direction: that of NVLink, or that of the link to host memory if the card
+  // has no NVLink.
   double peer_gb_per_s = 0;
-  // Memory of a training process: context, modules of the program, and library handles.
+  // Memory that a training process holds outside its arena: CUDA context, modules of the program, and library handles.
   int64_t constant_bytes = 0;
   std::string provenance = {};           // source of the rates
   std::string constant_provenance = {};  // source of constant_bytes
-  std::string uuid = {};                 // UUID of a card in this machine; empty in the table
+  std::string uuid = {};                 // UUID of a card that is in this machine; empty in the table
   bool maps_peers = true;                // the GPU can map the memory of the other GPUs of its machine
   friend bool operator==(const GpuTarget&, const GpuTarget&) = default;
 };

@@ -53,9 +53,9 @@ TEST(GpuTarget, RowsAreWholeAndDistinct) {
   }
 }
 
-// The rates of NVIDIA's data sheets without sparsity, with 16-bit products accumulated in fp32: GB/s of memory;
-// TFLOP/s of fp32, tf32 and bf16 or fp16. Cards with several forms have the rates of the SXM form. The A10G has a
-// data sheet of its own, whose fp32 rate is not the A10's 31.2.
+// The rates in NVIDIA's data sheets without sparsity, with 16-bit products accumulated in fp32: memory in GB/s; fp32, tf32 and bf16 or fp16
+// in TFLOP/s. Cards with several form factors have the rates of the SXM version. The A10G has its own data sheet, whose fp32 rate differs
+// from the 31.2 of the A10.
 TEST(GpuTarget, RatesAreThoseOfTheDataSheets) {
   struct Sheet {
     const char* name;
@@ -103,7 +103,7 @@ TEST(GpuTarget, TheCardAtHandIsFoundByItsNameAndMemory) {
   EXPECT_EQ(gpu_target_of("NVIDIA A100-SXM4-40GB", 80, 108, 40960 * mib).name, "a100-40gb");
   const GpuTarget unknown = gpu_target_of("NVIDIA X", 75, 40, 8192 * mib);
   EXPECT_EQ(unknown.bf16_tflops, 0);
-  EXPECT_NE(unknown.provenance.find("guessed"), std::string::npos);
+  EXPECT_NE(unknown.provenance.find("estimated"), std::string::npos);
 }
 
 TEST(GpuTarget, CardsWithoutBf16MultiplyItAtTheRateOfFp32) {

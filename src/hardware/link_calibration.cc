@@ -19,7 +19,7 @@ constexpr std::array kExchanges{LinkExchange::kGloo, LinkExchange::kMappedMemory
                                 LinkExchange::kNcclWithoutP2p};
 
 LinkPoint parse_point(const MeasuredJson& json, const nlohmann::json& object) {
-  if (!object.is_object()) json.fail("an entry of a curve is not an object");
+  if (!object.is_object()) json.fail("each entry of a curve must be a JSON object, but one is not");
   return {.bytes = json.get<int64_t>(object, "bytes"),
           .median_ms = json.get<double>(object, "median_ms"),
           .spread = json.get<double>(object, "spread"),
@@ -27,18 +27,20 @@ LinkPoint parse_point(const MeasuredJson& json, const nlohmann::json& object) {
 }
 
 LinkCurve parse_curve(const MeasuredJson& json, const nlohmann::json& list, const std::string& name) {
-  if (!list.is_array() || list.empty()) json.fail(fmt::format("the curve of {} is no list of sizes", name));
+  if (!list.is_array() || list.empty())
+    json.fail(fmt::format("the curve of {} must be a list with at least one entry, but is not", name));
   LinkCurve curve;
   for (const nlohmann::json& entry : list) {
     const LinkPoint point = parse_point(json, entry);
     const int64_t before = curve.empty() ? 0 : curve.back().bytes;
     if (point.bytes <= before) {
-      json.fail(fmt::format("the sizes of {} have to increase, but {} follows after {}", name, point.bytes,
-                            before));
+      json.fail(fmt::format("the sizes in the curve of {} must increase, but {} bytes follow {} bytes", name,
+                            point.bytes, before));
     }
     if (!(point.median_ms > 0) || !std::isfinite(point.median_ms)) {
-      json.fail(fmt::format("the time of {} with {} bytes is {} ms, expected a positive number", name,
-                            point.bytes, point.median_ms));
+      json.fail(
+          fmt::format("the time of {} with {} bytes must be a positive number of milliseconds, but is {}",
+                      name, point.bytes, point.median_ms));
     }
     curve.push_back(point);
   }
@@ -90,7 +92,7 @@ std::string_view describe_link_exchange(LinkExchange exchange) {
 }
 
 double bus_factor(Collective collective, int num_ranks) {
-  PLIMSOLL_CHECK(num_ranks >= 1, "{} ranks", num_ranks);
+  PLIMSOLL_CHECK(num_ranks >= 1, "the number of ranks must be at least 1, but is {}", num_ranks);
   const double share = static_cast<double>(num_ranks - 1) / num_ranks;
   switch (collective) {
     case Collective::kAllReduce:
@@ -105,7 +107,7 @@ double bus_factor(Collective collective, int num_ranks) {
 }
 
 double interpolated_ms(const LinkCurve& curve, double bytes) {
-  PLIMSOLL_CHECK(!curve.empty(), "the curve has no size");
+  PLIMSOLL_CHECK(!curve.empty(), "the measured curve must have at least one entry");
   const auto above = std::ranges::find_if(
       curve, [&](const LinkPoint& point) { return static_cast<double>(point.bytes) >= bytes; });
   if (above == curve.begin()) return curve.front().median_ms;
@@ -128,7 +130,7 @@ std::optional<double> exchange_ms(const MeasuredLinks& links, Collective collect
 }
 
 LinkRate link_rate(const LinkCurve& curve, Collective collective, int num_ranks) {
-  PLIMSOLL_CHECK(!curve.empty(), "the curve has no size");
+  PLIMSOLL_CHECK(!curve.empty(), "the measured curve must have at least one entry");
   const LinkPoint& largest = curve.back();
   return {.latency_ms = curve.front().median_ms,
           .gb_per_s = bus_factor(collective, num_ranks) * static_cast<double>(largest.bytes) /
@@ -170,12 +172,12 @@ LinkCalibration parse_link_calibration(std::string_view text, const std::string&
                               .num_ranks = json.get<int>(json.top(), "num_ranks"),
                               .num_hosts = json.get<int>(json.top(), "num_hosts")};
   if (calibration.num_ranks < 2)
-    json.fail(fmt::format("its 'num_ranks' is {}, expected at least 2", calibration.num_ranks));
+    json.fail(fmt::format("'num_ranks' must be at least 2, but is {}", calibration.num_ranks));
   const nlohmann::json& exchanges = json.object_at(json.top(), "exchanges");
   for (auto it = exchanges.begin(); it != exchanges.end(); ++it) {
     const auto* const exchange = std::ranges::find(kExchanges, it.key(), link_exchange_name);
     if (exchange == kExchanges.end())
-      json.fail(fmt::format("it has measurements of '{}', which is no exchange", it.key()));
+      json.fail(fmt::format("'{}' is not the name of a way to exchange data", it.key()));
     const nlohmann::json& entry = json.object_at(exchanges, it.key());
     MeasuredLinks& links = calibration.exchanges[*exchange];
     links.exchange = *exchange;
@@ -185,7 +187,7 @@ LinkCalibration parse_link_calibration(std::string_view text, const std::string&
     for (auto curve = curves.begin(); curve != curves.end(); ++curve) {
       const auto* const collective = std::ranges::find(kCollectives, curve.key(), collective_name);
       if (collective == kCollectives.end())
-        json.fail(fmt::format("it has a curve of '{}', which is no collective operation", curve.key()));
+        json.fail(fmt::format("'{}' is not the name of a collective operation", curve.key()));
       links.curves[*collective] = parse_curve(json, curve.value(), curve.key());
     }
   }

@@ -19,12 +19,12 @@ inline constexpr std::array kCollectives{Collective::kAllReduce, Collective::kRe
 // Returns "all_reduce" for kAllReduce, and so on.
 std::string_view collective_name(Collective collective);
 
-// The ways in which ranks exchange data.
+// The mechanisms by which ranks exchange data.
 enum class LinkExchange : uint8_t {
   kGloo,            // CPUs, by TCP
   kMappedMemory,    // GPUs that map each other's memory
   kNccl,            // GPUs, by NCCL
-  kNcclWithoutP2p,  // the same with NCCL_P2P_DISABLE=1: through the memory of the host
+  kNcclWithoutP2p,  // NCCL with NCCL_P2P_DISABLE=1, which copies through host memory
 };
 // Returns the name in files: "gloo", "mapped_memory", "nccl", "nccl_without_p2p".
 std::string_view link_exchange_name(LinkExchange exchange);
@@ -37,10 +37,11 @@ std::string_view describe_link_exchange(LinkExchange exchange);
 // (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md). Requires: num_ranks >= 1.
 double bus_factor(Collective collective, int num_ranks);
 
-// The times of one operation with data of one size: of the whole data, also for operations that divide it among the ranks.
+// The times of one collective operation for one size of data. The size is that of the whole data, also for operations that divide it among
+// the ranks.
 struct LinkPoint {
   int64_t bytes = 0;
-  double median_ms = 0;  // of the slowest rank
+  double median_ms = 0;  // the median over the repetitions of the time of the slowest rank
   double spread = 0;     // half the distance between the quartiles, as a share of the median
   int64_t num_runs = 0;
   friend bool operator==(const LinkPoint&, const LinkPoint&) = default;
@@ -48,7 +49,7 @@ struct LinkPoint {
 // Points in ascending order of their sizes.
 using LinkCurve = std::vector<LinkPoint>;
 
-// The measurements of one exchange between a number of ranks.
+// The measurements of one mechanism for one number of ranks.
 struct MeasuredLinks {
   LinkExchange exchange = LinkExchange::kGloo;
   int num_ranks = 0;
@@ -62,18 +63,18 @@ struct MeasuredLinks {
 // Returns the milliseconds of an operation with this size of data: linear between the measured sizes, the time of the smallest
 // size for smaller data, and at the rate of the largest size for larger data. Requires: the curve is not empty.
 double interpolated_ms(const LinkCurve& curve, double bytes);
-// Returns the milliseconds of an operation in which each rank sends this number of bytes. An operation that was not measured is
-// taken to have the rate of all_reduce. Returns nothing if neither was measured.
+// Returns the time in milliseconds of an operation in which each rank sends this number of bytes. An operation that was not measured is
+// assumed to send at the rate of all_reduce. Returns nothing if neither was measured.
 std::optional<double> exchange_ms(const MeasuredLinks& links, Collective collective, double sent_bytes);
 
-// Two numbers that describe a curve.
+// The latency and the bandwidth of a measured curve.
 struct LinkRate {
   double latency_ms = 0;  // the time of the smallest size
   double gb_per_s = 0;    // bus bandwidth of the largest size
 };
 LinkRate link_rate(const LinkCurve& curve, Collective collective, int num_ranks);
 
-// The measurements on one machine, or on several.
+// The measurements between the ranks of one machine or of several machines.
 struct LinkCalibration {
   std::string host = {};    // name of the machine of rank 0
   std::string device = {};  // name of the CPU or of the GPU

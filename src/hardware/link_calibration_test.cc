@@ -47,17 +47,19 @@ TEST(LinkCalibration, RefusesWhatItCannotUse) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"[]", "plimsoll bench --links writes one"},
       {with("\"schema_version\": 1", "\"schema_version\": 2"), "links.json"},
-      {with("\"num_ranks\": 4", "\"num_ranks\": 1"), "its 'num_ranks' is 1, expected at least 2"},
-      {with("\"gloo\"", "\"pigeons\""), "measurements of 'pigeons', which is no exchange"},
-      {with("\"all_gather\"", "\"gather\""), "a curve of 'gather', which is no collective operation"},
-      {with("\"bytes\": 1048576", "\"bytes\": 1024"), "the sizes of all_reduce have to increase, but 1024"},
-      {with("\"median_ms\": 2.0", "\"median_ms\": 0.0"), "the time of all_reduce with 1048576 bytes is 0 ms"},
-      {with("\"host\"", "\"hosts\""), "it has no 'host'"}};
+      {with("\"num_ranks\": 4", "\"num_ranks\": 1"), "'num_ranks' must be at least 2, but is 1"},
+      {with("\"gloo\"", "\"pigeons\""), "'pigeons' is not the name of a way to exchange data"},
+      {with("\"all_gather\"", "\"gather\""), "'gather' is not the name of a collective operation"},
+      {with("\"bytes\": 1048576", "\"bytes\": 1024"),
+       "the sizes in the curve of all_reduce must increase, but 1024"},
+      {with("\"median_ms\": 2.0", "\"median_ms\": 0.0"),
+       "the time of all_reduce with 1048576 bytes must be a positive number"},
+      {with("\"host\"", "\"hosts\""), "the key 'host' is missing"}};
   for (const auto& [changed, message] : cases)
     EXPECT_NE(calibration_refusal(changed).find(message), std::string::npos) << calibration_refusal(changed);
 }
 
-// The factors of nccl-tests.
+// Compares the factors with those of nccl-tests.
 TEST(LinkCalibration, FactorsOfTheBusBandwidth) {
   EXPECT_EQ(bus_factor(Collective::kAllReduce, 4), 1.5);
   EXPECT_EQ(bus_factor(Collective::kReduceScatter, 4), 0.75);
@@ -82,7 +84,7 @@ TEST(LinkCalibration, TimesOfAnExchangeBySentBytes) {
   EXPECT_FALSE(exchange_ms(links, Collective::kAllReduce, 1));
   links.curves[Collective::kAllReduce] = {{.bytes = 1000, .median_ms = 1}, {.bytes = 2000, .median_ms = 2}};
   links.curves[Collective::kAllGather] = {{.bytes = 1000, .median_ms = 5}};
-  // all_reduce of 2000 bytes: 3000 bytes are sent.
+  // all_reduce of 2000 bytes over these ranks sends 3000 bytes per rank.
   EXPECT_EQ(exchange_ms(links, Collective::kAllReduce, 3000), 2);
   EXPECT_EQ(exchange_ms(links, Collective::kAllGather, 750), 5);
   EXPECT_EQ(exchange_ms(links, Collective::kReduceScatter, 3000), 2) << "as an all_reduce that sends as much";

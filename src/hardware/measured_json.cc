@@ -11,16 +11,17 @@ namespace plimsoll {
 MeasuredJson::MeasuredJson(std::string_view text, std::string source, const MeasuredKind& kind)
     : source_(std::move(source)), kind_(kind) {
   top_ = nlohmann::json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (!top_.is_object()) fail("it is not a JSON object");
+  if (!top_.is_object()) fail("the file must contain a JSON object");
   const int version = get<int>(top_, "schema_version");
   if (version == kind_.schema_version) return;
-  throw_error(ErrorCode::kBadData, "{}: a {} of schema version {}, this program reads {}{}{}", source_,
-              kind_.name, version, kind_.schema_version, kind_.remedy.empty() ? "" : "; ", kind_.remedy);
+  throw_error(ErrorCode::kBadData, "{}: the {} has schema version {}, but this program reads version {}{}{}",
+              source_, kind_.name, version, kind_.schema_version, kind_.remedy.empty() ? "" : "; ",
+              kind_.remedy);
 }
 
 const nlohmann::json& MeasuredJson::at(const nlohmann::json& object, const std::string& name) const {
   const auto it = object.find(name);
-  if (it == object.end()) fail(fmt::format("it has no '{}'", name));
+  if (it == object.end()) fail(fmt::format("the key '{}' is missing", name));
   return *it;
 }
 
@@ -31,13 +32,13 @@ const nlohmann::json& MeasuredJson::object_at(const nlohmann::json& object, cons
 }
 
 void MeasuredJson::fail(std::string_view why) const {
-  throw_error(ErrorCode::kBadData, "{}: no {}: {}{}{}", source_, kind_.name, why,
+  throw_error(ErrorCode::kBadData, "{}: not a valid {}: {}{}{}", source_, kind_.name, why,
               kind_.remedy.empty() ? "" : "; ", kind_.remedy);
 }
 
 void MeasuredJson::fail_type(const std::string& name, const nlohmann::json& value,
                              std::string_view expected) const {
-  fail(fmt::format("'{}' is of type {}, expected {}", name, value.type_name(), expected));
+  fail(fmt::format("'{}' must be {}, but is of type {}", name, expected, value.type_name()));
 }
 
 }  // namespace plimsoll

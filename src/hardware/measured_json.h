@@ -25,14 +25,14 @@ class MeasuredJson {
   const nlohmann::json& top() const { return top_; }
   // Returns an entry of an object.
   const nlohmann::json& at(const nlohmann::json& object, const std::string& name) const;
-  // Return an entry that must be an object, or a text or number.
+  // Return an entry that must be an object, or one that must be a string or a number.
   const nlohmann::json& object_at(const nlohmann::json& object, const std::string& name) const;
   template <typename T>
   T get(const nlohmann::json& object, const std::string& name) const {
     const nlohmann::json& value = at(object, name);
     constexpr bool kIsText = std::is_same_v<T, std::string>;
     if (kIsText ? !value.is_string() : !value.is_number())
-      fail_type(name, value, kIsText ? "a text" : "a number");
+      fail_type(name, value, kIsText ? "a string" : "a number");
     return value.get<T>();
   }
   [[noreturn]] void fail(std::string_view why) const;

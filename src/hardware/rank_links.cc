@@ -12,8 +12,8 @@
 namespace plimsoll {
 namespace {
 
-// Data sheets of NVLink and of PCI Express count both directions, so that these rates are half of the printed ones. Those of
-// networks are rates per direction in Gbit/s.
+// Data sheets of NVLink count both directions together, so the rates here are half of the printed ones. Rates of networks are printed per
+// direction in Gbit/s.
 constexpr std::array kNamedLinks{
     NamedLink{"nvlink2", LinkSharing::kInsideMachine, 150, "NVIDIA V100 data sheet: 300 GB/s"},
     NamedLink{"nvlink3", LinkSharing::kInsideMachine, 300, "NVIDIA A100 data sheet: 600 GB/s"},
@@ -70,14 +70,14 @@ RankLinks parse_rank_links(std::string_view text) {
     const NamedLink* link = find_named_link(name);
     if (link == nullptr) {
       throw_error(ErrorCode::kUsage,
-                  "--links {}: no link is called '{}'; name one inside a machine ({}), one between machines "
-                  "({}), or both: nvlink4,ib400",
+                  "--links {}: the link '{}' is unknown; name a link inside a machine ({}), a link between "
+                  "machines ({}), or both, as in nvlink4,ib400",
                   text, name, names_of(false), names_of(true));
     }
     std::string& place = link->is_network() ? links.between : links.inside;
     if (!place.empty()) {
-      throw_error(ErrorCode::kUsage, "--links {}: {} and {} are both links {}; give one of them", text, place,
-                  name, link->is_network() ? "between machines" : "inside a machine");
+      throw_error(ErrorCode::kUsage, "--links {}: {} and {} are both links {}; name only one of them", text,
+                  place, name, link->is_network() ? "between machines" : "inside a machine");
     }
     place = name;
   }

@@ -1,5 +1,5 @@
-// The links between the ranks of a run that nobody has measured: names for which data sheets state a rate, such as nvlink4 and
-// ib400. Plans of machines that are not available use them (`--links`). Pure data; the functions are pure. Thread-safe.
+// Links between ranks by names for which data sheets state a rate, such as nvlink4 and ib400 (`--links`). Plans for machines that are not
+// available, and whose links could not be measured, use these rates. Pure data; the functions are pure. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class LinkSharing : uint8_t {
 struct NamedLink {
   std::string_view name = {};
   LinkSharing sharing = LinkSharing::kInsideMachine;
-  double gb_per_s = 0;  // of one GPU or one adapter, in each direction
+  double gb_per_s = 0;  // rate of one GPU or one network adapter, in each direction
   std::string_view source = {};
 
   bool is_network() const { return sharing != LinkSharing::kInsideMachine; }
@@ -32,7 +32,7 @@ std::span<const NamedLink> named_links();
 // Returns the link, or nullptr if no link has this name.
 const NamedLink* find_named_link(std::string_view name);
 
-// The links that a user names. An empty name: none is named, and the rate inside a machine is that of the device.
+// The links that a user named. If `inside` is empty, the links inside a machine have the rate that the table of GPUs states for the device.
 struct RankLinks {
   std::string inside = {};   // a link inside a machine
   std::string between = {};  // a network
@@ -41,16 +41,16 @@ struct RankLinks {
   friend bool operator==(const RankLinks&, const RankLinks&) = default;
 };
 
-// Parses one or two names, "nvlink4" or "nvlink4,ib400", in any order. Errors: kUsage for an unknown name, with all names, and for
-// two links of the same place.
+// Parses one or two names, "nvlink4" or "nvlink4,ib400", in any order. Errors: kUsage for an unknown name (the message lists all names),
+// and for two links inside a machine or two links between machines.
 RankLinks parse_rank_links(std::string_view text);
 
-// The time that one hop between machines adds to an operation. NCCL's model of its own operations has 9.6 us for a hop of a ring
-// over a network with the protocol Simple (NVIDIA/nccl, src/graph/tuning.cc of version 2.9, hwLat). Not measured here.
+// The time that one hop between machines adds to an operation. NCCL's performance model assumes 9.6 us per hop of a ring over a network
+// with the protocol Simple (NVIDIA/nccl, src/graph/tuning.cc of version 2.9, hwLat). Plimsoll did not measure it.
 inline constexpr double kNetworkHopMs = 0.0096;
 
-// Returns the assumed milliseconds that an operation of GPUs of one machine takes besides the time of its bytes. Fitted to what
-// two and four H200 took for 1 KiB to 16 MiB through mapped memory (bench/results/h200-2026-11-28.md).
+// Returns the assumed latency in milliseconds of an operation between GPUs of one machine, which is added to the time that its bytes take.
+// Fitted to measurements on two and four H200 for 1 KiB to 16 MiB through mapped memory (bench/results/h200-2026-11-28.md).
 double gpu_exchange_latency_ms(Collective collective);
 
 // Returns the number of consecutive hops between machines: all_reduce passes up and down a binary tree over the machines, and the

@@ -28,13 +28,14 @@ TEST(RankLinks, NamesAreParsedInAnyOrder) {
 
 TEST(RankLinks, UnknownAndContradictoryNamesAreRefused) {
   EXPECT_TRUE(
-      refused("nvlink9").starts_with("--links nvlink9: no link is called 'nvlink9'; name one inside"));
-  EXPECT_NE(refused("").find("no link is called ''"), std::string::npos);
-  EXPECT_NE(refused("nvlink4,").find("no link is called ''"), std::string::npos);
-  EXPECT_EQ(refused("nvlink4,pcie5"),
-            "--links nvlink4,pcie5: nvlink4 and pcie5 are both links inside a machine; give one of them");
+      refused("nvlink9").starts_with("--links nvlink9: the link 'nvlink9' is unknown; name a link inside"));
+  EXPECT_NE(refused("").find("the link '' is unknown"), std::string::npos);
+  EXPECT_NE(refused("nvlink4,").find("the link '' is unknown"), std::string::npos);
+  EXPECT_EQ(
+      refused("nvlink4,pcie5"),
+      "--links nvlink4,pcie5: nvlink4 and pcie5 are both links inside a machine; name only one of them");
   EXPECT_EQ(refused("ib400,eth100"),
-            "--links ib400,eth100: ib400 and eth100 are both links between machines; give one of them");
+            "--links ib400,eth100: ib400 and eth100 are both links between machines; name only one of them");
 }
 
 TEST(RankLinks, EveryLinkHasAnOwnNameAndARate) {

@@ -32,8 +32,8 @@ std::array<uint8_t, kTunedAlgorithmBytes> bytes_of(const std::string& hex, const
   std::array<uint8_t, kTunedAlgorithmBytes> bytes{};
   const auto bad = [&] {
     throw_error(ErrorCode::kBadData,
-                "{}: an algorithm is '{}', but {} hexadecimal digits are expected; the file is damaged",
-                source, hex, 2 * kTunedAlgorithmBytes);
+                "{}: an algorithm must have {} hexadecimal digits, but is '{}'; the file is damaged", source,
+                2 * kTunedAlgorithmBytes, hex);
   };
   if (hex.size() != size_t{2} * kTunedAlgorithmBytes) bad();
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -82,7 +82,7 @@ TuningTable table_of(const MeasuredJson& json, const Json& content, const std::s
                          .num_candidates = json.get<int>(entry, "candidates"),
                          .words = json.get<std::string>(entry, "words")};
     if (!table.products.emplace(key, std::move(product)).second) {
-      throw_error(ErrorCode::kBadData, "{}: the product {} occurs twice; the file is damaged", source,
+      throw_error(ErrorCode::kBadData, "{}: the matrix product {} occurs twice; the file is damaged", source,
                   format_product_key(key));
     }
   }
@@ -109,7 +109,7 @@ const TunedProduct* TuningTable::find(const ProductKey& key) const {
 const TunedProduct* TuningTable::nearest(const ProductKey& key) const {
   const TunedProduct* best = nullptr;
   double best_ratio = 0;
-  // The entries are in the order of their sizes, so the smaller of two equally near ones comes first.
+  // Entries are visited in ascending order of their sizes, so that the smaller of two equally near entries is kept.
   for (auto it = products.lower_bound({.form = key.form}); it != products.end(); ++it) {
     const ProductKey& other = it->first;
     if (other.form != key.form) break;
@@ -141,8 +141,9 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& source)
   const Json& content = json.at(json.top(), "content");
   const std::string found = to_hex(hash64(content.dump()));
   if (stated != found) {
-    throw_error(ErrorCode::kBadData, "{}: damaged: the hash of the tuning table is {}, the file says {}",
-                source, found, stated);
+    throw_error(ErrorCode::kBadData,
+                "{}: the file is damaged: the hash of its tuning table is {}, but the file states {}", source,
+                found, stated);
   }
   return table_of(json, content, source);
 }

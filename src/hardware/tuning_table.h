@@ -1,15 +1,15 @@
-// The tuning table: the algorithm of the product library that a run uses for each matrix product, as measured
-// on a card. Pure data and an input of the plan: the same table gives the same bits. exec/ measures it. It is
-// stored in a folder of the user and in every checkpoint, and is read again when a run resumes.
+// The tuning table: the cuBLASLt algorithm that a run uses for each matrix product, as measured on a GPU. Pure data and an input of the
+// plan: runs with the same table compute the same bits. exec/ measures it. It is stored in a folder of the user and in every checkpoint,
+// and is read again when a run resumes.
 //
-// Memory planning does not depend on it. Every algorithm in the table works within the common workspace of
-// all products, so a plan holds the same bytes with any table and without one.
+// Memory planning does not depend on it: every algorithm in the table works within the common workspace of all matrix products, so the
+// plan's memory is the same with any table and without one.
 //
 // Invariants:
-//  1. An algorithm is the library's own serialized choice. It is valid for the version of the library and the
-//     kind of card that the table names. Tables of other versions or cards are not used.
-//  2. A product without an entry, or with one that the library refuses, uses the library's first choice.
-//  3. Converting a value to text and back is exact.
+// 1. An algorithm is the library's own serialized choice. It is valid for the version of the library and the kind of GPU that the table
+// names. Tables of other versions or GPUs are not used.
+// 2. A matrix product without an entry, or with an entry that the library refuses, uses the library's first choice.
+// 3. Converting a value to text and back is exact.
 //
 // Thread-safety: a value; the functions are pure.
 #pragma once
@@ -27,8 +27,8 @@ inline constexpr int kTuningSchemaVersion = 1;
 // Size of one algorithm in cuBLASLt's representation.
 inline constexpr int kTunedAlgorithmBytes = 64;
 
-// A product, identified by its sizes and its form. The form contains all other parameters of the library
-// call, such as "nt bf16*bf16->f32 add". Keys are ordered by form first.
+// A matrix product, identified by its sizes and its form. The form contains all other parameters of the library call, such as "nt
+// bf16*bf16->f32 add". Keys are ordered by form first.
 struct ProductKey {
   std::string form = {};
   int64_t m = 0;
@@ -38,7 +38,7 @@ struct ProductKey {
   auto operator<=>(const ProductKey&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-// Formats a product: "16384 x 1024 x 4096 nt bf16*bf16->bf16".
+// Formats a matrix product: "16384 x 1024 x 4096 nt bf16*bf16->bf16".
 std::string format_product_key(const ProductKey& key);
 
 struct TunedProduct {
@@ -59,9 +59,8 @@ struct TuningTable {
 
   bool empty() const { return products.empty(); }
   const TunedProduct* find(const ProductKey& key) const;
-  // Returns the entry of this product, or of the nearest product with the same form: two sizes are equal, and
-  // the third has the smallest ratio (the smaller size if two are equally near). Returns null if there is
-  // none.
+  // Returns the entry of this matrix product, or else of the nearest one with the same form: two of its sizes are equal, and the ratio of
+  // the third sizes is smallest (the smaller size if two entries are equally near). Returns null if there is none.
   const TunedProduct* nearest(const ProductKey& key) const;
   friend bool operator==(const TuningTable&, const TuningTable&) = default;
 };

@@ -97,14 +97,15 @@ TEST(TuningTable, RefusesOtherSchemas) {
 
 TEST(TuningTable, RefusesWhatIsDamaged) {
   const std::string good = tuning_table_json(small_table());
-  expect_words(replaced(good, "NVIDIA H200", "NVIDIA H100"), {"cards/h200.json", "damaged", "the file says"});
-  expect_words("", {"cards/h200.json", "no tuning table"});
-  expect_words("[1, 2]", {"no tuning table"});
-  expect_words("{\"schema_version\": 1}", {"no tuning table", "xxh3"});
+  expect_words(replaced(good, "NVIDIA H200", "NVIDIA H100"),
+               {"cards/h200.json", "damaged", "the file states"});
+  expect_words("", {"cards/h200.json", "not a valid tuning table"});
+  expect_words("[1, 2]", {"not a valid tuning table"});
+  expect_words("{\"schema_version\": 1}", {"not a valid tuning table", "xxh3"});
   // The text is cut off at every possible position.
   int cuts = 0;
   for (size_t length = 0; length + 2 < good.size(); length += 37, ++cuts) {
-    expect_words(good.substr(0, length), {"no tuning table"});
+    expect_words(good.substr(0, length), {"not a valid tuning table"});
   }
   EXPECT_GT(cuts, 20);
 }

@@ -1,4 +1,4 @@
-// The description of collective operations.
+// Describes collective operations and messages between ranks to their kernels.
 #include <algorithm>
 
 #include "graph/ops/ops.h"
@@ -14,7 +14,8 @@ LoweredOp describe_all_reduce(const OpView& op, const Bucket& bucket, const Kern
   for (int i = 0; i < op.num_inputs(); ++i) {
     const int64_t bytes = op.input(i).bytes(bucket);
     problem.largest_bytes = std::max(problem.largest_bytes, bytes);
-    // A single tensor is never copied. Its size may depend on the bucket, so that it may be small in smaller buckets only.
+    // Counts the bytes of small tensors, which the kernel copies into one buffer. A single tensor is excluded, because the kernel never
+    // copies it, even if the bucket makes it small.
     if (bytes < kSmallTensorBytes && op.num_inputs() > 1) problem.small_bytes += bytes;
     problem.peer_scratch_bytes += peer_scratch_bytes_of(op.in_shape(i).elements(bucket),
                                                         dtype_bytes(op.input(i).type.dtype), problem.ranks);
@@ -22,7 +23,7 @@ LoweredOp describe_all_reduce(const OpView& op, const Bucket& bucket, const Kern
   return {.dtype = op.input(AllReduceOp::kX).type.dtype, .family = problem};
 }
 
-// Describes reduce_scatter and all_gather. The outputs of both have the size of the whole values.
+// Describes reduce_scatter and all_gather. Each output has the size of the complete tensor, of which a rank owns a slice.
 AllReduceProblem slices_problem(const OpView& op, const Bucket& bucket) {
   const RankSlices slices = *rank_slices_of(op.attributes());
   AllReduceProblem problem{.ranks = slices.ranks, .maps_peers = maps_peers(op.attributes())};
@@ -41,12 +42,12 @@ LoweredOp describe_reduce_scatter(const OpView& op, const Bucket& bucket, const 
   return {.dtype = op.input(RankSlicesOp::kX).type.dtype, .family = slices_problem(op, bucket)};
 }
 
-// Bytes of any type are gathered, as those of copies.
+// all_gather copies bytes, so its kernels are listed under the one type that copies use, whatever the type of the elements.
 LoweredOp describe_all_gather(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = DType::kF32, .family = slices_problem(op, bucket)};
 }
 
-// A message may have elements of any type.
+// A message between ranks copies bytes, whatever the type of the elements.
 LoweredOp describe_message(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = DType::kF32,
           .family = AllReduceProblem{.ranks = 2,

@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// A copy moves bytes of any type; its kernels are listed under fp32.
+// Lists a copy under fp32 in the catalog, because it moves bytes whatever their type is.
 LoweredOp describe_copy(const OpView&, const Bucket&, const KernelTarget&) {
   return {.dtype = DType::kF32};
 }

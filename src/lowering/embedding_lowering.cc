@@ -1,16 +1,16 @@
-// The description of ops that read or write rows of tables.
+// Describes ops that read or write rows of embedding tables to their kernels.
 #include "graph/ops/ops.h"
 #include "lowering/lowering.h"
 
 namespace plimsoll {
 namespace {
 
-// Describes an op whose rows have the width and the type of those of `value`.
+// Describes an op that processes rows of the width and the type of `value`.
 LoweredOp describe_embedding_of(const Value& value, const Bucket& bucket) {
   return {.dtype = value.type.dtype,
           .family = EmbeddingProblem{.tokens = bucket.tokens, .columns = value.type.shape[1].at(bucket)}};
 }
-// All tables have the width of the first.
+// All tables have the same width as the first one.
 LoweredOp describe_embedding_sum(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return describe_embedding_of(op.input(EmbeddingSumOp::kTable), bucket);
 }
@@ -18,14 +18,14 @@ LoweredOp describe_embedding_bwd(const OpView& op, const Bucket& bucket, const K
   return describe_embedding_of(op.input(EmbeddingBwdOp::kDX), bucket);
 }
 
-// The op has no floating-point operand. Its inputs after cu_seqlens are the lists of ids.
+// Lists the op under a fixed type, because it has no floating-point operand. Its inputs after cu_seqlens are the lists of ids.
 LoweredOp describe_sort_ids(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.family = SortIdsProblem{.tokens = bucket.tokens,
                                    .rows = op.attributes().integer("rows"),
                                    .num_lists = op.num_inputs() - SortIdsOp::kIds}};
 }
 
-// The op has no floating operand but its output.
+// Uses the type of the output, because the op has no other floating-point operand.
 LoweredOp describe_rope_table(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = op.output(RopeTableOp::kTable).type.dtype,
           .family = RowsProblem{.rows = bucket.tokens, .columns = op.attributes().integer("dim")}};

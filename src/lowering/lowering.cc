@@ -41,7 +41,8 @@ std::span<const Lowering> all_lowerings() {
 const Lowering& lowering_of(const OpSchema& op) {
   const std::vector<const Lowering*>& rows = table().by_op;
   const auto found = std::ranges::lower_bound(rows, &op, std::less<>(), Table::op_of);
-  PLIMSOLL_CHECK(found != rows.end() && (*found)->op == &op, "the op '{}' has no lowering", op.name());
+  PLIMSOLL_CHECK(found != rows.end() && (*found)->op == &op,
+                 "no function of src/lowering describes the op '{}' to its kernels", op.name());
   return **found;
 }
 

@@ -6,18 +6,19 @@
 namespace plimsoll {
 namespace {
 
-// The operands of the product have the same positions in these ops as in matmul.
+// matmul_problem() reads the operands of the matrix product of these ops at the positions that MatmulOp states, so the positions must be
+// equal.
 static_assert(int{NormLinearOp::kX} == MatmulOp::kA && int{NormLinearOp::kW} == MatmulOp::kB);
 static_assert(int{LinearAddOp::kX} == MatmulOp::kA && int{LinearAddOp::kW} == MatmulOp::kB &&
               int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&
               int{LinearNormOp::kX} == MatmulOp::kA && int{LinearNormOp::kW} == MatmulOp::kB);
-// In scaled_matmul, so have the other operands of a product.
+// scaled_matmul has also the other operands of a matrix product at the positions of matmul.
 static_assert(int{ScaledMatmulOp::kA} == MatmulOp::kA && int{ScaledMatmulOp::kB} == MatmulOp::kB &&
               int{ScaledMatmulOp::kBias} == MatmulOp::kBias &&
               int{ScaledMatmulOp::kInto} == MatmulOp::kInto &&
               int{ScaledMatmulOp::kFlag} == MatmulOp::kFlag && int{ScaledMatmulOp::kC} == MatmulOp::kC);
 
-// Returns the part of a product that all four ops share, without its layout.
+// Returns the fields of the matrix product that all of these ops share, without the depth k and the transposes.
 MatmulProblem product_of(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
   return {.m = op.out_shape(MatmulOp::kC)[0].at(bucket),
           .n = op.out_shape(MatmulOp::kC)[1].at(bucket),
@@ -29,7 +30,7 @@ MatmulProblem product_of(const OpView& op, const Bucket& bucket, const KernelTar
           .workspace_bytes = target.matmul_workspace_bytes};
 }
 
-// Returns the product of an op that begins with a linear layer: x[T, K] w[N, K]^T.
+// Returns the matrix product of an op that begins with a linear layer: x[T, K] w[N, K]^T.
 MatmulProblem layer_of(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
   MatmulProblem product = product_of(op, bucket, target);
   product.k = op.in_shape(MatmulOp::kA)[1].at(bucket);
@@ -51,7 +52,7 @@ LoweredOp describe_norm_linear(const OpView& op, const Bucket& bucket, const Ker
   return {.dtype = op.input(NormLinearOp::kX).type.dtype, .family = norm_linear_problem(op, bucket, target)};
 }
 
-// The kernel is chosen by the type of the result. The operands are codes.
+// The kernel is chosen by the type of the result, because the operands are fp8 codes.
 LoweredOp describe_scaled_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
   return {.dtype = op.output(ScaledMatmulOp::kC).type.dtype, .family = matmul_problem(op, bucket, target)};
 }

@@ -1,4 +1,4 @@
-// The description of layer norms.
+// Describes layer norms and RMS norms to their kernels.
 #include <algorithm>
 
 #include "graph/ops/ops.h"
@@ -7,7 +7,8 @@
 namespace plimsoll {
 namespace {
 
-// The rows of the problem are the vectors of the gain that has more of them.
+// Describes an RMS norm of the heads of a row: each head is a vector that is normalized separately. The number of rows of the kernel
+// problem is the number of vectors, for the one of the two gains that applies to more heads.
 template <int kX, int kGain>
 LoweredOp describe_rms_norm(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   const int64_t vectors = std::max(op.attributes().integer("heads"), op.attributes().integer("second_heads"));

@@ -1,4 +1,4 @@
-// The description of updates and of the ops around them.
+// Describes optimizer updates, and the ops around them, to their kernels.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 #include "lowering/lowering.h"
@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// Parameters that are stored in bf16, with or without a remainder, are updated in fp32.
+// Returns the type in which a parameter is updated: fp32 for a parameter that is stored in bf16, with or without a remainder.
 DType update_dtype(const OpView& op) {
   const bool computes_in_f32 =
       op.attributes().integer_or("split", 0) != 0 || op.attributes().has("noise_site");

@@ -1,4 +1,4 @@
-// The description of ops on quantized weights.
+// Describes ops on quantized weights to their kernels.
 #include "graph/ops/dequantize.h"
 #include "graph/ops/ops.h"
 #include "lowering/lowering.h"
@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// The kernel is chosen by the type of the dequantized weight. The inputs are codes and scales.
+// The kernel is chosen by the type of the dequantized weight, because the inputs are codes and scales.
 LoweredOp describe_dequantize(const OpView& op, const Bucket&, const KernelTarget&) {
   return {.dtype = op.output(DequantizeOp::kWeight).type.dtype};
 }

@@ -214,7 +214,7 @@ std::vector<Case> device_cases() {
                {"--bf16: t4 has no bf16 (compute capability 7.5; bf16 needs 8.0)", "leave it out", "--fp16"},
                {"--device", "t4", "--bf16"}),
       argument("ArgumentSizesThatNoKernelTakes", 2,
-               {"no kernel computes 'bias_dropout_residual_norm_fwd' in f32 on l4\n", "which hold 4096",
+               {"no kernel computes 'bias_dropout_residual_norm_fwd' in f32 on l4\n", "at most 4096 columns",
                 "--config_overrides", "--device cpu has a kernel for it"},
                {"--device", "l4", "--config_overrides", "hidden_size=5120,num_attention_heads=40"}),
       argument("ArgumentDeviceNotInTheTable", 2, {"--device h300", "h200", "cuda:N"}, {"--device", "h300"}),

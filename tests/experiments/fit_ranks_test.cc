@@ -86,7 +86,7 @@ TEST(FitRanks, RefusalsSayWhatToDo) {
   refused(fit({"--gpus", "16", "--device", "h100", "--links", "nvlink4"}),
           "--links nvlink4: this run is on 2 machines; also name the network between them");
   refused(fit({"--gpus", "16", "--device", "h100", "--links", "nvlink7,ib400"}),
-          "no link is called 'nvlink7'");
+          "the link 'nvlink7' is unknown");
   refused(fit({"--gpus", "16", "--device", "h100", "--prices", "x"}), "--prices has no effect with --gpus");
   refused(fit({"--gpus", "16", "--device", "h100", "--zero_stage", "0"}),
           "fit: --zero_stage: fit --gpus tries all values of it; omit it");

@@ -130,7 +130,7 @@ TEST_F(DiskStates, TwoRunsDoNotShareAFile) {
   const ProcessResult second =
       run_plimsoll(run_words(model_, folder_.path("second"), nvme_), folder_.path("second_log"));
   EXPECT_EQ(second.exit_code, 7) << second.output;
-  EXPECT_NE(second.output.find("another run has it open"), std::string::npos) << second.output;
+  EXPECT_NE(second.output.find("another run has the file open"), std::string::npos) << second.output;
   EXPECT_TRUE(first.is_running());
   first.send(SIGTERM);
   EXPECT_EQ(first.wait().exit_code, 6);

@@ -83,12 +83,14 @@ TEST_F(MonitorCommand, WithoutAGpuWhatWasAskedOfItIsNamed) {
             "No GPU to show: the NVIDIA driver lists none; this is the host.");
   EXPECT_TRUE(holds(monitor("none", {"--capabilities"}).output, "\n  bf16          "))
       << "the CPU has capabilities";
-  EXPECT_EQ(first_line("not_loaded", {"--context", "--capabilities"}),
-            "No GPU to show, and none to ask for --context: NVIDIA's management library "
-            "does not "
-            "start: the NVIDIA driver is not loaded; this is the host.");
+  EXPECT_EQ(
+      first_line("not_loaded", {"--context", "--capabilities"}),
+      "No GPU to show, and none whose CUDA context --context could measure: NVIDIA's management library "
+      "does not "
+      "start: the NVIDIA driver is not loaded; this is the host.");
   EXPECT_EQ(first_line("none", {"--context"}),
-            "No GPU to show, and none to ask for --context: the NVIDIA driver lists none; this is the host.");
+            "No GPU to show, and none whose CUDA context --context could measure: the NVIDIA driver lists "
+            "none; this is the host.");
 }
 
 TEST_F(MonitorCommand, AGpuThatIsAskedForAndAbsentIsAnError) {

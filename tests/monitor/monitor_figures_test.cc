@@ -46,14 +46,16 @@ std::string why_not(const std::string& library, const char* machine = "one") {
 
 TEST(MonitorDriver, WhyItCannotBeOpened) {
   EXPECT_EQ(why_not("/nowhere/libnvidia-ml.so.1"),
-            "there is no NVIDIA driver here (/nowhere/libnvidia-ml.so.1 is missing)");
+            "this machine has no NVIDIA driver (/nowhere/libnvidia-ml.so.1 is missing)");
   EXPECT_EQ(why_not(driver_library("old_driver")),
-            "the NVIDIA driver is too old: its management library lacks functions of 2021");
+            "the NVIDIA driver is too old: its management library (NVML) lacks functions that drivers have "
+            "since 2021");
   EXPECT_EQ(why_not(driver_library(), "not_loaded"),
-            "NVIDIA's management library does not start: the NVIDIA driver is not loaded");
-  EXPECT_EQ(why_not(driver_library(), "mismatch"),
-            "NVIDIA's management library does not start: the driver's library and its kernel module are of "
-            "different versions; restart the machine");
+            "NVIDIA's management library (NVML) does not start: the NVIDIA driver is not loaded");
+  EXPECT_EQ(
+      why_not(driver_library(), "mismatch"),
+      "NVIDIA's management library (NVML) does not start: the driver's library and its kernel module are of "
+      "different versions; restart the machine");
 }
 
 TEST(MonitorDriver, MemoryAndProcessesByUuid) {
@@ -85,8 +87,8 @@ GPU 0  NVIDIA H200  GPU-00112233  compute capability 9.0
   memory        10527 MiB used, 132644 free, of 143771; 600 more kept by the driver
   utilisation   GPU 98 %, memory 41 %
   clocks        SM 1980 of 1980 MHz, memory 3201 of 3201 MHz
-  power         698 of 700 W, high (100 % of the limit): at the limit the clocks fall
-  temperature   64 C, good (under 75 C), slows down when 23 C hotter
+  power         698 of 700 W, high (100 % of the limit): at its limit the GPU reduces its clocks
+  temperature   64 C, good (under 75 C), slows down after 23 C more
   throttle      none: nothing reduces the clocks
   ECC errors    none since the driver was loaded
   PCIe          generation 5 x16, at most 5 x16
@@ -125,10 +127,12 @@ all 2 GPUs
 TEST(MonitorTable, ThrottlingNamesCauseAndAdvice) {
   const std::string table = monitor_table(sample_of("throttling"));
   EXPECT_NE(
-      table.find("  throttle      thermal slowdown by the hardware: it is at 91 C; improve the cooling: "),
+      table.find(
+          "  throttle      thermal slowdown by the hardware: the GPU is at 91 C; improve the cooling: "),
       std::string::npos)
       << table;
-  EXPECT_NE(table.find("  throttle      power cap: it draws 698 of the 700 W that it may; raise the limit "),
+  EXPECT_NE(table.find("  throttle      power cap: the GPU draws 698 of the 700 W that its limit allows; "
+                       "raise the limit "),
             std::string::npos)
       << table;
   EXPECT_NE(
@@ -188,13 +192,16 @@ TEST(MonitorTable, ContextsAndCapabilities) {
   sample.contexts = {{.index = 0, .before_bytes = 100 * kMiB, .after_bytes = 627 * kMiB},
                      {.index = 1, .why_not = "no CUDA"}};
   const std::string table = monitor_table(sample);
-  EXPECT_NE(table.find("  context       527 MiB for an empty one: 100 MiB used before, 627 with it\n"),
+  EXPECT_NE(table.find("  context       527 MiB for an empty context: 100 MiB of the GPU were used before "
+                       "its creation, 627 after\n"),
             std::string::npos)
       << table;
   EXPECT_NE(table.find("  context       not measured: no CUDA\n"), std::string::npos) << table;
-  EXPECT_NE(table.find("  fp8           no   tensor cores multiply it from compute capability 8.9 on, this "
-                       "is 8.6\n"),
-            std::string::npos)
+  EXPECT_NE(
+      table.find(
+          "  fp8           no   tensor cores multiply this format from compute capability 8.9 on, and this "
+          "is 8.6\n"),
+      std::string::npos)
       << table;
   EXPECT_NE(table.find("  fp8           yes  "), std::string::npos) << table;
 }
@@ -260,7 +267,7 @@ TEST(MonitorCapabilities, OfACpuByItsInstructionSets) {
   EXPECT_EQ(yes(CpuIsa::kAmx, true), "fp32 bf16 fp16 ");
   for (const CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAmx}) {
     const std::string why = cpu_capabilities(isa, true)[2].why;
-    EXPECT_NE(why.find("Plimsoll computes no fp16 on a CPU"), std::string::npos) << why;
+    EXPECT_NE(why.find("Plimsoll does not compute fp16 on a CPU"), std::string::npos) << why;
     EXPECT_EQ(why.find("use --bf16") != std::string::npos, has_bf16_products(isa)) << why;
   }
 }

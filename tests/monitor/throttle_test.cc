@@ -21,10 +21,10 @@ std::string names(uint64_t bits) {
 TEST(ClockEvents, EveryBitHasWords) {
   EXPECT_EQ(names(0), "");
   EXPECT_EQ(names(0x1), "idle;");
-  EXPECT_EQ(names(0x2), "clocks set by hand;");
+  EXPECT_EQ(names(0x2), "clocks set by an administrator;");
   EXPECT_EQ(names(0x4), "power cap!;");
   EXPECT_EQ(names(0x8), "hardware slowdown!;");
-  EXPECT_EQ(names(0x10), "limited to the clocks of its group;");
+  EXPECT_EQ(names(0x10), "limited to the clocks of the slowest GPU of its sync boost group;");
   EXPECT_EQ(names(0x20), "thermal slowdown by the driver!;");
   EXPECT_EQ(names(0x40), "thermal slowdown by the hardware!;");
   EXPECT_EQ(names(0x80), "power brake!;");
@@ -96,7 +96,7 @@ TEST(Verdict, OfAPowerDraw) {
   EXPECT_EQ(power_verdict(drawing(665, 700)), Verdict::kHigh);
   EXPECT_EQ(describe_power_verdict(drawing(300, 700)), "");
   EXPECT_EQ(describe_power_verdict(drawing(665, 700)),
-            "high (95 % of the limit): at the limit the clocks fall");
+            "high (95 % of the limit): at its limit the GPU reduces its clocks");
 }
 
 TEST(GpuLog, WarnsOnceOfAHighTemperatureBeforeTheCardSlowsDown) {
@@ -126,12 +126,13 @@ TEST(GpuLog, WarnsOnceOfEachCause) {
     const std::vector<std::string> warnings = log.add(record);
     EXPECT_EQ(record.words, (WordMap{{"gpu_throttle", "thermal slowdown by the hardware, power cap"}}));
     ASSERT_EQ(warnings.size(), 2u);
-    EXPECT_EQ(warnings[0],
-              "cuda:0 slows down: thermal slowdown by the hardware; it is at 91 C; improve the cooling: air "
-              "flow, room between cards, dust, fans, or lower the power limit");
+    EXPECT_EQ(
+        warnings[0],
+        "cuda:0 slows down: thermal slowdown by the hardware; the GPU is at 91 C; improve the cooling: air "
+        "flow, room between cards, dust, fans, or lower the power limit");
     EXPECT_EQ(warnings[1],
-              "cuda:0 slows down: power cap; it draws 698 of the 700 W that it may; raise the limit where "
-              "card, supply and cooling allow it (nvidia-smi --power-limit)");
+              "cuda:0 slows down: power cap; the GPU draws 698 of the 700 W that its limit allows; raise the "
+              "limit if the GPU, the power supply and the cooling permit (nvidia-smi --power-limit)");
     EXPECT_TRUE(log.add(record).empty()) << "both were warned of";
   }
   const FakeMachine machine("braked");

@@ -1,5 +1,5 @@
-// Blocks signals of the calling thread for the lifetime of an object. Threads that are created meanwhile inherit the
-// mask. Not for several threads: it is destroyed by the thread that created it.
+// Blocks signals of the calling thread for the lifetime of an object. Threads that are created meanwhile inherit the blocked signals. The
+// thread that created an object must destroy it.
 #pragma once
 
 #include <pthread.h>
@@ -11,14 +11,14 @@ namespace plimsoll {
 
 class BlockedSignals {
  public:
-  // For the creation of service threads: the signals of the process are delivered to the threads of its owner.
+  // Blocks all signals while service threads are created, so that the signals of the process are delivered to the threads of its owner
+  // instead.
   static BlockedSignals all() {
     sigset_t set;
     sigfillset(&set);
     return BlockedSignals(set);
   }
-  // For calls of a library that writes to sockets without MSG_NOSIGNAL. A SIGPIPE that such a write raised is
-  // discarded.
+  // Blocks SIGPIPE during calls of a library that writes to sockets without MSG_NOSIGNAL. A SIGPIPE that such a write raised is discarded.
   static BlockedSignals sigpipe() {
     sigset_t set;
     sigemptyset(&set);

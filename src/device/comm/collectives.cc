@@ -16,13 +16,13 @@
 namespace plimsoll {
 namespace {
 
-// A part of the elements or bytes of an operation.
+// A range of the elements or bytes of an operation.
 struct Range {
   int64_t begin = 0;
   int64_t size = 0;
 };
 
-// Returns part `index` of `count` parts of `whole`. Sizes differ by at most one.
+// Returns range `index` of the `count` ranges into which `whole` is divided. Their sizes differ by at most one.
 Range part_of(Range whole, int64_t index, int64_t count) {
   const int64_t quotient = whole.size / count;
   const int64_t remainder = whole.size % count;
@@ -30,7 +30,7 @@ Range part_of(Range whole, int64_t index, int64_t count) {
           .size = quotient + (index < remainder ? 1 : 0)};
 }
 
-// Returns `count` parts of almost equal sizes.
+// Divides `size` elements into `count` ranges of almost equal sizes.
 std::vector<Range> equal_parts(int64_t size, int count) {
   std::vector<Range> parts;
   parts.reserve(static_cast<size_t>(count));
@@ -38,7 +38,7 @@ std::vector<Range> equal_parts(int64_t size, int count) {
   return parts;
 }
 
-// Returns consecutive parts of these sizes.
+// Returns consecutive ranges of these sizes.
 std::vector<Range> parts_of_sizes(std::span<const int64_t> sizes) {
   std::vector<Range> parts;
   int64_t begin = 0;
@@ -59,7 +59,7 @@ int modulo(int64_t value, int size) {
   return static_cast<int>(((value % size) + size) % size);
 }
 
-// Returns the number of segments into which each chunk is divided, if the largest one has this size. At least two, because a
+// Returns the number of segments into which each chunk is divided if the largest chunk has this size. There are at least two, so that one
 // segment is sent on while the next one arrives.
 int64_t segments_per_chunk(int64_t chunk_bytes) {
   const auto segment_bytes = static_cast<int64_t>(kSegmentBytes);
@@ -70,12 +70,12 @@ size_t bytes_of(int64_t elements, size_t element_bytes) {
   return static_cast<size_t>(elements) * element_bytes;
 }
 
-// The order in which segments travel around the ring: in each of n - 1 rounds, every rank sends one chunk to the next
-// rank and receives one from the previous rank, first `first_sent`, then the chunk that it received in the round
-// before. Each step sends and receives one segment.
+// The order in which segments travel around the ring: in each of n - 1 rounds, every rank sends one chunk to the next rank and receives one
+// from the previous rank. It first sends the chunk `first_sent`, then in each round the chunk that it received in the round before. Each
+// step of a round sends and receives one segment of the chunks.
 class RingPass {
  public:
-  // `chunks`: one per rank.
+  // `chunks`: one chunk per rank.
   RingPass(std::vector<Range> chunks, int64_t num_segments, int first_sent)
       : chunks_(std::move(chunks)), num_segments_(num_segments), first_sent_(first_sent) {}
 
@@ -103,12 +103,12 @@ int previous_rank(const Transfer& transfer) {
   return modulo(transfer.rank() - 1, transfer.size());
 }
 
-// Returns memory that is sent to and received from a rank of the group.
+// Returns a buffer for the memory that is exchanged with a rank of the group.
 TransferBuffer buffer_for(const Transfer& transfer, int rank, void* data, size_t bytes) {
   return {transfer.mesh, transfer.in_mesh(rank), data, bytes};
 }
 
-// Gathers the chunks of `data` in a ring, beginning with the chunk that this rank has.
+// Gathers the chunks of `data` in a ring. Each rank first sends the chunk that it already has.
 void gather_chunks(const Transfer& transfer, uint64_t slot, std::span<std::byte> data, size_t element_bytes,
                    const std::vector<Range>& chunks, int64_t num_segments, int own_chunk) {
   const RingPass pass(chunks, num_segments, own_chunk);
@@ -128,7 +128,7 @@ void gather_chunks(const Transfer& transfer, uint64_t slot, std::span<std::byte>
   }
 }
 
-// How elements are added: the type of a sum, and the conversions from and to it.
+// Defines how elements are added: the type of the sum, and the conversions from and to it.
 template <typename T>
 struct Addition {
   using Sum = T;
@@ -164,7 +164,8 @@ void add_received(T* sums, const std::byte* received, int64_t count) {
   }
 }
 
-// Elements of the parts of all ranks that one block of a direct exchange covers.
+// Divides the parts of all ranks into blocks for a direct exchange: block b contains the b-th elements of every part, up to a size limit
+// per part.
 class DirectBlocks {
  public:
   DirectBlocks(std::vector<Range> parts, size_t element_bytes) : parts_(std::move(parts)) {
@@ -176,7 +177,7 @@ class DirectBlocks {
 
   int64_t num_blocks() const { return (largest_size(parts_) + per_rank_ - 1) / per_rank_; }
   int64_t slot_elements() const { return per_rank_; }
-  // Returns the elements of the part of `rank` in block `block`.
+  // Returns the elements of rank `rank`'s part that belong to block `block`.
   Range part(int64_t block, int rank) const {
     const Range part = parts_[static_cast<size_t>(rank)];
     const int64_t begin = std::min(part.size, block * per_rank_);
@@ -189,10 +190,10 @@ class DirectBlocks {
   int64_t per_rank_;
 };
 
-// States which sums a rank receives: those of all parts, or only those of its own part.
+// The sums that a rank receives: those of all parts of the data, or only those of its own part.
 enum class Sums : uint8_t { kAll, kOwn };
 
-// The state of a sum by direct exchange on one rank. Block k + 1 is sent while block k is added. `parts`: one per rank.
+// The state of a sum by direct exchange on one rank. Block k + 1 is sent while block k is added. `parts`: one part of the data per rank.
 template <typename T>
 class DirectReduction {
  public:
@@ -206,7 +207,8 @@ class DirectReduction {
         staging_(staging),
         blocks_(parts, sizeof(T)) {
     PLIMSOLL_CHECK(staging.size() >= bytes_of(2 * (size_ - 1) * blocks_.slot_elements(), sizeof(T)),
-                   "{} bytes of staging for {} ranks", staging.size(), size_);
+                   "the sum over {} ranks needs a staging buffer of {} bytes, but has {}", size_,
+                   bytes_of(2 * (size_ - 1) * blocks_.slot_elements(), sizeof(T)), staging.size());
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) {
         peers_.emplace_back();
@@ -230,9 +232,9 @@ class DirectReduction {
 
  private:
   struct Peer {
-    std::unique_ptr<TransferBuffer> peer;      // sends the part of the peer
+    std::unique_ptr<TransferBuffer> peer;      // sends the elements of the peer's part
     std::unique_ptr<TransferBuffer> gathered;  // sends and receives sums
-    std::unique_ptr<TransferBuffer> staged;    // receives the part of this rank
+    std::unique_ptr<TransferBuffer> staged;    // receives the peer's elements of this rank's part
   };
 
   size_t slot_offset(int64_t block, int peer) const {
@@ -242,7 +244,7 @@ class DirectReduction {
 
   void begin_block(int64_t block) {
     const Range own = blocks_.part(block, rank_);
-    // Each rank begins with the one after it, so that no rank receives from all others at once.
+    // Each rank starts with a different peer, the rank after it, so that no rank receives from all others at the same time.
     for (int distance = 1; distance < size_; ++distance) {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);
@@ -269,7 +271,7 @@ class DirectReduction {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);
       const Range part = blocks_.part(block, from);
-      // The part of the other rank was sent: its sums cannot arrive earlier, but Gloo may still read the memory.
+      // Waits until the peer's part was sent, because Gloo may still read that memory, into which the sums are received next.
       if (part.size > 0) peers_[from].peer->wait_sent(transfer_.deadline);
       peers_[from].gathered->receive(transfer_.slot + 1, bytes_of(part.begin, sizeof(T)),
                                      bytes_of(part.size, sizeof(T)));
@@ -317,7 +319,8 @@ class DirectReduction {
   std::vector<Peer> peers_;
 };
 
-// Adds chunks in a ring. The last chunk that this rank receives and adds is the one after `first_sent`, which is then complete.
+// Adds chunks in a ring. At the end this rank has the complete sums of one chunk: the chunk after `first_sent`, which it received and added
+// last.
 template <typename T>
 void reduce_chunks(const Transfer& transfer, std::span<T> data, const std::vector<Range>& chunks,
                    int64_t num_segments, int first_sent, std::span<std::byte> staging) {
@@ -327,7 +330,7 @@ void reduce_chunks(const Transfer& transfer, std::span<T> data, const std::vecto
   TransferBuffer from_previous =
       buffer_for(transfer, previous_rank(transfer), staging.data(), staging.size());
   const auto staged = [](int64_t step) { return static_cast<size_t>(step % 2) * kSegmentBytes; };
-  // Two segments are in transit at a time. The segment that a step sends was received at least two steps earlier.
+  // Two segments are in transit at a time: a step sends a segment that was received at least two steps earlier.
   for (int64_t step = 0; step < pass.num_steps() + 2; ++step) {
     if (step >= 2) {
       const Range sums = pass.received(step - 2);
@@ -352,7 +355,7 @@ void ring_all_reduce(const Transfer& transfer, std::span<T> data, std::span<std:
                 next_rank(transfer));
 }
 
-// 16-bit data and small data are summed by direct exchange.
+// Returns true if the elements are summed by direct exchange: 16-bit elements, and small data.
 template <typename T>
 bool is_summed_directly(std::span<T> data) {
   constexpr bool kIsHalf = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
@@ -378,7 +381,7 @@ void reduce_scatter_elements(const Transfer& transfer, std::span<T> data, std::s
   }
   const int64_t num_segments =
       segments_per_chunk(static_cast<int64_t>(bytes_of(largest_size(parts), sizeof(T))));
-  // The part of this rank arrives last.
+  // Starts the ring such that the part of this rank is the last one that it receives, so that it ends with the complete sums of that part.
   reduce_chunks(transfer, data, parts, num_segments, previous_rank(transfer), staging);
 }
 

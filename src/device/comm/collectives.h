@@ -16,16 +16,16 @@
 namespace plimsoll {
 
 inline constexpr size_t kSegmentBytes = size_t{1} << 20;
-// Memory for data that is received and then added.
+// Size of the memory into which data is received before it is added.
 inline constexpr size_t kStagingBytes = 4 * kSegmentBytes;
 // Up to this size, the two steps of a direct exchange take less time than the 2 (n - 1) steps of a ring. With 4 ranks
 // on 2 cores of one host, 256 KiB take 0.7 ms directly and 1.4 ms in a ring (the shortest of 101 calls); 4 MiB take 5.5
 // ms both ways.
 inline constexpr size_t kDirectBytes = size_t{256} << 10;
 
-// Some of the ranks of a mesh, which work together.
+// Some of the ranks of a mesh, which run operations together.
 struct RankGroup {
-  std::vector<int> members = {};  // their numbers in the mesh
+  std::vector<int> members = {};  // their rank numbers in the mesh
   int rank = 0;                   // the position of this rank in the list
 };
 
@@ -37,7 +37,7 @@ struct Transfer {
 
   int rank() const { return group != nullptr ? group->rank : mesh.rank(); }
   int size() const { return group != nullptr ? static_cast<int>(group->members.size()) : mesh.size(); }
-  // Returns the number in the mesh of a rank of the group.
+  // Returns the number in the mesh of the rank with this number in the group.
   int in_mesh(int rank_of_group) const {
     return group != nullptr ? group->members[static_cast<size_t>(rank_of_group)] : rank_of_group;
   }
@@ -64,11 +64,13 @@ template <typename T>
 void reduce_scatter_elements(const Transfer& transfer, std::span<T> data, std::span<const int64_t> counts,
                              std::span<std::byte> staging);
 
-// Sends the bytes of `root` along the chain root, root + 1, ..., in segments.
+// Sends the bytes of the rank `root` along the chain root, root + 1, ..., in segments.
 void chain_broadcast(const Transfer& transfer, std::span<std::byte> bytes, int root);
-// Completes `all`, of which each rank has block `rank` of n equal blocks, in a ring.
+// Gathers the blocks of all ranks in a ring. `all` consists of n equal blocks, of which each rank initially has block `rank`, and at the
+// end all.
 void ring_all_gather(const Transfer& transfer, std::span<std::byte> all);
-// Completes `all`, of which each rank has part `rank`, in a ring. Part r has part_bytes[r] bytes.
+// Gathers the parts of all ranks in a ring. `all` consists of n parts, of part_bytes[r] bytes each; initially each rank has part `rank`,
+// and at the end all.
 void ring_all_gather_parts(const Transfer& transfer, std::span<std::byte> all,
                            std::span<const int64_t> part_bytes);
 // Returns when all ranks called it, after ceil(log2 n) rounds (Hensgen, Finkel and Manber, 1988).

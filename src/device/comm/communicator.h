@@ -18,8 +18,8 @@
 
 namespace plimsoll {
 
-// Another rank, and a channel between it and this one. Messages of one channel arrive in the order in which they were sent; those of
-// different channels may be received in any order.
+// Names another rank and a channel between that rank and this one. Messages of one channel arrive in the order in which they were sent;
+// messages of different channels may be received in any order.
 struct RankChannel {
   RankChannel(int of_rank, int64_t number = 0)
       : rank(of_rank), channel(number) {}  // NOLINT: a rank is its first channel
@@ -57,23 +57,23 @@ class Communicator {
   // Starts to send bytes to the rank `to`, which receives them by receive() with the same size, and returns at once. Only these two
   // ranks take part. The bytes must not change before wait_sent() has returned. Errors: as all_reduce().
   virtual void send(std::span<const std::byte> bytes, RankChannel to);
-  // Waits until everything that was sent to this rank in this channel has been received. Returns at once if that is nothing. Errors: as
+  // Waits until the rank has received everything that was sent to it in this channel. Returns at once if nothing was sent. Errors: as
   // all_reduce().
   virtual void wait_sent(RankChannel to);
-  // Receives the next message from the rank `from`. Requires: it has the size of `bytes`. Errors: as all_reduce().
+  // Receives the next message from the rank `from`. Requires: the message has the size of `bytes`. Errors: as all_reduce().
   virtual void receive(std::span<std::byte> bytes, RankChannel from);
-  // Returns a communicator of some of the ranks, in this order, which contain this rank. The ranks of a group call its functions in one
-  // order with the same sizes. A rank that is in several groups has to call their functions in an order in which no two ranks wait for
-  // each other. This object has to outlive the result, whose waits are part of progress() of this object. The implementation of this
-  // class supports groups of one rank only.
+  // Returns a communicator between some of the ranks, in this order. This rank must be one of them. The ranks of a group call its functions
+  // in the same order with the same sizes. A rank that is in several groups must call the functions of these groups in an order in which no
+  // two ranks wait for each other. This object must outlive the result, whose waits are part of progress() of this object. The base class
+  // supports groups of one rank only.
   virtual std::unique_ptr<Communicator> group(const std::vector<int>& members);
-  // Sets a function that is called, in another thread, when a rank has failed or its process has ended, with a text that
-  // names the rank. An empty function removes it; the call returns when no call of the older one runs. The function must
-  // not throw and must not use this object. This object and each of its groups have a function of their own.
+  // Sets a function that is called, in another thread, when a rank has failed or its process has ended, with a text that names the rank. An
+  // empty function removes the current one, and the call returns when no call of that function runs any more. The function must not throw
+  // and must not use this object. This object and each of its groups have separate functions.
   virtual void on_failure(std::function<void(const std::string&)> report) = 0;
 
-  // The position of this rank, which tells other ranks and messages what it does. A rank that waits too long, in an operation or
-  // in another RankProgress::Wait, fails with a table of the positions of all ranks.
+  // The position of this rank in its work, which is shown to other ranks and in error messages. A rank that waits too long, in an operation
+  // or in another RankProgress::Wait, fails with a table of the positions of all ranks.
   RankProgress& progress() { return progress_; }
 
  private:
@@ -82,7 +82,7 @@ class Communicator {
 
 struct CommunicatorOptions {
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);  // for all ranks to appear
-  // For one collective operation. Within a step RankProgress::begin() may set a shorter limit.
+  // The time limit of one collective operation. RankProgress::begin() may set a shorter limit within a step.
   std::chrono::milliseconds operation_timeout = std::chrono::minutes(30);
   uint64_t program = 0;  // a hash of the program, which has to be equal on all ranks
 };

@@ -1,5 +1,4 @@
-// These tests check the errors of a rank if another one is missing, ends or is killed. Ranks that are killed are
-// processes.
+// Tests the errors of a rank if another rank is missing, ends or is killed. Ranks that are killed are processes; the others are threads.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -25,7 +24,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Connects threads at the given places and returns what each was told.
+// Connects one thread per entry of `places`, and returns the error of each thread.
 std::vector<ErrorOfCall> errors_of_connecting(const std::vector<RankPlace>& places, milliseconds limit) {
   std::vector<ErrorOfCall> errors(places.size());
   std::vector<std::jthread> threads;
@@ -114,7 +113,7 @@ TEST(CommunicatorFailure, APortInUseIsNamedWithTheRemedy) {
   EXPECT_TRUE(contains(errors[0].text, "choose another port")) << errors[0].text;
 }
 
-// Rank 1 leaves, so rank 0 fails; rank 2, which waits for rank 0, must learn it from the store.
+// Rank 1 leaves the run, so rank 0 fails; rank 2, which waits for rank 0, must learn from the store that rank 1 left.
 TEST(CommunicatorFailure, ARankThatLeftIsNamedByTheOthers) {
   const uint16_t port = free_port();
   std::array<ErrorOfCall, 3> errors;
@@ -133,7 +132,7 @@ TEST(CommunicatorFailure, ARankThatLeftIsNamedByTheOthers) {
   }
   for (const int rank : {0, 2}) {
     EXPECT_EQ(errors[static_cast<size_t>(rank)].code, ErrorCode::kDevice);
-    EXPECT_TRUE(contains(errors[static_cast<size_t>(rank)].text, "rank 1 of 3 left the run"))
+    EXPECT_TRUE(contains(errors[static_cast<size_t>(rank)].text, "rank 1 of 3 ended its part of the run"))
         << errors[static_cast<size_t>(rank)].text;
   }
 }
@@ -157,7 +156,7 @@ TEST(CommunicatorFailure, TheTimeLimitNamesTheRankThatIsLate) {
   EXPECT_TRUE(contains(error.text,
                        "all_reduce of 3 f32 elements did not end within 0.3 s: rank 0 waits for rank 1 of 2"))
       << error.text;
-  // The other rank answers that it does something else.
+  // The other rank answers with its position: it does not wait in an operation.
   EXPECT_TRUE(contains(error.text, "\n     1  outside of steps  works alone")) << error.text;
   EXPECT_TRUE(contains(error.text, "before the first operation")) << error.text;
   late.join();
@@ -182,7 +181,7 @@ TEST(CommunicatorFailure, DifferentSizesEndAtTheTimeLimit) {
   }
 }
 
-// The host waits for a GPU, which waits for a rank. The connection between the GPUs ends the wait.
+// The host waits for its GPU, which waits for another rank. Closing the connection between the GPUs ends the wait.
 TEST(CommunicatorFailure, AWaitForAGpuEndsAtTheTimeLimitToo) {
   const uint16_t port = free_port();
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
@@ -209,7 +208,7 @@ TEST(CommunicatorFailure, AWaitForAGpuEndsAtTheTimeLimitToo) {
   ranks->on_failure({});
 }
 
-// A rank that writes a checkpoint to a slow disk is not taken for one that has stopped.
+// A rank that writes a checkpoint to a slow disk must not be mistaken for one that has stopped.
 TEST(CommunicatorFailure, ARankThatWorksAloneMayTakeLongerThanAStep) {
   constexpr milliseconds kStepLimit{300};
   const uint16_t port = free_port();
@@ -292,7 +291,7 @@ class RankProcess {
   int read_end_ = -1;
 };
 
-// Kills one rank while all repeat the operation, and expects that every other one names it soon.
+// Kills one rank while all ranks repeat the operation, and expects that every other rank names it soon.
 template <typename Body>
 void expect_named_victim(int size, int victim, const std::string& operation, const Body& body) {
   const uint16_t port = free_port();

@@ -11,7 +11,7 @@ namespace {
 
 using Message = std::vector<std::byte>;
 
-// A message between two ranks; sizes up to several segments of Gloo's, and none.
+// A message between two ranks. Sizes are zero bytes to several of Gloo's segments.
 Message message_between(int from, int to, int number) {
   constexpr size_t kSizes[] = {1, 70'001, 0, 3'000'001, 17};
   Message message(kSizes[static_cast<size_t>(number) % std::size(kSizes)]);
@@ -20,7 +20,7 @@ Message message_between(int from, int to, int number) {
   return message;
 }
 
-// All ranks first send to all others, and only then receive, so that a send that waited for its receive would never return.
+// All ranks first send to all others, and only then receive. The test would not end if send() waited until the message is received.
 TEST(CommunicatorMessages, ArriveInOrderWithoutWaitingForTheReceiver) {
   constexpr int kMessages = 5;
   for (const int size : {2, 4}) {
@@ -66,7 +66,7 @@ TEST(CommunicatorMessages, AreReceivedBeforeTheWaitEnds) {
   });
 }
 
-// The ranks of a group number its operations by themselves: other groups may run more of them, and messages in between.
+// Each group numbers its operations itself, so other groups may run more operations, and ranks may exchange messages between them.
 TEST(CommunicatorMessages, GroupsRunDifferentNumbersOfOperations) {
   run_ranks(4, [&](Communicator& ranks) {
     const int rank = ranks.rank();

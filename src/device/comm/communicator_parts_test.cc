@@ -1,4 +1,4 @@
-// reduce_scatter() and all_gather_parts() against plain sums and copies, with ranks as threads.
+// Compares reduce_scatter() and all_gather_parts() with plain sums and copies. Ranks are threads.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -13,7 +13,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Sizes of parts: equal, unequal, and some empty; small ones, and ones that travel in a ring in several segments.
+// Returns lists of part sizes: equal, unequal, and some empty; small parts, and parts that travel in a ring in several segments.
 std::vector<std::vector<int64_t>> part_sizes(int size) {
   std::vector<std::vector<int64_t>> lists;
   for (const int64_t unit : {int64_t{0}, int64_t{1}, int64_t{257}, int64_t{70'001}, int64_t{400'003}}) {
@@ -28,7 +28,7 @@ std::vector<std::vector<int64_t>> part_sizes(int size) {
   return lists;
 }
 
-// Small integers: every order of addition gives the exact sum, also in 16 bits.
+// Returns small integers, so that every order of addition gives the exact sum, also in 16 bits.
 double element(int rank, int64_t i) {
   return static_cast<double>((i * 7 + rank * 13) % 17 - 8);
 }

@@ -1,5 +1,4 @@
-// The collective operations against plain sums, with ranks as threads. Failures of processes are in
-// communicator_failure_test.cc.
+// Compares the collective operations with plain sums. Ranks are threads. Failures of processes are tested in communicator_failure_test.cc.
 #include "device/comm/communicator.h"
 
 #include <gtest/gtest.h>
@@ -20,12 +19,12 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Small integers: every order of addition gives the exact sum, also in 16 bits.
+// Returns small integers, so that every order of addition gives the exact sum, also in 16 bits.
 double exact_element(int rank, int64_t i) {
   return static_cast<double>((i * 7 + rank * 13) % 17 - 8);
 }
 
-// Elements whose sum depends on the order of addition.
+// Returns elements whose sum depends on the order of addition.
 double rough_element(int rank, int64_t i) {
   const auto hash = (static_cast<uint64_t>(rank) * 1000003 + static_cast<uint64_t>(i)) * 0x9e3779b97f4a7c15;
   return (static_cast<double>(hash >> 11) * 0x1p-53 - 0.5) * (i % 5 == 0 ? 1e4 : 1.0);
@@ -43,7 +42,7 @@ struct Sum {
   int64_t count;
 };
 
-// Returns the data of each rank after these calls of all_reduce().
+// Runs these calls of all_reduce() on each rank and returns the data of each rank afterwards.
 std::vector<std::vector<Bytes>> reduce_on_ranks(int size, const std::vector<Sum>& sums,
                                                 double (*element)(int, int64_t)) {
   std::vector<std::vector<Bytes>> results(static_cast<size_t>(size));
@@ -122,7 +121,7 @@ TEST_P(AllReduce, HalvesAreAddedInFp32InTheOrderOfTheRanksAndRoundedOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, AllReduce, ::testing::Values(1, 2, 3, 4, 8));
 
-// The sum of a ring begins with another rank in each chunk, which is documented in collectives.h.
+// A ring starts the sum of each chunk at another rank, as collectives.h documents.
 TEST(Communicator, Fp32IsAddedInTheOrderOfTheRing) {
   constexpr int kSize = 4;
   constexpr int64_t kChunk = 20000;
@@ -251,7 +250,7 @@ TEST(Communicator, APlaceOutsideTheRunIsRefused) {
       << "no address of the store";
 }
 
-// The ranks of a mesh of 3 x 2 work along both axes and all together, with sizes for both algorithms.
+// The ranks of a mesh of 3 x 2 run operations along both axes and all together. The sizes select both the direct exchange and the ring.
 TEST(Groups, WorkAlongEachAxisOfAMesh) {
   const RankMesh mesh{.size = 6, .tensor_size = 2};
   run_ranks(mesh.size, [&](Communicator& ranks) {

@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// Errors: kUsage if two ranks have the same GPU. Every rank calls it.
+// Checks that no two ranks have the same GPU. Every rank must call it. Errors: kUsage if two have.
 inline void require_different_gpus(Communicator& ranks, const std::string& uuid) {
   std::array<char, 64> own{};
   std::copy_n(uuid.begin(), std::min(uuid.size(), own.size()), own.begin());
@@ -24,7 +24,7 @@ inline void require_different_gpus(Communicator& ranks, const std::string& uuid)
     throw_error(ErrorCode::kUsage,
                 "ranks {} and {} have the same GPU ({}), but each rank needs one of its own: start at most "
                 "one process "
-                "per visible GPU, and give no --device cuda:N",
+                "per visible GPU, and do not use --device cuda:N",
                 first - all.begin(), rank, all[rank].data());
   }
 }

@@ -12,7 +12,7 @@ namespace plimsoll {
 struct DividedTensor {
   View data;
   int64_t count = 0;   // elements
-  int64_t slice = 0;   // elements of the slice of rank 0
+  int64_t slice = 0;   // number of elements of the slice of rank 0
   ConstView own = {};  // the slice of this rank, if it is not in `data`; for all_gather only
 
   int64_t first_of(int64_t rank) const { return std::min(count, rank * slice); }

@@ -28,15 +28,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// After a transfer failed, the store usually reports within this time which rank caused it.
+// The time to wait, after a transfer failed, for the store to report which rank caused the failure.
 constexpr milliseconds kCauseLimit{300};
-// The time in which the other ranks tell where they are, and the time after which a rank that works alone counts as silent.
+// The time in which the other ranks must answer with their positions. A rank outside of a training step that does not answer in this time
+// counts as stopped.
 constexpr milliseconds kPositionLimit{1000};
 constexpr milliseconds kSilenceLimit{10000};
-// RankProgress limits the waits of operations, not Gloo, whose limits count time in which the process was stopped.
+// Gloo's own time limits are disabled in effect: they would also count time in which the process was stopped. RankProgress limits the waits
+// instead.
 constexpr std::chrono::hours kNoLimit{100000};
 
-// Returns the time between two looks at the clock: short enough for short limits.
+// Returns the time between two checks of the clock: short enough to notice short time limits.
 milliseconds watch_pause(milliseconds limit) {
   return std::clamp(limit / 8, milliseconds(20), milliseconds(250));
 }
@@ -50,7 +52,8 @@ class FirstEnd {
  public:
   void report(const RankEnd& end) {
     const std::lock_guard lock(mutex_);
-    // A rank that failed explains a failure better than one that left after its last operation.
+    // A rank that failed explains the failure of an operation better than a rank that left after its last operation, so it replaces that
+    // one.
     if (!end_ || (end_->kind == RankEnd::Kind::kLeft && end.kind != RankEnd::Kind::kLeft)) end_ = end;
     changed_.notify_all();
   }
@@ -73,9 +76,9 @@ class FirstEnd {
 std::string end_text(const RankEnd& end, int size) {
   switch (end.kind) {
     case RankEnd::Kind::kLeft:
-      return fmt::format("rank {} of {} left the run without it", end.rank, size);
+      return fmt::format("rank {} of {} ended its part of the run before that operation", end.rank, size);
     case RankEnd::Kind::kFailed:
-      // A table begins on a line of its own.
+      // The text contains a table, which begins on its own line.
       return end.text.find('\n') == std::string::npos
                  ? fmt::format("rank {} of {} failed ({})", end.rank, size, end.text)
                  : fmt::format("rank {} of {} failed: {}", end.rank, size, end.text);
@@ -85,7 +88,7 @@ std::string end_text(const RankEnd& end, int size) {
   return fmt::format("the process of rank {} of {} ended, or its host cannot be reached", end.rank, size);
 }
 
-// Returns the text as a sentence or as a table after one.
+// Ends a text of one line with a period. A text that ends with a table stays as it is.
 std::string sentence(const std::string& text) {
   return text.find('\n') == std::string::npos ? text + "." : text;
 }
@@ -121,7 +124,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     }
   }
 
-  // The others receive a message that this rank left before they see its connections close.
+  // Tells the other ranks that this rank leaves, before they see that its connections close.
   ~GlooCommunicator() override {
     forget_messages();
     store_.reset();
@@ -177,7 +180,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   }
 
  private:
-  // Some of the ranks, which use the connections, the progress and the memory of this object.
+  // A communicator between some of the ranks. It uses the connections, the progress and the memory of this object.
   class Group final : public GlooOperations {
    public:
     Group(GlooCommunicator& all, const std::vector<int>& members)
@@ -185,7 +188,10 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
           group_{.members = members},
           name_(fmt::format(" of ranks {}", fmt::join(members, ", "))) {
       const auto own = std::ranges::find(members, all.rank());
-      PLIMSOLL_CHECK(own != members.end(), "rank {} is not in the group{}", all.rank(), name_);
+      PLIMSOLL_CHECK(
+          own != members.end(),
+          "the members of a group must include the rank that creates it, but rank {} is not in the group{}",
+          all.rank(), name_);
       group_.rank = static_cast<int>(own - members.begin());
     }
     ~Group() override { all_.set_failure_report(*this, {}); }
@@ -203,7 +209,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     }
 
    private:
-    // The end of an operation shows only that the ranks of the group have reached it.
+    // Uses kSomeRanks, because the end of an operation only shows that the ranks of this group have reached it, not that all ranks have.
     void run(const std::string& what, const Operation& operation, RankProgress::Kind) override {
       all_.run_in(&group_, num_operations_, what + name_, operation, RankProgress::Kind::kSomeRanks);
     }
@@ -218,7 +224,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     uint64_t num_operations_ = 0;
   };
 
-  // Sets or removes the function that this object or a group reports failures to. A rank that failed before is reported at once.
+  // Sets or removes the function to which this object, or one of its groups, reports failures. A failure that was already noticed is
+  // reported at once.
   void set_failure_report(const Communicator& owner, std::function<void(const std::string&)> report) {
     const std::lock_guard lock(report_mutex_);
     if (!report) {
@@ -230,7 +237,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     const std::optional<RankEnd> end = first_end_.get();
     if (end && end->kind != RankEnd::Kind::kLeft) added(end_text(*end, place_.size));
   }
-  // Requires: report_mutex_ is locked.
+  // Calls all functions of failure_reports_. Requires: report_mutex_ is locked.
   void report_failure(const std::string& text) {
     for (const auto& [owner, report] : failure_reports_) report(text);
   }
@@ -239,7 +246,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
 
   static std::string address_key(int rank) { return fmt::format("addresses of rank {}", rank); }
 
-  // The questions where the other ranks are, asked because of a wait that takes too long.
+  // A question to the other ranks for their positions, which is asked because a wait of this rank takes too long.
   struct Question {
     RankProgress::Overdue wait;
     SteadyTime end;
@@ -260,8 +267,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     if (question_) question_->positions[static_cast<size_t>(rank)] = position;
   }
 
-  // Fails if this rank waits too long, and no rank has failed yet. The other ranks are asked first where they are. If the wait ends
-  // meanwhile, nothing has happened.
+  // Fails if this rank waits too long and no rank has failed yet. Before that it asks the other ranks for their positions. If the wait ends
+  // meanwhile, the question has no effect.
   void on_time(StoreClient& store) override {
     progress().note_time();
     if (has_waited_too_long_) return;
@@ -291,7 +298,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     store.ask_positions();
   }
 
-  // Ends the operation of a wait that takes too long, here and on the other ranks.
+  // Fails an operation that has waited too long: it ends on this rank and on the others.
   void fail_wait(StoreClient& store, const Question& question) {
     const RankPosition& own = question.wait.position;
     std::vector<std::optional<RankPosition>> positions = question.positions;
@@ -313,7 +320,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   }
 
   RankPosition with_peer(RankPosition position) const {
-    // A GPU does not know its peer.
+    // A wait for the GPU has no operation number and no known peer; an operation of the host waits for the peer of its current transfer.
     if (position.waits && position.number > 0) position.peer = mesh_->awaited_peer();
     return position;
   }
@@ -327,7 +334,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     run_in(nullptr, num_operations_, what, operation, kind);
   }
 
-  // Runs an operation of some ranks, which number their common operations alike.
+  // Runs an operation of a group. The ranks of a group count their operations, so that each operation has the same number on all of them.
   void run_in(const RankGroup* group, uint64_t& num_operations, const std::string& what,
               const Operation& operation, RankProgress::Kind kind) {
     const RankProgress::Wait wait(progress(), what, kind);
@@ -335,14 +342,15 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
               operation, group);
   }
 
-  // Runs a part of a message between two ranks.
+  // Runs one side of a message between two ranks.
   void run_message(const std::string& what, uint64_t slot, const Operation& operation) {
     const RankProgress::Wait wait(progress(), what, RankProgress::Kind::kSomeRanks);
     run_until(what, slot, std::chrono::steady_clock::now() + kNoLimit, kNoLimit, operation);
   }
 
-  // Ranks that call different operations, or one operation with different sizes, wait for each other until the time
-  // limit. With equal slots, one of them would receive more than it has memory for, and Gloo would end the process.
+  // Returns a slot that depends on the number, the name and the sizes of an operation. Ranks that call different operations, or one
+  // operation with different sizes, therefore wait for each other until the time limit. With equal slots, one of them would receive more
+  // bytes than its memory holds, and Gloo would end the process.
   static uint64_t slot_of(uint64_t number, const std::string& name) {
     return (number << 32) | ((hash64(name) << 1) & 0xffffffffu);
   }
@@ -351,8 +359,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
                                        from, to, channel));
   }
 
-  // Frees what was sent. The executor, which alone sends messages, has waited for all of them when it is destroyed, unless a rank
-  // has failed; a caller that sends without one has to call wait_sent() itself.
+  // Frees the buffers of sent messages. The executor, which alone sends messages, has waited for all of them when this object is destroyed,
+  // unless a rank has failed. Any other caller of send() must call wait_sent() itself.
   void forget_messages() {
     for (const auto& [to, messages] : sending_) {
       try {
@@ -368,10 +376,10 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   // Runs an operation and turns its failure into an Error that names the rank that caused it.
   void run_until(const std::string& operation_name, uint64_t slot, SteadyTime deadline, milliseconds limit,
                  const Operation& operation, const RankGroup* group = nullptr) {
-    if (!failure_.empty()) throw_error(ErrorCode::kDevice, "{} is impossible: {}", operation_name, failure_);
+    if (!failure_.empty()) throw_error(ErrorCode::kDevice, "cannot start {}: {}", operation_name, failure_);
     const std::string what = progress().prefix() + operation_name;
     if (const std::string text = long_wait(); !text.empty()) fail(text);
-    // A rank that left may have done its part of this operation already.
+    // A rank that left may have done its part of this operation before that, so the operation may still succeed.
     if (const std::optional<RankEnd> end = first_end_.get(); end && end->kind != RankEnd::Kind::kLeft) {
       fail(sentence(fmt::format("{} failed: {}", what, end_text(*end, size()))));
     }
@@ -398,7 +406,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
                      failure->peer(), size(), failure->what()));
   }
 
-  // Ends this communicator: the others receive a message, and no operation is possible any more.
+  // Fails this communicator: tells the other ranks, and makes every later operation fail.
   [[noreturn]] void fail(const std::string& text) {
     failure_ = text;
     store_->leave(text);
@@ -410,18 +418,21 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   std::unique_ptr<std::byte[]> staging_ = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
   FirstEnd first_end_;
   std::string failure_;
-  std::mutex report_mutex_;  // protects the two members below, and is held during a call of a function
-  std::map<const Communicator*, std::function<void(const std::string&)>> failure_reports_;  // by their owners
-  std::string long_wait_;  // why this rank failed, if it has waited too long
+  std::mutex
+      report_mutex_;  // protects the two members below, and is held while a function of failure_reports_ runs
+  // key: the communicator or group that the function belongs to
+  std::map<const Communicator*, std::function<void(const std::string&)>> failure_reports_;
+  std::string long_wait_;  // the text of the failure if this rank has waited too long
   // Used by the thread of the store only.
   std::optional<Question> question_;
-  SteadyTime next_question_ = {};  // for a wait for a rank that works alone
+  SteadyTime next_question_ =
+      {};  // the earliest time of the next question, while this rank waits for a rank that works alone
   bool has_waited_too_long_ = false;
   uint64_t num_operations_ = 0;
-  // The number of messages to and from each rank in each channel, and those whose arrival was not waited for.
+  // The number of messages sent to and received from each rank in each channel, and the messages whose arrival was not waited for.
   std::map<RankChannel, uint64_t> num_sent_, num_received_;
   std::map<RankChannel, std::vector<std::unique_ptr<TransferBuffer>>> sending_;
-  // The thread of the store uses the mesh, so the store ends first.
+  // Declared last, because the thread of the store uses the mesh and must therefore end first.
   std::optional<StoreServer> server_;
   std::optional<GlooMesh> mesh_;
   std::optional<StoreClient> store_;

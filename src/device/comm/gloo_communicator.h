@@ -1,5 +1,5 @@
-// The communicator of several ranks: the collective operations of collectives.h over the connections of gloo_mesh.h,
-// with the end of other ranks learned from the store (store_client.h). Internal to src/device/comm; see communicator.h.
+// The communicator between several ranks: it runs the collective operations of collectives.h over the connections of gloo_mesh.h, and
+// learns from the store (store_client.h) that another rank has ended. Internal to src/device/comm; see communicator.h.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// Requires: at least two ranks. Errors: as connect_ranks().
+// Connects this rank with all others. Requires: at least two ranks. Errors: as connect_ranks().
 std::unique_ptr<Communicator> connect_by_gloo(const RankPlace& place, const CommunicatorOptions& options);
 
 }  // namespace plimsoll

@@ -50,15 +50,15 @@ class GlooMesh {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Returns the addresses at which the other ranks connect, in the form that connect() of the other ranks takes.
+  // Returns the addresses of this rank for all other ranks, as the argument `addresses_of_peer` of their connect().
   std::vector<std::byte> addresses() const;
   // Connects with rank `peer`. Every rank connects with the others in ascending order. Throws TransferFailure.
   void connect(int peer, std::span<const std::byte> addresses_of_peer);
 
-  // Returns the rank for which the last wait waits or waited, or -1 before the first. Any thread may call it.
+  // Returns the rank for which the current or the last wait waits, or -1 before the first wait. Any thread may call it.
   int awaited_peer() const { return awaited_peer_.load(std::memory_order_relaxed); }
 
-  // Ends all waits, of this moment and later ones, and closes all connections. Any thread may call it.
+  // Ends all current and later waits, and closes all connections. Any thread may call it.
   void close();
 
  private:
@@ -73,10 +73,9 @@ class GlooMesh {
   std::unordered_set<gloo::transport::UnboundBuffer*> active_;
 };
 
-// Memory that is sent to and received from one rank. Messages with one slot arrive in the order in which they were
-// sent; the sender and the receiver must give each the same slot and size. Destroying a buffer whose transfers were not
-// waited for closes all connections of the mesh: nothing is written into the memory afterwards. All functions throw
-// TransferFailure.
+// Memory whose contents are exchanged with one rank. Messages with the same slot arrive in the order in which they were sent; the sender
+// and the receiver must use the same slot and size for a message. If a buffer is destroyed before its transfers were waited for, it closes
+// all connections of the mesh, so that Gloo does not write into the memory afterwards. All functions throw TransferFailure.
 class TransferBuffer {
  public:
   TransferBuffer(GlooMesh& mesh, int peer, void* data, size_t bytes);
@@ -87,7 +86,7 @@ class TransferBuffer {
   // Begin a transfer and return. Zero bytes are not transferred.
   void send(uint64_t slot, size_t offset, size_t bytes);
   void receive(uint64_t slot, size_t offset, size_t bytes);
-  // Wait for the oldest transfer that was begun and not waited for. They return at once if there is none.
+  // Wait for the oldest transfer that was begun and has not been waited for. Return at once if there is none.
   void wait_sent(SteadyTime deadline);
   void wait_received(SteadyTime deadline);
 

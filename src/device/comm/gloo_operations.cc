@@ -31,13 +31,15 @@ void with_elements(View data, int64_t count, const Work& work) {
     case DType::kE5M2:
       break;
   }
-  PLIMSOLL_CHECK(false, "elements of type {} cannot be added", dtype_name(data.dtype));
+  PLIMSOLL_CHECK(false, "cannot add elements of type {}", dtype_name(data.dtype));
 }
 
 }  // namespace
 
 void GlooOperations::all_reduce(View data, int64_t count) {
-  PLIMSOLL_CHECK(count >= 0 && (count == 0 || data), "all_reduce of {} elements", count);
+  PLIMSOLL_CHECK(count >= 0 && (count == 0 || data),
+                 "all_reduce needs data and a number of elements that is not negative, but has {} elements",
+                 count);
   if (count == 0) return;
   run(fmt::format("all_reduce of {} {} elements", count, dtype_name(data.dtype)),
       [&](const Transfer& transfer) {
@@ -47,7 +49,9 @@ void GlooOperations::all_reduce(View data, int64_t count) {
 }
 
 void GlooOperations::reduce_scatter(View data, std::span<const int64_t> counts) {
-  PLIMSOLL_CHECK(std::ssize(counts) == size(), "{} parts of {} ranks", counts.size(), size());
+  PLIMSOLL_CHECK(std::ssize(counts) == size(),
+                 "reduce_scatter needs one number of elements per rank, but has {} for {} ranks",
+                 counts.size(), size());
   const int64_t count = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   if (count == 0) return;
   run(fmt::format("reduce_scatter of {} {} elements", count, dtype_name(data.dtype)),
@@ -58,7 +62,8 @@ void GlooOperations::reduce_scatter(View data, std::span<const int64_t> counts) 
 }
 
 void GlooOperations::broadcast(std::span<std::byte> bytes, int root) {
-  PLIMSOLL_CHECK(root >= 0 && root < size(), "broadcast from rank {} of {}", root, size());
+  PLIMSOLL_CHECK(root >= 0 && root < size(), "the rank that broadcasts must exist, but is rank {} of {}",
+                 root, size());
   if (bytes.empty()) return;
   run(
       fmt::format("broadcast of {} bytes from rank {}", bytes.size(), root),
@@ -68,7 +73,9 @@ void GlooOperations::broadcast(std::span<std::byte> bytes, int root) {
 
 void GlooOperations::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
   PLIMSOLL_CHECK(all.size() == mine.size() * static_cast<size_t>(size()),
-                 "{} bytes of {} ranks gathered into {}", mine.size(), size(), all.size());
+                 "all_gather of {} bytes from each of {} ranks needs an output of their total size, but has "
+                 "one of {} bytes",
+                 mine.size(), size(), all.size());
   if (mine.empty()) return;
   std::memmove(all.data() + mine.size() * static_cast<size_t>(rank()), mine.data(), mine.size());
   run(fmt::format("all_gather of {} bytes per rank", mine.size()),
@@ -76,7 +83,9 @@ void GlooOperations::all_gather(std::span<const std::byte> mine, std::span<std::
 }
 
 void GlooOperations::all_gather_parts(std::byte* all, std::span<const int64_t> part_bytes) {
-  PLIMSOLL_CHECK(std::ssize(part_bytes) == size(), "{} parts of {} ranks", part_bytes.size(), size());
+  PLIMSOLL_CHECK(std::ssize(part_bytes) == size(),
+                 "all_gather needs one number of bytes per rank, but has {} for {} ranks", part_bytes.size(),
+                 size());
   const int64_t bytes = std::accumulate(part_bytes.begin(), part_bytes.end(), int64_t{0});
   if (bytes == 0) return;
   run(fmt::format("all_gather of {} bytes in parts", bytes), [&](const Transfer& transfer) {

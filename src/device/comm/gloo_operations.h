@@ -1,5 +1,5 @@
-// The collective operations of a communicator, as calls of collectives.h. The derived class runs them on connections: those between
-// all ranks, or between some of them. Internal to src/device/comm. One thread at a time uses an object.
+// The collective operations of a communicator, as calls of collectives.h. The derived class runs them over connections between all ranks,
+// or between some of them. Internal to src/device/comm. One thread at a time uses an object.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ class GlooOperations : public Communicator {
 
  protected:
   using Operation = std::function<void(const Transfer&)>;
-  // Runs an operation, which messages call `what`. Errors: kDevice, naming the rank that failed.
+  // Runs an operation, which is called `what` in error messages. Errors: kDevice, naming the rank that failed.
   virtual void run(const std::string& what, const Operation& operation, RankProgress::Kind kind) = 0;
   void run(const std::string& what, const Operation& operation) {
     run(what, operation, RankProgress::Kind::kAllRanks);

@@ -31,37 +31,38 @@ class GpuCommunicator {
   // bits. Types: f32, f64, bf16 and f16, one for all tensors; each addition is rounded to this type. May be captured into a
   // CUDA graph after it has run once. Errors: kDevice, naming the rank that failed.
   virtual void all_reduce(std::span<const ReducedTensor> tensors, CudaStream stream) = 0;
-  // Enqueue one launch for all tensors: reduce_scatter sums the slice of this rank and leaves the others undefined, all_gather
-  // receives the slices of the others. Types of reduce_scatter and errors: as all_reduce(); all_gather copies bytes.
+  // Enqueue one launch for all tensors: reduce_scatter sums the slice of this rank and leaves the other slices undefined, and all_gather
+  // receives the slices of the other ranks. Types of reduce_scatter and errors: as all_reduce(). all_gather copies bytes, so it supports
+  // every type.
   virtual void reduce_scatter(std::span<const DividedTensor> tensors, CudaStream stream) = 0;
   virtual void all_gather(std::span<const DividedTensor> tensors, CudaStream stream) = 0;
   // Enqueues a copy of the tensor of the rank `root` to every rank. Types and errors: as all_reduce().
   virtual void broadcast(const ReducedTensor& tensor, int root, CudaStream stream) = 0;
-  // Has to be called before results are used: if a rank has failed, the operations that waited for it end without a result.
-  // Errors: kDevice, naming that rank.
+  // Must be called before results are used: if a rank has failed, operations that waited for it have ended without a result. Errors:
+  // kDevice, naming that rank.
   virtual void require_all_ranks() = 0;
 };
 
-// Messages from the GPU of a stage of a pipeline to those of the stages before and after it. They are enqueued on a stream like
-// kernels, but must not be captured into a CUDA graph. Messages in one direction never wait for those in the other one.
-// Thread-safety: as GpuCommunicator.
+// Messages between the GPU of a pipeline stage and those of the stages before and after it. They are enqueued on a stream like kernels, but
+// must not be captured into a CUDA graph. Messages in one direction never wait for messages in the other direction. Thread-safety: as
+// GpuCommunicator.
 class GpuMessages {
  public:
   virtual ~GpuMessages() = default;
-  // Enqueues: waits until the stage `to` has received the message before, copies x into `room`, and starts to send `room`, which must
-  // not change until the next send to this stage. The work that follows on the stream does not wait for the receiver. Errors:
-  // kDevice, naming the rank that failed.
+  // Enqueues three steps: wait until the stage `to` has received the previous message, copy x into `room`, and start to send `room`. `room`
+  // must not change until the next send to this stage. Later work on the stream does not wait for the receiver. Errors: kDevice, naming the
+  // rank that failed.
   virtual void send(ConstView x, View room, int64_t bytes, int to, CudaStream stream) = 0;
-  // Enqueues: receives the next message from the stage `from`. Errors: as send().
+  // Enqueues the receipt of the next message from the stage `from`. Errors: as send().
   virtual void receive(View y, int64_t bytes, int from, CudaStream stream) = 0;
   // Waits on the host until everything that was sent has been received.
   virtual void wait_until_received() = 0;
-  // Has to be called before received values are used, like GpuCommunicator::require_all_ranks(). Errors: kDevice.
+  // Must be called before received values are used, like GpuCommunicator::require_all_ranks(). Errors: kDevice.
   virtual void require_all_ranks() = 0;
 };
 
-// The connections of a rank along an axis of the mesh. On GPUs there is, besides that between the processes, one of the two between
-// the GPUs, unless the axis has one rank. Along a pipeline without mapped memory there are also connections for messages.
+// The connections of a rank with the ranks along one axis of the mesh. `ranks` connects the processes. If the axis has several ranks on
+// GPUs, either `gpus` (NCCL) or `peers` (mapped memory) connects the GPUs. `messages` exists along a pipeline without mapped memory.
 struct AxisConnections {
   Communicator* ranks = nullptr;
   GpuCommunicator* gpus = nullptr;
@@ -69,13 +70,15 @@ struct AxisConnections {
   GpuMessages* messages = nullptr;
 };
 
-// The connections of a rank to the others. A run of one rank has none, and a run has none along axes that its mesh does not have.
+// The connections of a rank with the other ranks. A run of one rank has none, and no run has connections along an axis on which its mesh
+// has one rank.
 struct RankConnections {
-  Communicator* ranks = nullptr;  // to all ranks
+  Communicator* ranks = nullptr;  // between all ranks
   AxisConnections data = {};
   AxisConnections tensor = {};
-  AxisConnections pipeline = {};  // to the stages of a pipeline
-  AxisConnections ends = {};      // between the first and the last stage of a pipeline, which have it
+  AxisConnections pipeline = {};  // between the stages of a pipeline
+  AxisConnections ends =
+      {};  // between the first and the last stage of a pipeline, which hold these connections
   const AxisConnections& of(MeshAxis axis) const {
     switch (axis) {
       case MeshAxis::kData:
@@ -89,7 +92,7 @@ struct RankConnections {
     }
     return data;
   }
-  // Errors: kDevice if a rank has failed.
+  // Calls require_all_ranks() of all connections between GPUs. Errors: kDevice if a rank has failed.
   void require_all_ranks() const {
     for_each_axis([](const AxisConnections& axis) {
       if (axis.gpus != nullptr) axis.gpus->require_all_ranks();
@@ -118,13 +121,13 @@ struct RankConnections {
   }
 };
 
-// Connects the GPU of this process with those of all ranks through NCCL, which is opened at run time. Every rank of `ranks`
-// calls it. `ranks` has to outlive the result. `uuid`: that of the GPU, by which two ranks on one GPU are recognised.
-// Errors: kDevice if NCCL cannot be opened or fails; kUsage if two ranks have the same GPU.
+// Connects the GPU of this process with the GPUs of all ranks through NCCL, which is opened at run time. Every rank of `ranks` must call
+// it. `ranks` must outlive the result. `uuid`: the identifier of the GPU, by which two ranks with the same GPU are recognized. Errors:
+// kDevice if NCCL cannot be opened or fails; kUsage if two ranks have the same GPU.
 std::unique_ptr<GpuCommunicator> connect_gpus(Communicator& ranks, int gpu_ordinal, const std::string& uuid);
 
-// Connects the GPU of this process with those of the stages before and after it through NCCL. Every rank of `stages`, the stages of a
-// pipeline in their order, calls it. `stages` has to outlive the result and has no other function on failure. Errors: as
+// Connects the GPU of this process with the GPUs of the stages before and after it through NCCL. Every rank of `stages`, which are the
+// stages of a pipeline in their order, must call it. `stages` must outlive the result, which sets its function on_failure(). Errors: as
 // connect_gpus().
 std::unique_ptr<GpuMessages> connect_messages(Communicator& stages, int gpu_ordinal);
 

@@ -15,8 +15,8 @@
 namespace plimsoll {
 namespace {
 
-// Each thread block of NCCL takes a multiprocessor from the computation and has 18 MiB of buffers. On two H200, 4 to 24 blocks
-// train equally fast (bench/results/h200-2026-11-27.md).
+// The number of thread blocks that NCCL may use. Each takes a multiprocessor from the computation and has 18 MiB of buffers. On two H200,
+// training is equally fast with 4 to 24 blocks (bench/results/h200-2026-11-27.md).
 constexpr int kMostNcclBlocks = 8;
 
 NcclType nccl_type(DType dtype) {
@@ -32,7 +32,7 @@ NcclType nccl_type(DType dtype) {
     default:
       break;
   }
-  throw_error(ErrorCode::kInternal, "NCCL is asked to add elements of type {}", dtype_name(dtype));
+  throw_error(ErrorCode::kInternal, "NCCL cannot add elements of type {}", dtype_name(dtype));
 }
 
 class NcclCommunicator final : public GpuCommunicator {
@@ -49,7 +49,7 @@ class NcclCommunicator final : public GpuCommunicator {
     ranks.on_failure([this](const std::string& text) { fail(text); });
   }
 
-  // After an error the other ranks may not take part in the orderly end.
+  // Aborts the NCCL communicator after an error, because the other ranks may not take part in an orderly end.
   ~NcclCommunicator() override {
     ranks_.on_failure({});
     if (comm_ == nullptr) return;
@@ -74,8 +74,8 @@ class NcclCommunicator final : public GpuCommunicator {
     check(library.group_end(), "ncclGroupEnd");
   }
 
-  // NCCL's own reduce_scatter and all_gather need slices of one size. Other slices are reduced to, or sent by, the rank that has
-  // them; in both cases a rank sends every slice but one.
+  // NCCL's own reduce_scatter and all_gather need slices of equal size. Slices of other sizes are exchanged by one operation per slice: a
+  // sum whose result goes to the owner of the slice, or a broadcast from the owner. Either way a rank sends every slice but one.
   void reduce_scatter(std::span<const DividedTensor> tensors, CudaStream stream) override {
     const std::lock_guard lock(uses_comm_);
     require_all_ranks();
@@ -158,8 +158,8 @@ class NcclCommunicator final : public GpuCommunicator {
         detail != nullptr && *detail != '\0' ? ": " : "", detail == nullptr ? "" : detail);
   }
 
-  // Ends the operations that wait for the failed rank; called in a thread of the communicator of the hosts. A call that waits
-  // for that rank holds uses_comm_, and only the end of the operations makes it return.
+  // Aborts the operations that wait for the failed rank. Called in a thread of the communicator between the hosts. A call of NCCL that
+  // waits for that rank holds uses_comm_ and returns only when the operations are aborted.
   void fail(const std::string& text) {
     if (!failure_.report(text)) return;
     constexpr std::chrono::milliseconds kLimit{500};
@@ -169,7 +169,7 @@ class NcclCommunicator final : public GpuCommunicator {
 
   Communicator& ranks_;
   NcclHandle comm_ = nullptr;
-  std::timed_mutex uses_comm_;  // while a call of NCCL with comm_ runs
+  std::timed_mutex uses_comm_;  // held while a call of NCCL uses comm_
   RankFailure failure_;
 };
 

@@ -22,8 +22,8 @@ using NcclHandle = NcclState*;
 enum class NcclType : int { kU8 = 1, kF16 = 6, kF32 = 7, kF64 = 8, kBF16 = 9 };
 inline constexpr int kNcclSum = 0;
 
-// ncclConfig_t as of release 2.18. NCCL reads as many fields as `size` states, and replaces kUndefined by its defaults and by
-// its environment variables.
+// ncclConfig_t as of release 2.18. NCCL reads as many bytes as the field `size` states, and replaces kUndefined by its defaults and by its
+// environment variables.
 struct NcclConfig {
   static constexpr int kUndefined = std::numeric_limits<int>::min();
   size_t size = sizeof(NcclConfig);

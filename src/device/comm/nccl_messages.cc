@@ -1,6 +1,6 @@
-// Each pair of neighbouring stages has two connections, one per direction: operations of one connection wait for each other, and a
-// message may have to wait until its receiver has sent one in the other direction. Sends have a stream of their own, so that a stage
-// computes while the next one has not received its message yet.
+// Messages between pipeline stages through NCCL. Each pair of neighbouring stages has two connections, one per direction, because
+// operations of one connection wait for each other, and a message may have to wait until its receiver has sent a message in the other
+// direction. Sends run on their own stream, so that a stage computes while the next stage has not yet received its message.
 #include <cuda_runtime_api.h>
 
 #include <chrono>
@@ -19,30 +19,32 @@
 namespace plimsoll {
 namespace {
 
-// A message passes the link in one piece, and more thread blocks take multiprocessors from the computation.
+// The number of thread blocks per connection. A message is transferred in one operation that few thread blocks can do at the full rate of
+// the link, and more of them would take multiprocessors from the computation.
 constexpr int kMostMessageBlocks = 4;
 
-// The connections with the stage before or after this one.
+// The two connections with a neighbour: the stage before or the stage after this one.
 struct Neighbour {
   int stage = 0;
   NcclHandle to = nullptr;    // for messages to this neighbour
   NcclHandle from = nullptr;  // for messages from it
   CudaSideStream stream{CudaSideStream::Priority::kHigh};
-  CudaEvent is_ready;  // the message is in its room
-  CudaEvent is_sent;   // the neighbour has received it
+  CudaEvent is_ready;  // reached when the message was copied into its send buffer
+  CudaEvent is_sent;   // reached when the neighbour has received the message
 };
 
 class NcclMessages final : public GpuMessages {
  public:
   NcclMessages(Communicator& stages, int gpu_ordinal) : stages_(stages) {
     PLIMSOLL_CUDA(cudaSetDevice(gpu_ordinal));
-    // In the order of the pairs, so that no two stages wait for each other.
+    // All stages connect the pairs in the same order, so that no two stages wait for each other.
     for (int first = 0; first + 1 < stages.size(); ++first) connect_pair(first);
     stages.on_failure([this](const std::string& text) { fail(text); });
   }
 
-  // Both stages of a pair end a connection together, so that they have to end their two connections in one order: first that for
-  // messages to the later stage. After an error the other stages may not take part in the orderly end.
+  // Both stages of a pair must end a connection together. They therefore end their two connections in the same order: first the connection
+  // for messages to the later stage. After an error they abort the connections, because the other stages may not take part in an orderly
+  // end.
   ~NcclMessages() override {
     stages_.on_failure({});
     for (const Neighbour& neighbour : neighbours_) {
@@ -91,10 +93,13 @@ class NcclMessages final : public GpuMessages {
     for (Neighbour& neighbour : neighbours_) {
       if (neighbour.stage == stage) return neighbour;
     }
-    PLIMSOLL_CHECK(false, "stage {} sends to stage {} or receives from it", stages_.rank(), stage);
+    PLIMSOLL_CHECK(false,
+                   "stage {} of the pipeline can exchange data only with the stages before and after it, not "
+                   "with stage {}",
+                   stages_.rank(), stage);
   }
 
-  // In a connection of two ranks, rank 0 is the earlier stage.
+  // Returns the neighbour's rank in an NCCL connection, which has two ranks: rank 0 is the earlier stage.
   int rank_of(const Neighbour& neighbour) const { return neighbour.stage < stages_.rank() ? 0 : 1; }
 
   void send_bytes(const Neighbour& neighbour, const void* bytes, int64_t count) {
@@ -108,7 +113,7 @@ class NcclMessages final : public GpuMessages {
           "ncclRecv", neighbour.from);
   }
 
-  // Connects the stages `first` and `first` + 1; every stage calls it, because the ids of the connections are broadcast to all.
+  // Connects the stages `first` and `first` + 1. Every stage must call it, because the ids of the connections are broadcast to all stages.
   void connect_pair(int first) {
     const int own = stages_.rank();
     NcclId down, up;
@@ -131,7 +136,7 @@ class NcclMessages final : public GpuMessages {
     check(nccl().comm_init(&connection, 2, id, rank, &config), "ncclCommInitRankConfig", nullptr);
   }
 
-  // NCCL allocates the buffers of a connection when it is used first.
+  // Exchanges one message, because NCCL allocates the buffers of a connection at its first use, which must not happen during training.
   void exchange_once(Neighbour& neighbour, bool sends_first) {
     void* byte = nullptr;
     PLIMSOLL_CUDA(cudaMalloc(&byte, 1));
@@ -153,12 +158,12 @@ class NcclMessages final : public GpuMessages {
     const char* detail = connection == nullptr ? nullptr : nccl().last_error(connection);
     throw_error(ErrorCode::kDevice,
                 "NCCL reports '{}' at {} in stage {} of {}{}{}; NCCL_DEBUG=INFO prints more, and --tp_size "
-                "divides a model without messages",
+                "divides the model over GPUs without pipeline stages",
                 nccl().error_string(result), call, stages_.rank(), stages_.size(),
                 detail != nullptr && *detail != '\0' ? ": " : "", detail == nullptr ? "" : detail);
   }
 
-  // Ends the messages that wait for the failed rank; called in a thread of the communicator of the hosts.
+  // Aborts the messages that wait for the failed rank. Called in a thread of the communicator between the hosts.
   void fail(const std::string& text) {
     if (!failure_.report(text)) return;
     constexpr std::chrono::milliseconds kLimit{500};
@@ -171,7 +176,7 @@ class NcclMessages final : public GpuMessages {
 
   Communicator& stages_;
   std::vector<Neighbour> neighbours_;
-  std::timed_mutex uses_connections_;  // while a call of NCCL runs
+  std::timed_mutex uses_connections_;  // held while a call of NCCL runs
   RankFailure failure_;
 };
 

@@ -21,22 +21,23 @@ namespace {
 
 using BatchMemOp = CUresult (*)(CUstream, unsigned int, CUstreamBatchMemOpParams*, unsigned int);
 
-// Returns the function of the driver, which the program does not link.
+// Returns the driver function cuStreamBatchMemOp. It is looked up at run time, because the program is not linked with the driver library.
 BatchMemOp batch_mem_op() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult result{};
   PLIMSOLL_CUDA(
       cudaGetDriverEntryPointByVersion("cuStreamBatchMemOp", &function, 12000, cudaEnableDefault, &result));
-  PLIMSOLL_CHECK(result == cudaDriverEntryPointSuccess, "the driver has no cuStreamBatchMemOp");
+  PLIMSOLL_CHECK(result == cudaDriverEntryPointSuccess,
+                 "the CUDA driver does not provide the function cuStreamBatchMemOp");
   return reinterpret_cast<BatchMemOp>(function);
 }
 
-// A block of memory that all processes of the run on this machine share and that the GPUs write and read. Each mark has a
-// cache line of its own, and is 0 at first.
+// A block of memory that all processes of the run on this machine share and that the GPUs write and read. It contains marks: counters that
+// one rank sets and another waits for. Each mark has a separate cache line and is initially 0.
 class SharedMarks {
  public:
-  // By its marks a rank tells another one that it has reached a point of an operation, that a message to the other rank is complete,
-  // or that this message has not been taken yet.
+  // The meanings of a mark of one rank for another rank: it has reached the begin, middle or end of an operation; a message to the other
+  // rank is complete; this message has not been taken yet.
   enum class Mark : uint8_t { kBegin, kMiddle, kEnd, kMessage, kUntaken };
   static constexpr size_t kNumMarks = 5;
   static Mark mark_of(PeerMemory::Point point) { return static_cast<Mark>(point); }
@@ -72,7 +73,7 @@ class SharedMarks {
   SharedMarks(const SharedMarks&) = delete;
   SharedMarks& operator=(const SharedMarks&) = delete;
 
-  // Returns the mark by which `from` tells something to `to`.
+  // Returns the device address of the mark that rank `from` sets for rank `to`.
   CUdeviceptr on_device(Mark mark, int to, int from) const { return device_ + offset(mark, to, from); }
   volatile uint32_t& on_host(Mark mark, int to, int from) const {
     return *reinterpret_cast<volatile uint32_t*>(static_cast<std::byte*>(block_) + offset(mark, to, from));
@@ -94,11 +95,11 @@ class SharedMarks {
     const auto fail = [&](const char* call) {
       const int error = errno;
       if (descriptor >= 0) close(descriptor);
-      throw_error(
-          ErrorCode::kUsage,
-          "the ranks cannot share memory ({} of {}: {}); if they are on different machines or in different "
-          "containers, give --ddp_backend nccl",
-          call, name, std::strerror(error));
+      throw_error(ErrorCode::kUsage,
+                  "the ranks cannot share memory ({} of '{}' failed: {}); if they are on different machines "
+                  "or in different "
+                  "containers, use --ddp_backend nccl",
+                  call, name, std::strerror(error));
     };
     if (descriptor < 0) fail("shm_open");
     if ((flags & O_CREAT) != 0 && ftruncate(descriptor, static_cast<off_t>(bytes())) != 0) fail("ftruncate");
@@ -113,7 +114,7 @@ class SharedMarks {
   CUdeviceptr device_ = 0;
 };
 
-// Writes and waits that a stream does in one operation of the driver.
+// Collects writes of marks and waits for marks, which a stream executes as one operation of the driver.
 class StreamMarks {
  public:
   void write(CUdeviceptr address, uint32_t value) {
@@ -133,11 +134,11 @@ class StreamMarks {
   void enqueue(BatchMemOp batch_mem_op, CudaStream stream) {
     const CUresult result = batch_mem_op(stream, count_, ops_, 0);
     if (result != CUDA_SUCCESS)
-      throw_error(
-          ErrorCode::kDevice,
-          "the driver refuses to let a stream wait for other ranks (cuStreamBatchMemOp returned {}); give "
-          "--ddp_backend nccl",
-          static_cast<int>(result));
+      throw_error(ErrorCode::kDevice,
+                  "the CUDA driver does not allow a stream to wait for other ranks (cuStreamBatchMemOp "
+                  "returned {}); use "
+                  "--ddp_backend nccl",
+                  static_cast<int>(result));
   }
 
  private:
@@ -156,8 +157,8 @@ class MappedPeers final : public PeerMemory {
   MappedPeers(Communicator& ranks, int gpu_ordinal, const std::string& uuid) : ranks_(ranks) {
     if (ranks.size() > kMostPeers)
       throw_error(ErrorCode::kUsage,
-                  "{} GPUs share their memory, but at most {} can; give --ddp_backend nccl", ranks.size(),
-                  kMostPeers);
+                  "at most {} GPUs can map each other's memory, but the run has {}; use --ddp_backend nccl",
+                  kMostPeers, ranks.size());
     require_different_gpus(ranks, uuid);
     PLIMSOLL_CUDA(cudaSetDevice(gpu_ordinal));
     batch_mem_op_ = batch_mem_op();
@@ -188,15 +189,16 @@ class MappedPeers final : public PeerMemory {
     for (size_t peer = 0; peer < all.size(); ++peer) {
       if (static_cast<int>(peer) == rank()) continue;
       PLIMSOLL_CHECK(sizes == BlockSizes::kDifferent || all[peer].bytes == bytes,
-                     "rank {} has an arena of {} bytes, and rank {} of {}", peer, all[peer].bytes, rank(),
-                     bytes);
+                     "all ranks must share memory blocks of the same size, but rank {} has one of {} bytes "
+                     "and rank {} one of {}",
+                     peer, all[peer].bytes, rank(), bytes);
       const cudaError_t error =
           cudaIpcOpenMemHandle(&mapped_[peer], all[peer].handle, cudaIpcMemLazyEnablePeerAccess);
       if (error != cudaSuccess) {
         static_cast<void>(cudaGetLastError());
         throw_error(
             ErrorCode::kDevice,
-            "the GPU of rank {} cannot map the memory of the GPU of rank {} ({}); give --ddp_backend nccl",
+            "the GPU of rank {} cannot map the memory of the GPU of rank {} ({}); use --ddp_backend nccl",
             rank(), peer, cudaGetErrorString(error));
       }
       distances_[peer] = static_cast<std::byte*>(mapped_[peer]) - data;
@@ -257,7 +259,7 @@ class MappedPeers final : public PeerMemory {
  private:
   using Mark = SharedMarks::Mark;
 
-  // Writes the marks of all ranks again and again, so that nothing that this GPU still has to run waits for the failed rank.
+  // Repeatedly sets the marks of all ranks, so that no work that is still enqueued on this GPU waits for the failed rank.
   void fail(const std::string& text) {
     if (!failure_.report(text)) return;
     releaser_ = std::thread([this] {

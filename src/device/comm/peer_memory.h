@@ -1,12 +1,11 @@
-// The memory of the GPUs of one machine as each of them sees it: every rank maps the arenas of the others, so that copies and
-// kernels read them through the links between the GPUs. If all ranks have one plan, a tensor is at the same offset of each
-// arena; PeersAtOffsets serves the stages of a pipeline, whose plans differ. Copies between GPUs are done by copy engines, which leave
-// the multiprocessors to the computation.
+// Access to the memory of the other GPUs of one machine: every rank maps the arenas of the other ranks, so that copies and kernels read
+// them through the links between the GPUs. If all ranks have the same plan, a tensor has the same offset in each arena; PeersAtOffsets
+// serves the stages of a pipeline, whose plans differ. Copies between GPUs are done by copy engines, which leave the multiprocessors to the
+// computation.
 //
-// Ranks wait for one another without a kernel: meet() and the functions of messages enqueue writes and waits of the stream itself,
-// which can be captured into a CUDA graph. Every rank is a process of its own: the driver holds locks of a process while a stream waits
-// for another rank.
-// Thread-safety: one thread at a time, except that a rank's failure is noticed in a thread of its own.
+// Ranks wait for one another without a kernel: meet() and the functions for messages enqueue writes and waits of the stream itself, which
+// can be captured into a CUDA graph. Every rank must be a separate process, because the driver holds locks of the process while a stream
+// waits for another rank. Thread-safety: one thread at a time, except that the failure of a rank is noticed in a separate thread.
 #pragma once
 
 #include <cstddef>
@@ -28,44 +27,44 @@ class PeerMemory {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // States whether the blocks of all ranks have one size: the stages of a pipeline have arenas of different sizes.
+  // States whether the memory blocks of all ranks have the same size. The arenas of pipeline stages differ in size.
   enum class BlockSizes : uint8_t { kEqual, kDifferent };
-  // Maps the memory of all ranks; each rank passes its own block of cudaMalloc and has to pass it before it uses the functions
-  // below. The block has to exist until unmap(). Errors: kDevice if a GPU cannot map the memory of another; kInternal if
-  // blocks that should have one size differ.
+  // Maps the memory of all ranks. Each rank passes a block that it allocated with cudaMalloc, before it uses the functions below. The block
+  // must exist until unmap(). Errors: kDevice if a GPU cannot map the memory of another GPU; kInternal if the sizes of the blocks differ
+  // although `sizes` is kEqual.
   virtual void map(std::byte* data, int64_t bytes, BlockSizes sizes) = 0;
   // Ends the mapping of the other ranks' memory by this rank.
   virtual void unmap() = 0;
-  // Returns what has to be added to an address in the own block to get the same place in the block of another rank; 0 for the
-  // own rank.
+  // Returns the difference between an address in the block of `rank` and the corresponding address in the block of this rank; 0 for this
+  // rank itself.
   virtual std::ptrdiff_t distance_to(int rank) const = 0;
 
-  // The points of an operation at which ranks wait for one another. An operation meets at kBegin, then possibly at kMiddle, and at
-  // kEnd, so that the marks of one operation are removed before those of the next are written.
+  // The points of an operation at which ranks wait for one another: kBegin, optionally kMiddle, and kEnd. The last one ensures that the
+  // marks of one operation are removed before those of the next one are set.
   enum class Point : uint8_t { kBegin, kMiddle, kEnd };
-  // Enqueues: tells every other rank that the work enqueued before is done, and waits until all others have told the same of
-  // their work before this point. Errors: kDevice.
+  // Enqueues a meeting: tells every other rank that the work that this rank enqueued before is done, and waits until all other ranks have
+  // told the same. Errors: kDevice.
   virtual void meet(Point point, CudaStream stream) = 0;
 
-  // A message is data in the memory of its sender, which the receiver copies. From one rank to another there is at most one message
-  // that was announced and not yet taken. Each function enqueues one step: the sender waits until the rank `to` has taken the message
-  // before, writes the data, and announces it; the receiver waits for the announcement, copies the data, and states that it has taken
-  // them. Errors: kDevice.
+  // A message is data in the memory of its sender, which the receiver copies. Between two ranks, at most one message per direction is
+  // announced and not yet taken. Each function enqueues one step. The sender waits until the rank `to` has taken the previous message,
+  // writes the data, and announces the message. The receiver waits for the announcement, copies the data, and marks the message as taken.
+  // Errors: kDevice.
   virtual void wait_until_taken(int to, CudaStream stream) = 0;
   virtual void announce_message(int to, CudaStream stream) = 0;
   virtual void wait_for_message(int from, CudaStream stream) = 0;
   virtual void take_message(int from, CudaStream stream) = 0;
 
-  // Has to be called before results are used: if a rank has failed, waiting for it ends without a result. Errors: kDevice,
-  // naming that rank.
+  // Must be called before results are used: if a rank has failed, waits for it have ended without a result. Errors: kDevice, naming that
+  // rank.
   virtual void require_all_ranks() = 0;
 };
 
-// The memory of the ranks for an operation on one tensor that is at another offset of each rank's arena. Thread-safety: as the object
-// that it refers to.
+// The memory of the other ranks for an operation on one tensor whose offset differs between the arenas of the ranks. Thread-safety: as the
+// object that it refers to.
 class PeersAtOffsets final : public PeerMemory {
  public:
-  // `peers` has to outlive this object. offsets[r]: where the tensor begins in the block of rank r.
+  // `peers` must outlive this object. offsets[r]: the offset of the tensor in the block of rank r.
   PeersAtOffsets(PeerMemory& peers, std::vector<int64_t> offsets)
       : peers_(peers), offsets_(std::move(offsets)) {}
 
@@ -89,10 +88,9 @@ class PeersAtOffsets final : public PeerMemory {
   std::vector<int64_t> offsets_;
 };
 
-// Connects this rank with all others, which have to be on the same machine, through memory that their processes share. Every
-// rank of `ranks`, which has to outlive the result, calls it. `uuid`: that of the GPU, by which two ranks on one GPU are
-// recognised. Errors: kUsage if two ranks have the same GPU or are on different machines, or for more than kMostPeers ranks;
-// kDevice.
+// Connects this rank with all others, which must be on the same machine, through memory that their processes share. Every rank of `ranks`
+// must call it, and `ranks` must outlive the result. `uuid`: the identifier of the GPU, by which two ranks with the same GPU are
+// recognized. Errors: kUsage if two ranks have the same GPU or are on different machines, or for more than kMostPeers ranks; kDevice.
 std::unique_ptr<PeerMemory> connect_peers(Communicator& ranks, int gpu_ordinal, const std::string& uuid);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Keeps the failure of another rank, which is noticed in a thread of the communicator of the hosts, until the thread that uses
-// the GPU asks for it. Thread-safe.
+// Stores the failure of another rank, which a thread of the communicator between the hosts notices, until the thread that uses the GPU asks
+// for it. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace plimsoll {
 
 class RankFailure {
  public:
-  // Keeps the first text. Returns true if it is the first.
+  // Stores the text of the first failure and ignores later ones. Returns true for the first.
   bool report(const std::string& text) {
     const std::lock_guard lock(mutex_);
     if (!text_.empty()) return false;
@@ -21,12 +21,12 @@ class RankFailure {
     return true;
   }
   bool is_reported() const { return is_reported_.load(std::memory_order_acquire); }
-  // Errors: kDevice with the text that was reported.
+  // Throws if a failure was reported. Errors: kDevice with the reported text.
   void require_none() const {
     if (!is_reported()) return;
     const std::lock_guard lock(mutex_);
-    // A table begins on a line of its own.
-    throw_error(ErrorCode::kDevice, "the GPUs cannot exchange data any more: {}{}", text_,
+    // The period is omitted after a text with several lines, because it ends with a table.
+    throw_error(ErrorCode::kDevice, "the ranks can no longer exchange data: {}{}", text_,
                 text_.find('\n') == std::string::npos ? "." : "");
   }
 

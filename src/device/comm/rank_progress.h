@@ -1,6 +1,6 @@
-// The position of a rank in its work: the part of the run, the operation in which it waits for other ranks, and since when. If
-// a rank stops without ending, the others wait for it; this class decides when they have waited too long, and the table of the
-// positions of all ranks shows where each of them is.
+// The position of a rank in its work: the part of the run, the operation in which it waits for other ranks, and the time since when it
+// waits. If a rank stops without ending, the others wait for it; this class decides when they have waited too long, and a table of the
+// positions of all ranks shows which rank keeps the others waiting.
 //
 // The threads that train write the position, and the thread that watches the other ranks (store_client.h) reads it. Thread-safe.
 #pragma once
@@ -21,20 +21,21 @@ enum class RankPhase : uint8_t { kBegin, kStep, kEvaluation, kCheckpoint, kEnd }
 
 struct RankPosition {
   RankPhase phase = RankPhase::kBegin;
-  int64_t step = 0;            // the step of kStep; the step before an evaluation or a checkpoint
-  bool waits = false;          // the rank waits for others in the operation
+  int64_t step =
+      0;  // in kStep the number of the step, in kEvaluation and kCheckpoint that of the step before
+  bool waits = false;          // the rank waits for other ranks in the operation
   int peer = -1;               // the rank for which it waits, if that is known
   int64_t number = 0;          // the number of the operation, from 1; 0 if it has none
   std::string operation = {};  // "barrier"; if the rank does not wait, the operation that ended last
-  std::chrono::milliseconds time =
-      std::chrono::milliseconds(0);  // since it began or, if the rank does not wait, ended
+  std::chrono::milliseconds time = std::chrono::milliseconds(
+      0);  // since the operation began or, if the rank does not wait, since it ended
 };
 
 // Returns "step 12", "evaluation after step 12", "checkpoint of step 12", or "" at the begin and the end of a run.
 std::string phase_text(RankPhase phase, int64_t step);
-// Returns a table of the positions of all ranks, one line per rank, which begins with a line of names. A rank without a position
-// did not answer. Of many ranks, those that do not wait come first, and the others are cut off. `own_rank` knows the others from the
-// store of rank 0.
+// Returns a table of the positions of all ranks: a header line and one line per rank. A rank without a position did not answer. If there
+// are too many ranks for the table, ranks that do not wait are shown first and the rest is cut off. `own_rank` is the rank that asked the
+// others through the store of rank 0.
 std::string position_table(const std::vector<std::optional<RankPosition>>& positions, int own_rank);
 
 class RankProgress {
@@ -43,11 +44,11 @@ class RankProgress {
   using milliseconds = std::chrono::milliseconds;
   using Now = std::function<Clock::time_point()>;
 
-  // `now`: the clock, which tests replace.
+  // `now`: the clock, which tests replace by their own.
   explicit RankProgress(Now now = &Clock::now);
 
-  // The kinds of waits: in an operation whose end shows that all ranks have reached it; in another operation, such as a broadcast; for
-  // the GPU of this rank, which waits for other ranks. The last one is no operation of the host and has no number.
+  // The kinds of waits: in an operation whose end shows that all ranks have reached it; in another operation, such as a broadcast; for the
+  // GPU of this rank, which waits for other ranks. A wait for the GPU is no operation of the host and has no number.
   enum class Kind : uint8_t { kAllRanks, kSomeRanks, kGpu };
 
   // While an object of this class exists, the rank waits for others in an operation.
@@ -63,36 +64,36 @@ class RankProgress {
     Kind kind_;
   };
 
-  // A wait that takes longer than it may.
+  // A wait that has exceeded its time limit.
   struct Overdue {
     RankPosition position;
     milliseconds limit = milliseconds(0);
-    // A rank that works alone may need this time, but it answers questions meanwhile: the wait is only too long if a rank is silent.
+    // True if a rank may work alone for this long: then the wait is too long only if a rank does not answer questions for its position.
     bool needs_silence = false;
-    uint64_t wait = 0;  // for is_in()
+    uint64_t wait = 0;  // the number of the wait, for is_in()
   };
 
-  // Sets the longest wait in parts without a limit of their own. Waits are not limited before this call.
+  // Sets the time limit of waits in parts of the run that have no limit of their own. Before this call, waits are not limited.
   void set_longest_wait(milliseconds limit);
-  // Begins a part of the run. `limit`: the longest wait in a step. It applies once an operation of the step has shown that all
-  // ranks have ended the part before, in which one of them may have worked alone. Until the next step begins, it is also the limit
-  // of waits for a silent rank.
+  // Begins a part of the run. `limit`: the time limit of waits in a step. It applies only after an operation of the step has shown that all
+  // ranks have ended the previous part of the run, in which one of them may have worked alone. Until the next step begins, it is also the
+  // limit of waits for a rank that does not answer.
   void begin(RankPhase phase, int64_t step, std::optional<milliseconds> limit = std::nullopt);
 
   RankPosition position() const;
-  // Returns phase_text() of the current part, followed by ": " if it is not empty.
+  // Returns phase_text() of the current part of the run, followed by ": " if it is not empty.
   std::string prefix() const;
 
-  // Has to be called at least four times per second, in one thread. Time in which this process did not run, because it was
-  // stopped and continued, is not counted as time of a wait.
+  // Must be called at least four times per second, in one thread. If the process was stopped and continued, the time in between does not
+  // count as waiting time.
   void note_time();
-  // Returns the wait of this moment if it takes longer than it may.
+  // Returns the current wait if it has exceeded its time limit.
   std::optional<Overdue> overdue() const;
   // Returns true if the rank is still in this wait.
   bool is_in(uint64_t wait) const;
 
  private:
-  // Returns the time since then in which this process ran. Requires: mutex_ is locked.
+  // Returns the time since `begin` in which this process ran. Requires: mutex_ is locked.
   milliseconds time_since(Clock::time_point begin, Clock::duration stopped_before) const;
 
   const Now now_;
@@ -101,11 +102,11 @@ class RankProgress {
   RankPhase phase_ = RankPhase::kBegin;
   int64_t step_ = 0;
   std::optional<milliseconds> step_limit_;
-  bool all_arrived_ = false;  // all ranks have reached the steps after the part before
-  int waits_ = 0;             // nested objects of Wait
+  bool all_arrived_ = false;  // all ranks have ended the part of the run before this step
+  int waits_ = 0;             // number of nested Wait objects
   uint64_t num_waits_ = 0;
-  int64_t num_operations_ = 0;  // waits that are not for the GPU
-  int64_t number_ = 0;          // of operation_, or 0
+  int64_t num_operations_ = 0;  // number of operations that are not waits for the GPU
+  int64_t number_ = 0;          // number of operation_, or 0
   std::string operation_;
   Clock::time_point changed_;               // when the operation began or ended
   Clock::duration stopped_at_change_ = {};  // stopped_ at that time

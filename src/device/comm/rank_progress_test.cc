@@ -12,7 +12,7 @@ constexpr milliseconds kShort{30};
 constexpr milliseconds kLong{200};
 constexpr milliseconds kEnough{1000};
 
-// A rank with a clock that only this object moves.
+// A rank whose clock only advances when this object advances it.
 class ClockedRank {
  public:
   // Lets time pass in which the process runs, so that the watching thread calls note_time() often enough.
@@ -21,13 +21,13 @@ class ClockedRank {
     for (; time > kPause; time -= kPause) jump(kPause);
     jump(time);
   }
-  // Lets time pass in which the process does not run, unless the time is short.
+  // Advances the clock without calls of note_time(), as if the process did not run, unless the time is short.
   void jump(milliseconds time) {
     now_ += time;
     progress.note_time();
   }
-  // Waits in an operation until it is overdue, even if all ranks answer, at most this time, and returns the limit that has passed; 0
-  // if none has.
+  // Waits in an operation, for at most this time, until the wait is overdue although all ranks answer. Returns the limit that was exceeded,
+  // or 0.
   milliseconds passed_limit(milliseconds time) {
     const RankProgress::Wait wait(progress, "barrier", Kind::kSomeRanks);
     for (milliseconds waited{0}; waited < time; waited += milliseconds(1)) {
@@ -75,7 +75,7 @@ TEST(RankProgress, TheLimitOfStepsAppliesWhenAllRanksHaveReachedOne) {
   EXPECT_EQ(rank.passed_limit(kEnough), kLong) << "without a limit of its own";
 }
 
-// A process that writes to a slow disk answers, but a stopped one does not.
+// A process that writes to a slow disk answers questions, but a stopped process does not.
 TEST(RankProgress, OutsideOfStepsTheLimitOfTheStepBeforeAppliesToSilentRanks) {
   ClockedRank rank;
   rank.progress.set_longest_wait(kLong);
@@ -118,7 +118,7 @@ TEST(RankProgress, TimeBetweenWaitsIsNoWait) {
   EXPECT_FALSE(rank.progress.is_in(overdue->wait));
 }
 
-// A process that is stopped and continued notes the time after a pause of more than a second.
+// A process that is stopped and continued calls note_time() again after a pause of more than a second.
 TEST(RankProgress, TimeInWhichTheProcessIsStoppedIsNoWait) {
   ClockedRank rank;
   rank.progress.note_time();
@@ -164,7 +164,7 @@ TEST(RankProgress, TheTableHasARowPerRank) {
       << without_store;
 }
 
-// The rank that keeps the others waiting is shown, wherever it is.
+// The rank that keeps the others waiting must be shown, whatever its number is.
 TEST(RankProgress, TheTableOfManyRanksBeginsWithThoseThatDoNotWait) {
   std::vector<std::optional<RankPosition>> positions(1000);
   for (auto& position : positions)

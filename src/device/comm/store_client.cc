@@ -14,7 +14,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstRetry{20};
 constexpr milliseconds kLongestRetry{500};
 constexpr milliseconds kConnectLimit = std::chrono::seconds(5);
-// A name may become known shortly after the processes started; a misspelled name must not cost the whole time limit.
+// The time limit for resolving the name of a host: the name may become known shortly after the processes started, but a misspelled name
+// should not cost the whole time limit of the connection.
 constexpr milliseconds kUnknownHostLimit = std::chrono::seconds(10);
 constexpr milliseconds kAnswerLimit = std::chrono::seconds(2);
 constexpr milliseconds kLeaveLimit = std::chrono::seconds(1);
@@ -93,7 +94,7 @@ StoreClient::~StoreClient() {
       while (next_message(deadline)) {
       }
     } catch (const Error&) {
-      // Another program listens at the port and need not be told.
+      // An error here means that another program listens at the port. It need not be told that this rank leaves.
     }
   }
 }
@@ -166,9 +167,8 @@ std::optional<StoreMessage> StoreClient::next_message(SteadyTime deadline) {
     StoreParse parse = take_store_message(input_);
     if (parse.is_foreign) {
       throw_error(ErrorCode::kDevice,
-                  "The program that listens at {} is not the store of a run: another program uses the port. "
-                  "Choose another "
-                  "port for the run.",
+                  "The program that listens at {} is not rank 0 of a run: another program uses the port. "
+                  "Choose another port for the run.",
                   host_and_port(host_, port_));
     }
     if (parse.message) return std::move(parse.message);
@@ -182,7 +182,8 @@ std::optional<StoreMessage> StoreClient::next_message(SteadyTime deadline) {
 
 StoreMessage StoreClient::await_answer(StoreMessageKind kind, uint32_t request, std::string_view key,
                                        milliseconds limit) {
-  PLIMSOLL_CHECK(!watcher_.joinable(), "the store is asked for {} after watch()", key);
+  PLIMSOLL_CHECK(!watcher_.joinable(),
+                 "StoreClient must not ask for a value after watch() has started, but asks for '{}'", key);
   const SteadyTime deadline = after(limit);
   while (std::optional<StoreMessage> message = next_message(deadline)) {
     if (message->kind == kind && message->request == request) return std::move(*message);
@@ -199,7 +200,8 @@ StoreMessage StoreClient::await_answer(StoreMessageKind kind, uint32_t request, 
                 host_and_port(host_, port_));
   }
   throw_error(ErrorCode::kDevice,
-              "The store at {} had no value for {} after {}: the rank that sets it is late.",
+              "The store at {} received no value for '{}' within {}: the rank that sets this value did not "
+              "do so in time.",
               host_and_port(host_, port_), key, seconds_text(limit));
 }
 
@@ -232,12 +234,12 @@ void StoreClient::ask_positions() {
   send(StoreMessageKind::kAskPositions, 0, {});
 }
 
-// Returns false if no more messages are to be read.
+// Handles a message in the thread of watch(). Returns false if no more messages are to be read.
 bool StoreClient::handle_watched(const StoreMessage& message, StoreObserver& observer) {
   if (message.kind == StoreMessageKind::kEnded) {
     const RankEnd end = read_rank_end(message);
     observer.on_end(end);
-    // The server ends with rank 0 and waits for the clients to close their connections.
+    // If rank 0 has ended, its server waits until the clients close their connections, so this client stops reading.
     return end.rank != 0;
   }
   if (message.kind == StoreMessageKind::kWhere)
@@ -261,10 +263,10 @@ void StoreClient::watch_loop(StoreObserver& observer, milliseconds pause) {
       observer.on_time(*this);
     }
   } catch (const Error&) {
-    // The server sent something else than messages. It is of no more use, as if it had closed the connection.
+    // The server sent bytes that are no messages of this protocol. The connection is unusable, as if the server had closed it.
   }
   socket_.shut_down();
-  // The server also closes the connection of a rank that has left.
+  // Rank 0 has died unless its end was reported before, or this rank has left, after which the server closes the connection, too.
   if (!rank_0_ended && rank_ != 0 && !has_left()) observer.on_end({.rank = 0, .kind = RankEnd::Kind::kDied});
   std::unique_lock lock(mutex_);
   connection_ended_ = true;

@@ -27,26 +27,26 @@ class StoreClient;
 class StoreObserver {
  public:
   virtual ~StoreObserver() = default;
-  // A rank has ended. If the connection to the server closes, rank 0 has died.
+  // Called when a rank has ended. If the connection to the server closes, rank 0 has died.
   virtual void on_end(const RankEnd& end) = 0;
-  // Another rank asks for the position of this rank.
+  // Called when another rank asks for the position of this rank.
   virtual RankPosition own_position() = 0;
-  // Another rank answers ask_positions().
+  // Called when another rank answers ask_positions().
   virtual void on_position(int rank, const RankPosition& position) = 0;
-  // Called about every `pause` of watch(), also if there is no connection to the server any more.
+  // Called about every `pause` of watch(), even after the connection to the server has closed.
   virtual void on_time(StoreClient& store) = 0;
 };
 
-// One thread at a time uses it, besides the thread of watch(), which may call leave() and ask_positions().
+// A client of the store. One thread at a time may use it, and in addition the thread of watch() may call leave() and ask_positions().
 class StoreClient {
  public:
-  // Connects to the server and registers this rank; returns when all ranks are registered. Retries until `limit` has
-  // passed if there is no server yet. `program`: a hash of the program, which has to be equal on all ranks. Errors: kDevice if
-  // a rank is missing then (the message names all missing ranks), or if another rank gave up; kUsage if a rank is claimed twice,
-  // or the sizes or the programs differ.
+  // Connects to the server and registers this rank; returns when all ranks are registered. Retries until `limit` has passed if there is no
+  // server yet. `program`: a hash of the program, which must be equal on all ranks. Errors: kDevice if a rank is missing after `limit` (the
+  // message names all missing ranks), or if another rank gave up; kUsage if two processes claim the same rank, or the ranks disagree about
+  // the number of ranks or the program.
   StoreClient(std::string host, uint16_t port, int rank, int size, std::chrono::milliseconds limit,
               uint64_t program = 0);
-  // Leaves, if leave() was not called, and waits up to a second until the server knows.
+  // Calls leave() if that was not done, and waits up to a second until the server has received it.
   ~StoreClient();
   StoreClient(const StoreClient&) = delete;
   StoreClient& operator=(const StoreClient&) = delete;
@@ -59,13 +59,13 @@ class StoreClient {
   // Returns when all keys exist. Errors and requirements: as get().
   void wait(const std::vector<std::string>& keys, std::chrono::milliseconds limit);
 
-  // Calls the observer, which must outlive this object, in a separate thread from now on.
+  // Starts a thread that calls the observer from now on. The observer must outlive this object.
   void watch(StoreObserver& observer, std::chrono::milliseconds pause);
   // Asks the other ranks for their positions.
   void ask_positions();
 
-  // Tells the others that this rank takes no more part, because of `failure` unless that is empty. Later calls do
-  // nothing.
+  // Tells the other ranks that this rank takes no further part in the run: because of `failure`, or regularly if `failure` is empty. Later
+  // calls do nothing.
   void leave(const std::string& failure);
 
   // The address at which other ranks reach this one.
@@ -92,16 +92,16 @@ class StoreClient {
   TcpSocket socket_;
   std::vector<std::byte> input_;
   std::string own_address_;
-  std::string last_failure_;             // of the last attempt to connect
+  std::string last_failure_;             // failure of the last attempt to connect
   std::atomic<bool> is_closed_ = false;  // the server closed the connection
-  bool was_welcomed_ = false;            // the server speaks the protocol
+  bool was_welcomed_ = false;            // the server has answered in the protocol of the store
   uint32_t next_request_ = 1;
   std::mutex send_mutex_;  // protects has_left_, and is held while a message is sent
   bool has_left_ = false;
   std::mutex mutex_;  // protects the members below
   std::condition_variable watch_changed_;
   bool stops_ = false;
-  bool connection_ended_ = false;  // of the thread of watch()
+  bool connection_ended_ = false;  // set by the thread of watch()
   std::thread watcher_;
 };
 

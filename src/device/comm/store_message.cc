@@ -15,7 +15,7 @@ struct StoreHeader {
   uint32_t length;
 };
 
-// "PLS" and the version of the protocol.
+// The first four bytes of every message: "PLS" and the version of the protocol.
 constexpr uint32_t kStoreMagic = 0x504c5302;
 
 }  // namespace
@@ -35,7 +35,9 @@ std::optional<int32_t> StoreMessage::number(size_t index) const {
 
 void append_store_message(std::vector<std::byte>& output, StoreMessageKind kind, uint32_t request,
                           std::span<const std::byte> payload) {
-  PLIMSOLL_CHECK(payload.size() <= kMaxStorePayload, "message of {} bytes", payload.size());
+  PLIMSOLL_CHECK(payload.size() <= kMaxStorePayload,
+                 "a message to the store may have at most {} bytes, but has {}", kMaxStorePayload,
+                 payload.size());
   const StoreHeader header = {.magic = kStoreMagic,
                               .kind = static_cast<uint32_t>(kind),
                               .request = request,
@@ -80,7 +82,7 @@ std::optional<RankPosition> read_position(const StoreMessage& message) {
 StoreParse take_store_message(std::vector<std::byte>& input) {
   StoreParse parse;
   StoreHeader header = {};
-  // A foreign program is recognized by its first bytes, even if it sends fewer than a header.
+  // A program with another protocol is recognized by its first bytes, even if it sends fewer bytes than a header has.
   if (!input.empty()) std::memcpy(&header, input.data(), std::min(input.size(), sizeof header));
   if (input.size() >= sizeof header.magic && header.magic != kStoreMagic) parse.is_foreign = true;
   if (input.size() < sizeof header || parse.is_foreign) return parse;

@@ -1,5 +1,6 @@
-// The messages between the rendezvous store (store_server.h) and its clients (store_client.h). A message is a header of
-// four numbers (magic, kind, request, length) and `length` bytes, in the byte order of the host. Values only.
+// The messages between the rendezvous store (store_server.h) and its clients (store_client.h). A message is a header of four numbers
+// (magic, kind, request, length) and a payload of `length` bytes, in the byte order of the host. The comments below list the payload of
+// each kind, whose numbers are int32_t. Values only.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,8 @@ namespace plimsoll {
 inline constexpr size_t kMaxStorePayload = size_t{1} << 20;
 
 enum class StoreMessageKind : uint32_t {
-  // From a client. The numbers of a payload are int32_t.
-  // Rank, size, hash of the program (lower and upper half); answered by kWelcome at once, and by kComplete or kRefused.
+  // Messages from a client. kRegister: rank, number of ranks, hash of the program (lower and upper half); answered by kWelcome at once, and
+  // later by kComplete or kRefused.
   kRegister = 1,
   kSet,           // length of the key, key, value; answered by kDone
   kGet,           // key; answered by kValue when the key exists
@@ -27,14 +28,14 @@ enum class StoreMessageKind : uint32_t {
   kLeave,         // text of a failure, or empty
   kAskPositions,  // asks all other ranks for their positions; each is answered by kPosition
   kMyPosition,    // rank that asked, position as position_payload() writes it
-  // From the server.
+  // Messages from the server.
   kWelcome = 100,
   kComplete,  // all ranks are registered; address at which other hosts reach the host of rank 0, or empty
   kRefused,   // error code, text
   kDone,
   kValue,     // value
-  kMissing,   // one rank per number
-  kEnded,     // rank, kind of its end, text
+  kMissing,   // one missing rank per number
+  kEnded,     // rank, how it ended, text
   kWhere,     // rank that asks for the position; answered by kMyPosition
   kPosition,  // rank, its position
 };
@@ -56,18 +57,18 @@ void append_store_message(std::vector<std::byte>& output, StoreMessageKind kind,
 // Builds a payload of numbers followed by text.
 std::vector<std::byte> store_payload(std::initializer_list<int32_t> numbers, std::string_view text = {});
 
-// Write the position of a rank to a payload after a number, and read it. Returns nothing if the payload is too short.
+// Write `number` and the position of a rank to a payload, and read the position back. Reading returns nothing if the payload is too short.
 std::vector<std::byte> position_payload(int32_t number, const RankPosition& position);
 std::optional<RankPosition> read_position(const StoreMessage& message);
 
 struct StoreParse {
   std::optional<StoreMessage> message;  // empty if the input holds no complete message
-  bool is_foreign = false;              // the input is not of this protocol
+  bool is_foreign = false;              // the input does not follow this protocol
 };
-// Removes one message from the front of `input`.
+// Removes the first message from `input` and returns it.
 StoreParse take_store_message(std::vector<std::byte>& input);
 
-// How a rank ended, as the server tells the others.
+// How a rank ended, as the server tells the other ranks.
 struct RankEnd {
   enum class Kind : int32_t {
     kLeft,    // it left after its last operation

@@ -41,7 +41,8 @@ class StoreServer::Loop {
   Loop(const std::string& host, uint16_t port, int size)
       : size_(size), listener_(listen_at(host, port)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!wake_)
-      throw_error(ErrorCode::kDevice, "The system refuses an eventfd for the store (errno {}).", errno);
+      throw_error(ErrorCode::kDevice,
+                  "The system cannot create the eventfd that the store of rank 0 needs (errno {}).", errno);
   }
 
   uint16_t port() const { return listener_.local_port(); }
@@ -51,8 +52,8 @@ class StoreServer::Loop {
   void run() {
     while (poll_once(next_timeout())) {
     }
-    // Clients receive a message that rank 0 ended and close their connections. The connection of a process that did not close
-    // yet would be reset, and it might lose that message.
+    // Waits for the clients: they receive a message that rank 0 has ended and close their connections. If the server closed first, a
+    // connection would be reset, and its client might lose that message.
     stops_ = true;
     std::erase_if(connections_, [](const Connection& connection) { return connection.rank < 0; });
     const SteadyTime deadline = std::chrono::steady_clock::now() + kLastMessagesLimit;
@@ -74,7 +75,7 @@ class StoreServer::Loop {
     std::vector<std::byte> input = {};
     std::vector<std::byte> output = {};
     std::vector<PendingGet> gets = {};
-    int rank = -1;  // -1 before it registered
+    int rank = -1;  // -1 until the client has registered
     uint32_t register_request = 0;
     bool has_left = false;
     bool closes_after_output = false;
@@ -94,10 +95,10 @@ class StoreServer::Loop {
         std::count_if(connections_.begin(), connections_.end(), [](const auto& c) { return c.rank < 0; }));
   }
 
-  // Returns false if the server is to stop.
+  // Handles the events of one poll(). Returns false if the server is to stop.
   bool poll_once(int timeout_ms) {
     std::vector<pollfd> polls;
-    // poll() ignores negative descriptors.
+    // poll() ignores negative descriptors. The request to stop needs no event any more if it was received.
     polls.push_back({.fd = stops_ ? -1 : wake_.fd(), .events = POLLIN, .revents = 0});
     const bool accepts = !stops_ && accept_paused_until_ <= std::chrono::steady_clock::now();
     polls.push_back({.fd = accepts ? listener_.fd() : -1, .events = POLLIN, .revents = 0});
@@ -109,7 +110,8 @@ class StoreServer::Loop {
     }
     if (::poll(polls.data(), polls.size(), timeout_ms) < 0) {
       if (errno == EINTR) return true;
-      // The failure may last, such as more connections than RLIMIT_NOFILE permits, and hides a request to stop.
+      // The failure may persist, for example if there are more connections than RLIMIT_NOFILE permits, and it hides the request to stop, so
+      // the server waits before it tries again.
       std::this_thread::sleep_for(kAcceptPause);
       eventfd_t requests = 0;
       return stops_ || ::eventfd_read(wake_.fd(), &requests) != 0;
@@ -136,7 +138,7 @@ class StoreServer::Loop {
         return;
       }
       socket.set_connection_options();
-      // The oldest connection that did not register makes room.
+      // Closes the oldest connection without a registered rank if there are too many of them.
       if (num_unregistered() >= kMaxUnregistered) {
         connections_.erase(
             std::find_if(connections_.begin(), connections_.end(), [](const auto& c) { return c.rank < 0; }));
@@ -155,7 +157,7 @@ class StoreServer::Loop {
     }
   }
 
-  // Reports the ranks whose connections closed. A report may close further connections.
+  // Removes closed connections and reports their ranks as ended. A report may close further connections, so this is repeated.
   void remove_closed() {
     for (auto at = connections_.begin(); at != connections_.end();) {
       if (!at->is_closed) {
@@ -163,7 +165,8 @@ class StoreServer::Loop {
         continue;
       }
       const int rank = at->rank;
-      // Clients close their connections when rank 0 ends.
+      // Once all ranks are registered, a closed connection means that its process died, unless the rank has left, or rank 0 has ended and
+      // the clients close their connections.
       const bool has_died = rank >= 0 && !at->has_left && is_complete() && !rank_0_ended_;
       connections_.erase(at);
       if (has_died) report_end(rank, RankEnd::Kind::kDied, {});
@@ -207,7 +210,7 @@ class StoreServer::Loop {
     write_to(connection);
   }
 
-  // Returns false if the message is not permitted; the connection is closed then.
+  // Handles a message. Returns false if the message is not permitted; the caller then closes the connection.
   bool handle(Connection& connection, const StoreMessage& message) {
     if (message.kind == StoreMessageKind::kRegister)
       return connection.rank < 0 && register_rank(connection, message);
@@ -236,7 +239,7 @@ class StoreServer::Loop {
     const std::optional<int32_t> rank = message.number(0);
     const std::optional<int32_t> size = message.number(1);
     if (!rank || !size || *rank < 0) return false;
-    // The ranks of a run that is ending may be started again already. Their connection is closed, and they try again.
+    // A new run may already have started while this one is ending. The connections of its ranks are closed, and they try again.
     if (is_complete() && has_end_) return false;
     connection.register_request = message.request;
     if (!refusal_.empty()) {
@@ -302,8 +305,8 @@ class StoreServer::Loop {
 
   void complete() {
     complete_ = true;
-    // Ranks on the host of rank 0 may be connected through its loopback interface. Other hosts reach them at the
-    // address at which they reached the store.
+    // Ranks on the host of rank 0 may be connected through the loopback interface, whose address is of no use to other hosts. They are
+    // given the address by which a rank on another host reached the store.
     std::string outside;
     for (const Connection& connection : connections_) {
       const std::string address = connection.socket.local_address();
@@ -323,7 +326,7 @@ class StoreServer::Loop {
            store_payload({static_cast<int32_t>(refusal_code_)}, refusal_));
   }
 
-  // Refuses the newcomer and, unless the run already started, every rank.
+  // Refuses the connection `newcomer` and, unless the run has already started, every rank.
   void refuse_all(Connection& newcomer, ErrorCode code, const std::string& text) {
     refusal_ = text;
     refusal_code_ = code;
@@ -385,7 +388,7 @@ class StoreServer::Loop {
     return true;
   }
 
-  // Passes the position of a rank to the one that asked for it, which may have ended.
+  // Passes the position of a rank on to the rank that asked for it. That rank may have ended.
   bool pass_position(const Connection& from, const StoreMessage& message) {
     const std::optional<int32_t> asking = message.number(0);
     const std::optional<RankPosition> position = read_position(message);
@@ -415,16 +418,16 @@ class StoreServer::Loop {
   std::list<Connection> connections_;
   std::map<std::string, std::vector<std::byte>> values_;
   size_t stored_bytes_ = 0;
-  // The program of the rank that registered first.
+  // The program hash of the rank that registered first.
   struct Program {
     int rank = 0;
     uint64_t hash = 0;
   };
   std::optional<Program> program_;
-  bool complete_ = false;  // all ranks were registered at the same time
-  bool has_end_ = false;   // a rank of the complete run ended
+  bool complete_ = false;  // true after all ranks were registered at the same time
+  bool has_end_ = false;   // true after a rank of the complete run has ended
   bool rank_0_ended_ = false;
-  std::string refusal_;  // why no rank can register any more
+  std::string refusal_;  // the reason why no further rank can register
   ErrorCode refusal_code_ = ErrorCode::kUsage;
 };
 

@@ -20,7 +20,7 @@ class StoreServer {
   // Listens at host:port for the ranks of a run of `size` ranks. Port 0 selects a free port. Errors: kDevice if the
   // port cannot be used.
   StoreServer(const std::string& host, uint16_t port, int size);
-  // Closes all connections. Clients that were not told of the end of rank 0 take this as its death.
+  // Closes all connections. Clients that were not told that rank 0 ended assume that it died.
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;

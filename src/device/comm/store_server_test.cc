@@ -29,7 +29,7 @@ TcpSocket raw_connection(const StoreServer& server) {
   return try_connect(std::string(kHost), server.port(), kStoreLimit).socket;
 }
 
-// Returns true if the server closes the connection within ten seconds or less.
+// Returns true if the server closes the connection within ten seconds.
 bool is_closed_by_server(const TcpSocket& socket) {
   const SteadyTime deadline = std::chrono::steady_clock::now() + std::chrono::seconds(9);
   std::array<std::byte, 4096> buffer;
@@ -55,7 +55,7 @@ TEST(Store, AValueIsKnownToAllRanksWhenItExists) {
   late.join();
 }
 
-// Lets a process open this many descriptors, and restores the limit.
+// Limits the number of file descriptors that the process may open, and restores the limit in the destructor.
 class DescriptorLimit {
  public:
   explicit DescriptorLimit(rlim_t limit) {
@@ -77,11 +77,11 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// poll() fails if it is called with more descriptors than the process may open. The server neither takes a whole core meanwhile, nor
-// misses that it is to stop.
+// poll() fails if it is called with more descriptors than the process may open. Meanwhile the server must neither occupy a core nor miss
+// the request to stop.
 TEST(Store, AServerThatCannotPollWaits) {
   std::optional<StoreServer> server(std::in_place, std::string(kHost), 0, 1);
-  // The server polls again and again while it waits for the registration of a connection.
+  // The server calls poll() repeatedly while it waits for a connection to register.
   const TcpSocket unregistered = raw_connection(*server);
   const DescriptorLimit limit(1);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -96,7 +96,8 @@ TEST(Store, AValueThatNobodySetsEndsAtTheTimeLimit) {
   StoreClient client(std::string(kHost), server.port(), 0, 1, kStoreLimit);
   const ErrorOfCall error = error_of([&] { client.get("nothing", std::chrono::milliseconds(50)); });
   EXPECT_EQ(error.code, ErrorCode::kDevice);
-  EXPECT_NE(error.text.find("had no value for nothing after 0.05 s"), std::string::npos) << error.text;
+  EXPECT_NE(error.text.find("received no value for 'nothing' within 0.05 s"), std::string::npos)
+      << error.text;
 }
 
 TEST(Store, AClientWaitsForItsServer) {
@@ -111,7 +112,7 @@ TEST(Store, AClientWaitsForItsServer) {
 TEST(Store, ARankMayRegisterAgainBeforeTheRunIsComplete) {
   const StoreServer server(std::string(kHost), 0, 2);
   {
-    // A process of rank 1 that dies while it waits for rank 0.
+    // Simulates a process of rank 1 that dies while it waits for rank 0.
     const TcpSocket died = raw_connection(server);
     std::vector<std::byte> message;
     append_store_message(message, StoreMessageKind::kRegister, 1, store_payload({1, 2}));
@@ -152,7 +153,7 @@ TEST(Store, GarbageIsClosedAndDisturbsNobody) {
   const TcpSocket half_a_header = raw_connection(server);
   EXPECT_TRUE(half_a_header.send_all(std::span(huge).first(7), deadline));
 
-  // Many connections that say nothing do not take the place of ranks.
+  // Many connections that send nothing must not keep ranks from registering.
   std::vector<TcpSocket> many;
   for (int i = 0; i < 400; ++i) many.push_back(raw_connection(server));
   std::jthread other([&] { StoreClient client(std::string(kHost), server.port(), 1, 2, kStoreLimit); });
@@ -194,7 +195,7 @@ TEST(TcpSocket, AddressesAreNumbersOfBothFamilies) {
     EXPECT_EQ(attempt.socket.peer_address(), host);
     EXPECT_TRUE(is_loopback(host));
   }
-  // A socket that listens for both families reports IPv4 as such.
+  // A socket that listens for IPv4 and IPv6 must report an IPv4 address as such.
   const TcpSocket everywhere = listen_at("0.0.0.0", 0);
   const ConnectAttempt attempt = try_connect("127.0.0.1", everywhere.local_port(), kStoreLimit);
   ASSERT_TRUE(attempt.socket) << attempt.failure;

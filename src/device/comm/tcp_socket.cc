@@ -18,8 +18,8 @@
 namespace plimsoll {
 namespace {
 
-// A host that does not answer is recognized after kKeepAliveIdle + kKeepAliveProbes * kKeepAliveInterval seconds. The kernel of a
-// host answers, also while its processes are stopped.
+// A host that does not answer is recognized after kKeepAliveIdle + kKeepAliveProbes * kKeepAliveInterval seconds. A host whose processes
+// are stopped is not affected, because its kernel answers.
 constexpr int kKeepAliveIdle = 2;
 constexpr int kKeepAliveInterval = 1;
 constexpr int kKeepAliveProbes = 2;
@@ -56,7 +56,7 @@ Resolved resolve(const std::string& host, uint16_t port) {
 }
 
 void set_integer_option(int fd, int level, int name, int value) {
-  // An option that the system does not know changes only latency or the detection of failures.
+  // The error is ignored: an option that the system does not know only affects latency or the detection of failures.
   static_cast<void>(::setsockopt(fd, level, name, &value, sizeof value));
 }
 
@@ -198,7 +198,7 @@ uint16_t TcpSocket::local_port() const {
   sockaddr_storage address = {};
   socklen_t length = 0;
   if (!read_name(&::getsockname, fd_, address, length)) return 0;
-  // The port has the same place in both forms of the address.
+  // The port can be written through either form of the address, because it has the same offset in both.
   static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
   sockaddr_in four = {};
   std::memcpy(&four, &address, sizeof four);
@@ -211,7 +211,7 @@ void TcpSocket::set_connection_options() const {
   set_integer_option(fd_, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdle);
   set_integer_option(fd_, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveInterval);
   set_integer_option(fd_, IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
-  // Keep-alive probes are not sent while data is unacknowledged; the same limit applies to it.
+  // Keep-alive probes are not sent while sent data is unacknowledged, so the same time limit is set for such data.
   set_integer_option(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT,
                      1000 * (kKeepAliveIdle + kKeepAliveProbes * kKeepAliveInterval));
 }
@@ -276,7 +276,8 @@ ConnectAttempt try_connect(const std::string& host, uint16_t port, std::chrono::
         continue;
       }
     }
-    // The system may choose the very port that is being connected to, if no program listens at it yet.
+    // Detects a socket that is connected to itself: if no program listens at the port, the system may choose this very port for the
+    // client's end.
     if (socket.local_port() == port && socket.local_address() == socket.peer_address()) {
       attempt.failure = errno_text(ECONNREFUSED);
       continue;

@@ -1,6 +1,6 @@
-// TCP sockets of the rendezvous store (tcp_store.h), by POSIX calls: listening, connecting with a time limit, and the
-// numeric addresses of both ends. IPv4 and IPv6. Every descriptor is closed by exec(), and no call raises SIGPIPE.
-// TcpSocket owns its descriptor; one thread at a time uses it, except for shut_down().
+// TCP sockets of the rendezvous store (store_server.h), by POSIX calls: listening, connecting with a time limit, and the numeric addresses
+// of both ends. IPv4 and IPv6. Every descriptor is closed by exec(), and no call raises SIGPIPE. TcpSocket owns its descriptor; one thread
+// at a time uses it, except for shut_down().
 #pragma once
 
 #include <chrono>
@@ -38,14 +38,14 @@ class TcpSocket {
   // Returns true if bytes, or the end of the connection, arrived before the deadline.
   bool wait_readable(SteadyTime deadline) const;
 
-  // Return the address of this and of the other end as text, such as "10.0.0.1" or "fe80::1%eth0", without the port. An
-  // IPv4 address that is mapped into IPv6 is returned as IPv4. Empty if the socket is not connected.
+  // Return the address of this end and of the other end as text, such as "10.0.0.1" or "fe80::1%eth0", without the port. An IPv4 address
+  // that is mapped into IPv6 is returned as IPv4. Empty if the socket is not connected.
   std::string local_address() const;
   std::string peer_address() const;
   uint16_t local_port() const;
 
-  // Sets what each connection of the store needs: small messages leave at once, and a host that stops answering is
-  // recognized after 4 seconds.
+  // Sets the options of every connection of the store: small messages are sent at once, and a host that stops answering is recognized after
+  // 4 seconds.
   void set_connection_options() const;
 
  private:

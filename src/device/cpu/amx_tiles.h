@@ -1,6 +1,6 @@
-// Shared code of kernels on AMX tiles: configuring the tiles, and the shuffles that arrange operands for
-// them. The inline part is only for kernels that run after AMX was detected; Highway does not support tiles.
-// Thread-safe: pure except for the tiles of the calling thread.
+// Shared code of kernels that use AMX tiles: configuring the tiles, and the shuffles that arrange operands for them. The inline part is
+// only for kernels that run after AMX was detected; it uses intrinsics, because Highway does not support tiles. Thread-safe: pure except
+// for the tiles of the calling thread.
 #pragma once
 
 #include <immintrin.h>
@@ -19,19 +19,19 @@
 
 namespace plimsoll {
 
-// A tile has 16 rows of 64 bytes: 16 x 32 bf16 of A, 16 pairs of terms x 16 columns of B, 16 x 16 fp32 of C.
+// A tile has 16 rows of 64 bytes: 16 x 32 bf16 of A, 16 pairs of rows x 16 columns of B, or 16 x 16 fp32 of C.
 inline constexpr int64_t kTileRows = 16;
 inline constexpr int64_t kTileTerms = 32;
 inline constexpr int64_t kTileBytes = 1024;
 inline constexpr int64_t kTilePitch = 64;
 
-// Between configure_amx_tiles() and release_amx_tiles() the eight tiles of the calling thread have full size. Code in
-// between must not use tiles in another configuration, which oneDNN does for example. Requires: may_use_amx_tiles().
+// Between configure_amx_tiles() and release_amx_tiles() the eight tiles of the calling thread have full size. Code in between must not
+// configure the tiles differently, as oneDNN does. Requires: may_use_amx_tiles().
 void configure_amx_tiles();
 void release_amx_tiles();
 
-// Forces all earlier writes to memory. Some compilers implement tile loads as assembly that does not declare
-// the memory that it reads.
+// Makes the compiler write all earlier stores to memory before the tile loads that follow. Some compilers implement tile loads as assembly
+// that does not declare the memory that it reads.
 inline void memory_is_read(const void* address) {
   __asm__ volatile("" : : "r"(address) : "memory");
 }
@@ -40,7 +40,7 @@ PLIMSOLL_AMX_INLINE __mmask16 first_lanes(int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1 << count) - 1);
 }
 
-// Transposes 16 rows of 16 words.
+// Transposes a matrix of 16 x 16 32-bit words.
 PLIMSOLL_AMX_INLINE void transpose_words(__m512i (&r)[16]) {
   __m512i t[16];
   for (int i = 0; i < 16; i += 2) {
@@ -53,7 +53,7 @@ PLIMSOLL_AMX_INLINE void transpose_words(__m512i (&r)[16]) {
     r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
     r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
   }
-  // Block b of 128 bits of r[4 i + j] contains column 4 b + j of rows 4 i to 4 i + 3.
+  // After the first two rounds, the 128-bit block b of r[4 i + j] contains column 4 b + j of rows 4 i to 4 i + 3.
   for (int j = 0; j < 4; ++j) {
     t[j] = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88);
     t[4 + j] = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88);

@@ -18,7 +18,7 @@ struct Registers {
   uint32_t a = 0, b = 0, c = 0, d = 0;
 };
 
-// Returns zeros if the CPU does not have this leaf.
+// Returns the registers of this CPUID leaf, or zeros if the CPU does not have the leaf.
 Registers cpuid(uint32_t leaf, uint32_t subleaf) {
   Registers r;
   if (__get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d) == 0) return {};
@@ -32,16 +32,15 @@ constexpr uint64_t bit(int n) {
   return uint64_t{1} << n;
 }
 
-// Returns extended control register 0: the states that the operating system saves. Requires: CPUID reports
-// OSXSAVE.
+// Returns extended control register 0: a bit for each group of registers that the operating system saves. Requires: CPUID reports OSXSAVE.
 uint64_t saved_states() {
   uint32_t low = 0, high = 0;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
-// Requests the state with number 18, the data of the tiles (Linux, Documentation/arch/x86/xstate.rst:
-// ARCH_REQ_XCOMP_PERM).
+// Asks the operating system to let this process use AMX tile data, register group 18 (Linux, Documentation/arch/x86/xstate.rst:
+// ARCH_REQ_XCOMP_PERM). Returns true if it agrees.
 bool grants_tiles() {
 #if defined(__linux__)
   constexpr long kRequestPermission = 0x1023;
@@ -52,8 +51,8 @@ bool grants_tiles() {
 #endif
 }
 
-// Detects the level (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, CPUID, and
-// volume 1, section 13.1).
+// Detects the instruction set level (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, CPUID, and volume 1, section
+// 13.1).
 CpuIsa detect() {
   const Registers leaf1 = cpuid(1, 0), leaf7 = cpuid(7, 0), leaf7_1 = cpuid(7, 1);
   if (!has_bits(leaf1.c, bit(27))) return CpuIsa::kBaseline;  // OSXSAVE

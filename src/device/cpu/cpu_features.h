@@ -11,7 +11,7 @@ namespace plimsoll {
 // considered.
 CpuIsa cpu_isa();
 
-// Returns true if this process may use AMX tiles, that is, if cpu_isa() includes them.
+// Returns true if this process may use AMX tiles: the CPU has them and the operating system granted them.
 bool may_use_amx_tiles();
 
 }  // namespace plimsoll

@@ -1,8 +1,8 @@
-// The only way in which kernels use several CPU threads. It uses OpenMP, or std::thread in builds for
-// ThreadSanitizer, which does not understand OpenMP's barriers.
+// The only way in which kernels use several CPU threads. It uses OpenMP, or std::thread in builds for ThreadSanitizer, which does not
+// understand OpenMP's barriers.
 //
-// Work is divided by index, never by time: the thread of an index may differ between runs, but its result may
-// not. A kernel with sums across indices combines partial results in the order of the indices.
+// Work is divided by index: which thread computes an index may differ between runs, but the result for the index must not depend on it. A
+// kernel with sums across indices combines partial results in the order of the indices.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace plimsoll {
 
-// Number of threads used by parallel_for. The program calls set_num_threads once before any kernel. It also overrides the variables
-// OMP_DYNAMIC and OMP_MAX_ACTIVE_LEVELS, with which OpenMP starts fewer threads. Requires: 1 <= n <= thread_limit().
+// The number of threads that parallel_for uses. The program calls set_num_threads() once before any kernel. It also overrides the variables
+// OMP_DYNAMIC and OMP_MAX_ACTIVE_LEVELS, which can make OpenMP start fewer threads. Requires: 1 <= n <= thread_limit().
 int num_threads();
 void set_num_threads(int n);
 
@@ -32,7 +32,7 @@ void parallel_for_erased(int64_t count, void (*body)(void* context, int64_t inde
 // throw and does not call parallel_for.
 template <typename Body>
 void parallel_for(int64_t count, Body&& body) {
-  // Body is a reference type if the caller stores the lambda in a variable.
+  // Body is a reference type if the caller passes a lambda that is stored in a variable.
   using Callable = std::remove_reference_t<Body>;
   internal::parallel_for_erased(
       count,

@@ -53,8 +53,8 @@ TEST(ParallelFor, OfNothingCallsNothing) {
 }
 
 #ifdef _OPENMP
-// The two calls have the effect of the variables OMP_DYNAMIC=true and OMP_MAX_ACTIVE_LEVELS=0. oneDNN computes a wrong product if it gets fewer threads than
-// it has divided the product among.
+// Simulates the variables OMP_DYNAMIC=true and OMP_MAX_ACTIVE_LEVELS=0. oneDNN computes a wrong matrix product if it gets fewer threads
+// than it has divided the matrices among.
 TEST(ParallelFor, SetNumThreadsOverridesWhatMakesOpenMpStartFewerThreads) {
   const int before = num_threads();
   omp_set_dynamic(1);

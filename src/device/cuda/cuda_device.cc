@@ -50,10 +50,10 @@ std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none) {
   if (error != cudaSuccess || count == 0) {
     if (why_none != nullptr) {
       *why_none = error == cudaErrorInsufficientDriver
-                      ? "there is no NVIDIA driver, or it is too old for this program's CUDA"
+                      ? "there is no NVIDIA driver, or it is too old for the CUDA version of this program"
                       : fmt::format("the NVIDIA driver shows no device ({})", cudaGetErrorString(error));
     }
-    // The error is not sticky, but it must not be mistaken for a failed launch later.
+    // Clears CUDA's last error, which otherwise a later check would mistake for a failed launch.
     static_cast<void>(cudaGetLastError());
     return {};
   }
@@ -87,9 +87,9 @@ CudaDevice::CudaDevice(int ordinal) {
   std::string why;
   const std::vector<CudaDeviceInfo> devices = visible_cuda_devices(&why);
   if (ordinal < 0 || ordinal >= static_cast<int>(devices.size())) {
-    throw_error(ErrorCode::kDevice, "cuda:{} does not exist: {}. Choose another device, or --use_cpu",
-                ordinal,
-                devices.empty() ? why : fmt::format("{} are visible, cuda:0 is the first", devices.size()));
+    throw_error(
+        ErrorCode::kDevice, "cuda:{} does not exist: {}. Choose another device, or use --use_cpu", ordinal,
+        devices.empty() ? why : fmt::format("{} GPUs are visible, and the first is cuda:0", devices.size()));
   }
   info_ = devices[static_cast<size_t>(ordinal)];
   PLIMSOLL_CUDA(cudaSetDevice(ordinal));
@@ -99,7 +99,7 @@ CudaDevice::CudaDevice(int ordinal) {
 }
 
 CudaDevice::~CudaDevice() {
-  // The call that caused a failure has already reported it.
+  // The result is ignored, because the call that caused a failure has already reported it.
   if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
 }
 
@@ -134,7 +134,7 @@ CudaArena::CudaArena(CudaDevice& device, int64_t bytes, std::optional<uint8_t> f
     static_cast<void>(cudaGetLastError());
     throw GpuError(fmt::format(
         "cuda:{} ({}) cannot provide {} bytes for the arena: {} bytes are free now. Another process may have "
-        "taken memory since the plan was checked; free memory on the card, or plan a smaller run",
+        "allocated memory since the plan was checked; free memory of the GPU, or plan a smaller run",
         device.info().ordinal, device.info().name, bytes_, device.free_bytes()));
   }
   PLIMSOLL_CUDA(error);
@@ -210,8 +210,7 @@ void fail_cuda(cudaError_t error, const char* call, const char* file, int line) 
   if (error == cudaErrorNoKernelImageForDevice) {
     free_text =
         ". This program has no code for this GPU: configure it with -DPLIMSOLL_CUDA_ARCHITECTURES=RELEASE, "
-        "or the "
-        "card's own (80-real for compute capability 8.0), and build again";
+        "or with the architecture of this GPU (80-real for compute capability 8.0), and build again";
   }
   throw GpuError(fmt::format("the GPU reports {} ({}) at {}, {}:{}{}", cudaGetErrorName(error),
                              cudaGetErrorString(error), call, file, line, free_text));

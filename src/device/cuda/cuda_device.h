@@ -41,11 +41,11 @@ bool is_built_with_cuda();
 // Cost: opens the driver, about 100 ms; creates no context.
 std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none = nullptr);
 
-// Returns true if each of the visible devices can map the memory of each other one.
+// Returns true if each of the visible GPUs can map the memory of every other one.
 bool visible_gpus_map_each_other();
 
-// Returns true if the driver has been opened in this process, which visible_cuda_devices() does. The driver
-// uses about 25 MiB of host memory.
+// Returns true if the CUDA driver has been opened in this process, for example by visible_cuda_devices(). The driver uses about 25 MiB of
+// host memory.
 bool is_cuda_driver_open();
 
 // One device in use. Owns its stream. Its context exists until the process ends.

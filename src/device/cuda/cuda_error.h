@@ -20,7 +20,7 @@ inline void check_cuda(cudaError_t error, const char* call, const char* file, in
 
 #define PLIMSOLL_CUDA(call) ::plimsoll::check_cuda((call), #call, __FILE__, __LINE__)
 
-// Used after the launch of a kernel: PLIMSOLL_CHECK_LAUNCH("gelu_fwd"). It detects a launch that was refused;
-// the next synchronizing call detects failures during the execution.
+// Must follow each launch of a kernel: PLIMSOLL_CHECK_LAUNCH("gelu_fwd"). It detects that CUDA did not accept the launch; failures during
+// the execution are detected by the next synchronizing call.
 #define PLIMSOLL_CHECK_LAUNCH(kernel) \
   ::plimsoll::check_cuda(cudaGetLastError(), "launch of " kernel, __FILE__, __LINE__)

@@ -1,5 +1,5 @@
-// Owning wrappers for events and streams of the CUDA runtime, so that a failure while several are created
-// leaks none. Only for sources that are built with CUDA. Errors of all calls: GpuError.
+// Owning wrappers for events and streams of the CUDA runtime, so that none leaks if the creation of a later one fails. Only for sources
+// that are built with CUDA. Errors of all calls: GpuError.
 //
 // Thread-safety: as CUDA's own handles; an object may be used by one thread at a time.
 #pragma once
@@ -17,10 +17,10 @@ namespace plimsoll {
 // A point in a stream after the work enqueued so far. Owns the event; movable, not copyable.
 class CudaEvent {
  public:
-  // Only events with times support ms_since(); they cost slightly more.
+  // States whether an event records its time. Only events with times support ms_since(); they cost slightly more.
   enum class Times : uint8_t { kNo, kYes };
 
-  // How the host waits for an event: it asks again and again, which notices the event first, or sleeps.
+  // How the host waits for an event: it polls, which notices the event sooner, or sleeps.
   enum class Waits : uint8_t { kAwake, kAsleep };
 
   explicit CudaEvent(Times times = Times::kNo, Waits waits = Waits::kAwake) {
@@ -66,7 +66,7 @@ class CudaEvent {
 // copyable.
 class CudaSideStream {
  public:
-  // The blocks of kernels of a stream with high priority start before waiting blocks of others.
+  // Thread blocks of a stream with high priority start before waiting thread blocks of other streams.
   enum class Priority : uint8_t { kNormal, kHigh };
 
   explicit CudaSideStream(Priority priority = Priority::kNormal) {

@@ -60,16 +60,17 @@ struct TopologyFunctions {
   }
 };
 
-// The place of a device on the PCI bus, without its function: an NVLink may report another function of the same device.
+// The address of a device on the PCI bus without the function number, because an NVLink may report another function of the same device.
 using BusPlace = std::tuple<unsigned int, unsigned int, unsigned int>;
 
 BusPlace place_of(const PciInfo& info) {
   return {info.domain, info.bus, info.device};
 }
 
-// The ends of the NVLinks of a GPU that are up.
+// The remote ends of the NVLinks of a GPU that are up.
 struct LinkEnds {
-  std::map<BusPlace, int> gpus = {};  // number of links by the place of a device that may be a GPU
+  std::map<BusPlace, int> gpus =
+      {};  // number of links per PCI address of a remote device, which may be a GPU
   int num_to_switches = 0;
 };
 
@@ -95,7 +96,7 @@ std::vector<int> set_bits(const std::vector<unsigned long>& words) {
 }
 
 void read_affinity(const TopologyFunctions& functions, Device device, TopologyGpu& gpu) {
-  // Room for 4096 processors and 1024 nodes, the limits of Linux's usual configuration.
+  // Space for the bits of 4096 processors and 1024 nodes, the limits of Linux's usual configuration.
   std::vector<unsigned long> cpus(64), nodes(16);
   if (functions.cpu_affinity != nullptr &&
       functions.cpu_affinity(device, static_cast<unsigned int>(cpus.size()), cpus.data()) == kSuccess) {
@@ -188,20 +189,20 @@ PciPath path_of(unsigned int level) {
 const char* describe_p2p(unsigned int status) {
   switch (status) {
     case kP2pChipset:
-      return "the chipset of the machine does not support it";
+      return "the chipset of the machine does not support peer access";
     case kP2pGpu:
     case kP2pNotSupported:
-      return "the GPUs do not support it";
+      return "the GPUs do not support peer access";
     case kP2pHostBridges:
-      return "the path between the sockets does not support it";
+      return "the connection between the CPU sockets does not support peer access";
     case kP2pDisabled:
-      return "a setting of the driver disables it";
+      return "a setting of the driver disables peer access";
     default:
-      return "the driver gives no reason";
+      return "the driver does not report the reason";
   }
 }
 
-// Reads if one GPU can read and write the memory of the other one.
+// Reads whether one GPU can read and write the memory of the other.
 void read_mapping(const TopologyFunctions& functions, Device one, Device other, GpuPair& pair) {
   if (functions.p2p_status == nullptr) return;
   for (const unsigned int use : {kP2pRead, kP2pWrite}) {
@@ -238,8 +239,8 @@ GpuPair read_pair(const TopologyFunctions& functions, const OpenGpu& one, const 
   return pair;
 }
 
-// Older drivers do not report the type of the remote device. A device at the end of links that is none of the listed GPUs,
-// while another GPU has links to the same device, is a switch.
+// Older drivers do not report the type of the remote device. A remote device that is none of the listed GPUs, and to which another GPU also
+// has links, is a switch.
 void find_switches(std::vector<OpenGpu>& gpus) {
   std::map<BusPlace, int> num_gpus;
   for (const OpenGpu& gpu : gpus) {

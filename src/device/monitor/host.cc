@@ -23,7 +23,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\n\r") - first + 1);
 }
 
-// Returns the value after "name:" in a file of such lines, or an empty text if there is no such line.
+// Returns the value of `name` in a file with lines "name: value", or an empty text if there is no such line.
 std::string_view field(std::string_view text, std::string_view name) {
   for (size_t start = 0; start < text.size();) {
     const size_t end = std::min(text.find('\n', start), text.size());
@@ -112,8 +112,8 @@ std::string shortage_text(int64_t needed_bytes, const MachineMemory& memory) {
   constexpr double kGiB = 1073741824.0;
   const bool is_group = memory.takeable_bytes() < memory.available_bytes;
   return fmt::format(
-      "the run needs {:.2f} GiB, but {} has only {:.2f} GiB left: the system may swap or end the run. To see "
-      "what would fit: --memory_limit {}MiB",
+      "the run needs {:.2f} GiB, but {} has only {:.2f} GiB left: the system may swap or end the run. Run "
+      "with --memory_limit {}MiB to see what would fit",
       static_cast<double>(needed_bytes) / kGiB, is_group ? "this process's control group" : "this machine",
       static_cast<double>(memory.takeable_bytes()) / kGiB, memory.takeable_bytes() >> 20);
 }

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-// The folders of the system's files. Tests replace them by their own.
+// The folders from which the values are read. Tests replace them by folders with prepared files.
 struct SystemPaths {
   std::string proc = "/proc";
   std::string cgroup = "/sys/fs/cgroup";

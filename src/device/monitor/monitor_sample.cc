@@ -43,7 +43,8 @@ std::string cuda_version_text(std::optional<int> version) {
 
 std::string no_gpu_sentence(const MonitorSample& sample) {
   return fmt::format("No GPU to show{}: {}; this is the host.",
-                     sample.with_context ? ", and none to ask for --context" : "", sample.why_no_gpu);
+                     sample.with_context ? ", and none whose CUDA context --context could measure" : "",
+                     sample.why_no_gpu);
 }
 
 }  // namespace plimsoll

@@ -44,7 +44,7 @@ std::string temperature_words(const GpuSample& gpu) {
   std::string words = fmt::format("{} C, {}", *gpu.thermals.celsius, describe_temperature_verdict(gpu));
   if (gpu.thermals.slowdown_c) words += fmt::format(", slows down at {} C", *gpu.thermals.slowdown_c);
   if (gpu.thermals.slowdown_margin_c)
-    words += fmt::format(", slows down when {} C hotter", *gpu.thermals.slowdown_margin_c);
+    words += fmt::format(", slows down after {} C more", *gpu.thermals.slowdown_margin_c);
   return words;
 }
 
@@ -54,7 +54,7 @@ std::string ecc_words(const GpuSample& gpu) {
   const int64_t uncorrected = gpu.ecc.uncorrected.value_or(0);
   if (corrected + uncorrected == 0) return "none since the driver was loaded";
   return fmt::format("{} corrected, {} not, since the driver was loaded{}", corrected, uncorrected,
-                     uncorrected > 0 ? ": results may be wrong; reset the GPU, then have it looked at" : "");
+                     uncorrected > 0 ? ": results may be wrong; reset the GPU and have it checked" : "");
 }
 
 std::string pcie_words(const GpuSample& gpu) {
@@ -114,9 +114,10 @@ void add_capabilities(std::string& text, const GpuSample& gpu) {
 void add_context(std::string& text, const ContextSample& context) {
   add_row(text, "context",
           context.why_not.empty()
-              ? fmt::format("{} MiB for an empty one: {} MiB used before, {} with it",
-                            whole_mib(context.after_bytes - context.before_bytes),
-                            whole_mib(context.before_bytes), whole_mib(context.after_bytes))
+              ? fmt::format(
+                    "{} MiB for an empty context: {} MiB of the GPU were used before its creation, {} after",
+                    whole_mib(context.after_bytes - context.before_bytes), whole_mib(context.before_bytes),
+                    whole_mib(context.after_bytes))
               : "not measured: " + context.why_not);
 }
 

@@ -14,8 +14,8 @@ namespace plimsoll {
 
 using namespace nvml;
 
-// Pointers to NVML's functions. A function that the driver lacks is null; the functions of the first block
-// are required.
+// Pointers to NVML's functions. A pointer is null if the driver lacks the function; only the functions up to the first empty line are
+// required.
 struct Nvml::Functions {
   int (*init)() = nullptr;
   int (*count)(unsigned int*) = nullptr;
@@ -97,8 +97,7 @@ bool means_absent(int status) {
          status == kDeprecated;
 }
 
-// Returns true if the call with this status succeeded. If it was refused, adds a note about the figure `what` to the
-// sample.
+// Returns true if the call with this status succeeded. If the driver withheld the figure, adds `what` and the reason to the sample.
 bool is_given(int status, const char* what, GpuSample& sample) {
   if (status == kSuccess) return true;
   if (status == kGpuIsLost || status == kResetRequired) {
@@ -109,7 +108,7 @@ bool is_given(int status, const char* what, GpuSample& sample) {
   return false;
 }
 
-// Reads a figure. Figures are unsigned in the library; none of those that are read here exceeds an int.
+// Reads a figure. Figures are unsigned in the library; none of the figures that are read here exceeds an int.
 template <typename Value, typename Function, typename... Words>
 std::optional<Value> read(const char* what, GpuSample& sample, Function* function, Device device,
                           Words... words) {
@@ -177,7 +176,8 @@ std::optional<Device> Nvml::Functions::find_device(const std::string& uuid_text)
   return device;
 }
 
-// Returns the last status. A process that both computes and draws is in both of the driver's lists.
+// Calls `list` and adds the processes that `found` does not contain yet, because a process that both computes and draws is in both of the
+// driver's lists. Returns the status of the last call.
 int Nvml::Functions::list_processes(Device device, decltype(compute_processes) list,
                                     std::vector<GpuProcess>& found) const {
   if (list == nullptr) return kFunctionNotFound;
@@ -275,18 +275,20 @@ void Nvml::Functions::read_processes(Device device, GpuSample& sample) const {
 Nvml::Nvml(const std::string& library) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
-    why_not_ = fmt::format("there is no NVIDIA driver here ({} is missing)", library);
+    why_not_ = fmt::format("this machine has no NVIDIA driver ({} is missing)", library);
     return;
   }
   auto functions = std::make_unique<Functions>();
   if (!functions->find_required(handle)) {
-    why_not_ = "the NVIDIA driver is too old: its management library lacks functions of 2021";
+    why_not_ =
+        "the NVIDIA driver is too old: its management library (NVML) lacks functions that drivers have since "
+        "2021";
     return;
   }
   functions->find_others(handle);
   const int status = functions->init();
   if (status != kSuccess) {
-    why_not_ = "NVIDIA's management library does not start: " + describe_nvml_status(status);
+    why_not_ = "NVIDIA's management library (NVML) does not start: " + describe_nvml_status(status);
     return;
   }
   functions_ = std::move(functions);
@@ -370,7 +372,7 @@ std::vector<GpuSample> Nvml::all() const {
     functions_->read_limits(device, sample);
     functions_->read_links(device, sample);
     functions_->read_processes(device, sample);
-    // Several calls for one figure are refused for the same reason; one note is enough.
+    // Removes equal entries: several calls for the same figure are refused for the same reason.
     const auto last = std::unique(sample.refused.begin(), sample.refused.end());
     sample.refused.erase(last, sample.refused.end());
   }

@@ -42,8 +42,9 @@ struct GpuPower {
 
 struct GpuThermals {
   std::optional<int> celsius = {};
-  std::optional<int> slowdown_c = {};         // the temperature at which the card slows down
-  std::optional<int> slowdown_margin_c = {};  // degrees below it, on cards that report only the difference
+  std::optional<int> slowdown_c = {};  // the temperature at which the card slows down
+  std::optional<int> slowdown_margin_c =
+      {};  // how many degrees C remain, on cards that report only this difference
   std::optional<int> fan_percent = {};
 };
 
@@ -77,7 +78,7 @@ struct GpuSample {
   std::vector<std::string> refused = {};  // values that the driver withholds, such as "power (no permission)"
   std::optional<GpuMemory> memory = {};
   std::optional<int> gpu_percent = {};     // share of the last moments in which a kernel ran
-  std::optional<int> memory_percent = {};  // share in which memory was read or written
+  std::optional<int> memory_percent = {};  // share of the last moments in which memory was read or written
   GpuClocks clocks = {};
   GpuPower power = {};
   GpuThermals thermals = {};

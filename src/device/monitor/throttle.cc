@@ -29,21 +29,22 @@ constexpr const char* kCoolingAdvice =
 
 std::string power_advice(const GpuSample& sample) {
   const std::string draw = sample.power.watts && sample.power.limit_w
-                               ? fmt::format("it draws {:.0f} of the {:.0f} W that it may; ",
+                               ? fmt::format("the GPU draws {:.0f} of the {:.0f} W that its limit allows; ",
                                              *sample.power.watts, *sample.power.limit_w)
                                : std::string();
-  return draw + "raise the limit where card, supply and cooling allow it (nvidia-smi --power-limit)";
+  return draw +
+         "raise the limit if the GPU, the power supply and the cooling permit (nvidia-smi --power-limit)";
 }
 
 std::string cooling_advice(const GpuSample& sample) {
   const std::string heat =
-      sample.thermals.celsius ? fmt::format("it is at {} C; ", *sample.thermals.celsius) : std::string();
+      sample.thermals.celsius ? fmt::format("the GPU is at {} C; ", *sample.thermals.celsius) : std::string();
   return heat + kCoolingAdvice;
 }
 
 constexpr const char* kSupplyAdvice =
     "the power supply requested it: check that the supply is strong enough and that each power connector of "
-    "the card has its own cable";
+    "the GPU has its own cable";
 
 }  // namespace
 
@@ -62,9 +63,9 @@ std::vector<ClockEvent> clock_events(const GpuSample& sample) {
   add(kPowerBrake, "power brake", kSupplyAdvice, true);
   add(kSoftwareThermal, "thermal slowdown by the driver", cooling_advice(sample), true);
   add(kPowerCap, "power cap", power_advice(sample), true);
-  add(kSyncBoost, "limited to the clocks of its group", "", false);
-  add(kApplicationClocks, "clocks set by hand", "nvidia-smi --reset-applications-clocks sets them back",
-      false);
+  add(kSyncBoost, "limited to the clocks of the slowest GPU of its sync boost group", "", false);
+  add(kApplicationClocks, "clocks set by an administrator",
+      "nvidia-smi --reset-applications-clocks restores the default clocks", false);
   add(kDisplayClocks, "display clocks", "", false);
   add(kIdle, "idle", "", false);
   if ((bits & ~kKnown) != 0) {
@@ -124,7 +125,7 @@ std::string describe_temperature_verdict(const GpuSample& sample) {
 
 std::string describe_power_verdict(const GpuSample& sample) {
   if (power_verdict(sample) != Verdict::kHigh) return "";
-  return fmt::format("high ({:.0f} % of the limit): at the limit the clocks fall",
+  return fmt::format("high ({:.0f} % of the limit): at its limit the GPU reduces its clocks",
                      100.0 * *sample.power.watts / *sample.power.limit_w);
 }
 

@@ -1,5 +1,4 @@
-// Explains why a GPU's clocks are lower than they could be, or soon will be, and what to do about it. Pure;
-// thread-safe.
+// Explains why the clocks of a GPU are reduced, or soon will be, and what to do about it. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -45,14 +44,13 @@ Verdict power_verdict(const GpuSample& sample);
 std::string_view verdict_name(Verdict verdict);
 // Returns the verdict with its reason and what to do, such as "good (under 75 C)"; "" if it is unknown.
 std::string describe_temperature_verdict(const GpuSample& sample);
-// Returns what follows from a high power draw; "" if it is not high.
+// Returns the consequence of a high power draw; "" if the power draw is not high.
 std::string describe_power_verdict(const GpuSample& sample);
 
 // Formats one line for people: "GPU 0 slows down: power cap. ...". Requires: event.is_throttling.
 std::string throttle_warning(const std::string& gpu, const ClockEvent& event);
 
-// The figures of a GPU for the log of a run, and warnings if the GPU slows down. It is not a monitor: it
-// reads one card when it is called. One thread uses an object.
+// Reads the figures of one GPU for the log of a run, and warns if the GPU slows down. One thread uses an object.
 
 class GpuLog {
  public:

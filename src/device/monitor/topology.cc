@@ -134,7 +134,7 @@ std::string format_ranges(const std::vector<int>& numbers) {
 
 std::optional<int> nvlink_generation(const TopologyGpu& gpu) {
   if (const NvLinkRate* rate = nvlink_rate(gpu)) return rate->generation;
-  // Versions 2.2 and 3.1 have numbers of their own.
+  // The indices are NVML's version numbers, which count versions 2.2 and 3.1 separately; the values are the generations.
   constexpr std::array kGenerations{0, 1, 2, 2, 3, 3, 4, 5};
   const int version = gpu.nvlink_version.value_or(0);
   if (version < 1 || version >= static_cast<int>(kGenerations.size())) return std::nullopt;
@@ -147,7 +147,7 @@ std::optional<double> nvlink_gb_per_s(const TopologyGpu& gpu) {
 }
 
 std::optional<double> pcie_gb_per_s(const PcieLink& link) {
-  // GB/s per lane.
+  // The rate in GB/s per lane of each PCI Express generation.
   constexpr std::array kRates{0.0,
                               2.5 * 8 / 10 / 8,
                               5.0 * 8 / 10 / 8,
@@ -155,7 +155,7 @@ std::optional<double> pcie_gb_per_s(const PcieLink& link) {
                               16.0 * 128 / 130 / 8,
                               32.0 * 128 / 130 / 8,
                               64.0 * 242 / 256 / 8};
-  // An idle card lowers the generation of its link, but not its width.
+  // Uses the highest generation of the link, because an idle card lowers the generation, but not the width.
   const int generation = link.max_generation.value_or(link.generation.value_or(0));
   const int width = link.width.value_or(link.max_width.value_or(0));
   if (generation < 1 || generation >= static_cast<int>(kRates.size()) || width < 1) return std::nullopt;

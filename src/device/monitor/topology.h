@@ -28,11 +28,11 @@ struct TopologyGpu {
   std::string name = {};
   std::string fault = {};       // why nothing can be read from the GPU; "" if something can
   std::optional<int> sm = {};   // compute capability, 90 for 9.0
-  std::vector<int> cpus = {};   // processors next to the GPU
-  std::vector<int> nodes = {};  // their NUMA nodes
+  std::vector<int> cpus = {};   // processors that are closest to the GPU
+  std::vector<int> nodes = {};  // NUMA nodes of these processors
   PcieLink pcie = {};
   std::optional<int> nvlink_version =
-      {};  // NVML's number of the version, which is not that of the generation
+      {};  // NVML's number of the NVLink version, which differs from the number of the generation
   std::optional<double> nvlink_gb_per_s =
       {};  // rate of one NVLink in each direction, as the driver reports it
   friend bool operator==(const TopologyGpu&, const TopologyGpu&) = default;
@@ -41,11 +41,13 @@ struct TopologyGpu {
 // The connection of two GPUs.
 struct GpuPair {
   PciPath path = PciPath::kUnknown;
-  int num_nvlinks = 0;  // links between the two that are up; with a switch, those of the GPU that has fewer
+  int num_nvlinks =
+      0;  // NVLinks between the two GPUs that are up; with a switch, the smaller of their numbers of links to it
   bool through_switch =
       false;  // the NVLinks lead to NVSwitches, which connect every GPU with every other one
-  std::optional<bool> maps_memory = {};  // the GPU of the row can map the memory of that of the column
-  std::string why_not_mapped = {};       // the driver's reason, as a part of a sentence
+  std::optional<bool> maps_memory =
+      {};  // the GPU `row` of Topology::pair() can map the memory of the GPU `column`
+  std::string why_not_mapped = {};  // the driver's reason, as a part of a sentence
   friend bool operator==(const GpuPair&, const GpuPair&) = default;
 };
 
@@ -53,7 +55,7 @@ struct NumaNode {
   int index = 0;
   std::vector<int> cpus = {};
   int64_t memory_bytes = 0;
-  std::vector<int> distances = {};  // to each node, in their order; 10 to itself
+  std::vector<int> distances = {};  // distance to each node in the order of the nodes; 10 to the node itself
   friend bool operator==(const NumaNode&, const NumaNode&) = default;
 };
 
@@ -61,7 +63,8 @@ struct Topology {
   std::string driver = {};      // version of the driver
   std::string why_no_gpu = {};  // why no GPU is listed, as a part of a sentence
   std::vector<TopologyGpu> gpus = {};
-  std::vector<GpuPair> pairs = {};  // gpus.size() rows of as many pairs; those of a GPU with itself are empty
+  std::vector<GpuPair> pairs =
+      {};  // gpus.size() rows of gpus.size() pairs; the pairs of a GPU with itself are empty
   std::vector<NumaNode> nodes = {};
   std::vector<int> usable_cpus = {};  // processors that this process may use
 
@@ -71,7 +74,7 @@ struct Topology {
 
 // Returns the NUMA nodes that Linux lists; empty if it lists none.
 std::vector<NumaNode> numa_nodes(const SystemPaths& paths = {});
-// Returns the GPUs and their connections; without a driver the reason.
+// Returns the GPUs and their connections, or, without a driver, the reason why there are none.
 Topology gpu_topology(const Nvml& nvml);
 // Returns everything: the GPUs, the NUMA nodes, and the processors of this process.
 Topology read_topology(const Nvml& nvml, const SystemPaths& paths = {});
@@ -92,11 +95,11 @@ std::optional<double> pcie_gb_per_s(const PcieLink& link);
 // Returns the rate in GB/s between two GPUs in each direction: that of their NVLinks, otherwise that of the slower PCI
 // Express link.
 std::optional<double> pair_gb_per_s(const Topology& topology, size_t row, size_t column);
-// Returns what the matrix shows for two GPUs: "X", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS", or "N/A".
+// Returns the entry of the matrix for two GPUs: "X", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS", or "N/A".
 std::string link_label(const Topology& topology, size_t row, size_t column);
 
-// Returns the matrix of nvidia-smi topo -m with its legend, and below it what each kind of link means for DDP and ZeRO.
-// Without a GPU: the NUMA nodes, and what ranks on CPUs would use. Ends with a newline.
+// Returns the matrix of nvidia-smi topo -m with its legend, and below it the consequences of each kind of link for DDP and ZeRO. Without a
+// GPU: the NUMA nodes, and how ranks on CPUs would exchange data. Ends with a newline.
 std::string topology_text(const Topology& topology);
 // Returns one object on one line, without a newline.
 std::string topology_json(const Topology& topology);

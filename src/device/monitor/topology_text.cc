@@ -107,7 +107,7 @@ bool is_same_kind(const Topology& topology, const PairIndex& a, const PairIndex&
          one.through_switch == other.through_switch;
 }
 
-// Returns the kinds of links from the fastest to the slowest; one whose rate is unknown is the slowest.
+// Returns the kinds of links from the fastest to the slowest. A kind whose rate is unknown counts as the slowest.
 std::vector<LinkKind> link_kinds(const Topology& topology) {
   std::vector<LinkKind> kinds;
   for (size_t row = 0; row < topology.gpus.size(); ++row) {
@@ -195,7 +195,7 @@ void add_kind(std::string& text, const Topology& topology, const LinkKind& kind)
   add_paragraph(text, describe_mapping(pair));
 }
 
-// Formats the bytes and the time of an exchange of `values` values of this size per parameter and rank.
+// Formats the size and the time of an exchange in which a rank sends `values` values of this size per parameter.
 std::string cost_text(double values, double bytes_per_value, double gb_per_s) {
   const double gigabytes = values * bytes_per_value;
   const double seconds = gigabytes / gb_per_s;
@@ -203,7 +203,7 @@ std::string cost_text(double values, double bytes_per_value, double gb_per_s) {
                      : fmt::format("{:.1f} GB, {:.1f} s", gigabytes, seconds);
 }
 
-// Returns the rows of what each rank of n sends per step for 1e9 parameters, at this rate.
+// Returns the table rows that state how much each of n ranks sends per step for 1e9 parameters, and the time at this rate.
 std::string exchange_rows(int n, double gb_per_s) {
   const double share = static_cast<double>(n - 1) / n;
   std::vector<std::vector<std::string>> rows{
@@ -260,7 +260,7 @@ void add_gpus(std::string& text, const Topology& topology) {
   text += "\n" + matrix_text(topology) + "\n" + kLegend;
   if (topology.gpus.size() == 1) {
     text += "\n";
-    add_paragraph(text, "One GPU has no link to another one: a run on it exchanges nothing.");
+    add_paragraph(text, "There is only one GPU, so a run does not exchange data between GPUs.");
     return;
   }
   const std::vector<LinkKind> kinds = link_kinds(topology);

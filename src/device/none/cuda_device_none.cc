@@ -8,7 +8,7 @@ namespace {
 constexpr const char* kNotBuilt = "this program was built without CUDA (no nvcc was found)";
 
 [[noreturn]] void fail_not_built() {
-  PLIMSOLL_CHECK(false, "a GPU is used, but {}", kNotBuilt);
+  PLIMSOLL_CHECK(false, "the caller uses a GPU, but {}", kNotBuilt);
 }
 
 }  // namespace
@@ -32,8 +32,8 @@ bool is_cuda_driver_open() {
 
 CudaDevice::CudaDevice(int ordinal) {
   throw_error(ErrorCode::kDevice,
-              "cuda:{} does not exist: {}. Install the CUDA toolkit and build again, or --use_cpu", ordinal,
-              kNotBuilt);
+              "cuda:{} does not exist: {}. Install the CUDA toolkit and build again, or use --use_cpu",
+              ordinal, kNotBuilt);
 }
 CudaDevice::~CudaDevice() = default;
 int64_t CudaDevice::free_bytes() const {

@@ -5,13 +5,16 @@
 namespace plimsoll {
 
 std::unique_ptr<GpuCommunicator> connect_gpus(Communicator&, int, const std::string&) {
-  PLIMSOLL_CHECK(false, "GPUs are connected, but this program was built without CUDA (no nvcc was found)");
+  PLIMSOLL_CHECK(false,
+                 "the caller connects GPUs, but this program was built without CUDA (no nvcc was found)");
 }
 std::unique_ptr<GpuMessages> connect_messages(Communicator&, int) {
-  PLIMSOLL_CHECK(false, "GPUs are connected, but this program was built without CUDA (no nvcc was found)");
+  PLIMSOLL_CHECK(false,
+                 "the caller connects GPUs, but this program was built without CUDA (no nvcc was found)");
 }
 std::unique_ptr<PeerMemory> connect_peers(Communicator&, int, const std::string&) {
-  PLIMSOLL_CHECK(false, "GPUs are connected, but this program was built without CUDA (no nvcc was found)");
+  PLIMSOLL_CHECK(false,
+                 "the caller connects GPUs, but this program was built without CUDA (no nvcc was found)");
 }
 
 }  // namespace plimsoll

@@ -84,10 +84,10 @@
 
 namespace plimsoll {
 
-// Selects the keys that a query row sees: all keys of its sequence, or those at or before its own position.
+// Selects the keys that a query row sees: all keys of its sequence, or only those up to its own position.
 enum class AttentionMask : uint8_t { kBidirectional, kCausal };
 
-// The pairs of rows that a mask and a window leave, for a sequence of `count` rows.
+// The keys that each query row of a sequence of `count` rows sees, given a mask and a window.
 struct AttentionReach {
   AttentionMask mask = AttentionMask::kBidirectional;
   int64_t window = 0;
@@ -126,14 +126,13 @@ struct AttentionOptions {
   AttentionMask mask = AttentionMask::kBidirectional;
   double dropout = 0.0;  // dropout probability in [0, 1); 0 in evaluation
   RandomSite random = {};
-  // If other ranks compute further heads of the same attention: the number of all heads, and the number of the first one here,
-  // for random numbers. 0 heads: those of the dimensions are all.
+  // If several ranks divide the heads of one attention: the number of heads of all ranks, and the index of the first head of this rank,
+  // both of which random numbers depend on. all_heads = 0: this rank computes all heads.
   int64_t all_heads = 0;
   int64_t first_head = 0;
 };
 
-// Rows of T x (H * D) elements, or of T x (G * D) for k and v, within a wider tensor: element (t, h, d) is at
-// [t * row_stride + h * D + d].
+// A view of T rows of H * D elements (G * D for k and v) within a wider tensor: element (t, h, d) is at [t * row_stride + h * D + d].
 struct ConstRows {
   ConstView view;
   int64_t row_stride = 0;  // distance of two rows in elements, at least the elements of a row

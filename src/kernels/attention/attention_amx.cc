@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// Operands are staged in blocks of 64 rows, 64 columns and 64 terms: 8 KiB each for A and B.
+// Operands are copied ("staged") into blocks of 64 rows, 64 columns and a depth of 64: 8 KiB each for A and B.
 constexpr int64_t kBlock = 64;
 constexpr int64_t kBlockTiles = kBlock / kTileRows;
 constexpr int64_t kBlockTermTiles = kBlock / kTileTerms;
@@ -26,7 +26,7 @@ PLIMSOLL_AMX_INLINE __m512i pairs_of(__m512 first, __m512 second) {
   return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
 
-// Stages 16 rows of up to 32 terms of an operand that is stored by rows. Missing rows and terms are zero.
+// Stages 16 rows of an operand that is stored by rows, over a depth of up to 32. Missing rows and elements are zero.
 PLIMSOLL_AMX_INLINE void stage_rows(const float* a, int64_t lda, int64_t rows, int64_t terms,
                                     std::byte* tile) {
   const __mmask16 low = first_lanes(terms), high = first_lanes(terms - 16);
@@ -40,7 +40,7 @@ PLIMSOLL_AMX_INLINE void stage_rows(const float* a, int64_t lda, int64_t rows, i
   }
 }
 
-// Stages 16 rows of up to 32 terms of an operand that is stored by depth.
+// Stages 16 rows of an operand that is stored by depth, over a depth of up to 32.
 PLIMSOLL_AMX_INLINE void stage_columns(const float* a, int64_t lda, int64_t rows, int64_t terms,
                                        std::byte* tile) {
   const __mmask16 inside = first_lanes(rows);
@@ -55,7 +55,7 @@ PLIMSOLL_AMX_INLINE void stage_columns(const float* a, int64_t lda, int64_t rows
   for (int64_t r = 0; r < kTileRows; ++r) _mm512_store_si512(tile + r * kTilePitch, words[r]);
 }
 
-// Stages up to 32 terms of 16 columns of B.
+// Stages 16 columns of B over a depth of up to 32.
 PLIMSOLL_AMX_INLINE void stage_b(const float* b, int64_t ldb, int64_t terms, std::byte* tile) {
   for (int64_t p = 0; p < 16; ++p) {
     const __m512 first = 2 * p < terms ? _mm512_loadu_ps(b + 2 * p * ldb) : _mm512_setzero_ps();
@@ -64,8 +64,7 @@ PLIMSOLL_AMX_INLINE void stage_b(const float* b, int64_t ldb, int64_t terms, std
   }
 }
 
-// Up to 2 x 2 tiles of C. Tiles that reach past the last row of the result are loaded and stored through a
-// copy.
+// A block of up to 2 x 2 tiles of C. Tiles that extend past the last row of the result are loaded and stored through a copy.
 struct TileBlock {
   float* c;
   int64_t ldc;
@@ -80,7 +79,7 @@ struct TileBlock {
   float* tile(int i, int j) const { return c + i * kTileRows * ldc + j * kTileRows; }
 };
 
-// Calls body(i, j) for each tile of the block that reaches past the last row of the result.
+// Calls body(i, j) for each tile of the block that extends past the last row of the result.
 template <typename Body>
 void for_each_part(const TileBlock& block, Body&& body) {
   for (int i = 0; i < 2; ++i) {
@@ -151,7 +150,7 @@ int64_t tiles_of(int64_t count, int64_t size) {
   return (count + size - 1) / size;
 }
 
-// The part of the product that `Staged` holds: terms from `k` on, rows from `m` on and columns from `n` on.
+// The position of the block of the matrix product whose operands `Staged` contains: its first row m, first column n and first depth k.
 struct Corner {
   int64_t m, n, k;
 

@@ -25,8 +25,7 @@ struct Sizes {
   int64_t rows, columns, depth;
 };
 
-// Multiplies operands of eight bits with at most 2^8 terms per sum, so that every sum is exact in fp32 in any
-// order.
+// Multiplies operands of eight bits with at most 2^8 products per sum, so that every sum is exact in fp32 in any order.
 void expect_exact(const Sizes& s, LeftOperand left, ProductStart start) {
   SCOPED_TRACE(std::to_string(s.rows) + " x " + std::to_string(s.columns) + " x " + std::to_string(s.depth));
   const bool by_row = left == LeftOperand::kByRow;

@@ -1,6 +1,6 @@
-// Benchmarks attention forward and backward, with and without dropout, at the shapes of the project's speed
-// targets. The counters give the contract's floating-point operations per second. Compare them with the rate
-// of the register tile on one thread times the number of threads.
+// Benchmarks attention forward and backward, with and without dropout, at the shapes of the project's speed targets. The counters give the
+// floating-point operations per second as attention.h counts them. Compare them with the rate of the CPU's register tile on one thread
+// times the number of threads.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -24,7 +24,7 @@
 namespace plimsoll {
 namespace {
 
-// One task: heads [h, end_head) of one sequence, and the scratch of one thread.
+// One task of a thread: heads [h, end_head) of one sequence, and the scratch memory of the thread.
 struct BwdTask {
   const AttentionBwdArgs& args;
   AttentionSequence sequence;
@@ -36,7 +36,7 @@ struct BwdTask {
 
 inline constexpr int64_t kBwdScoreStride = attention_score_stride(kAttentionTile);
 
-// The parts of a thread's scratch.
+// The arrays into which the scratch memory of one thread is divided.
 struct BwdTiles {
   explicit BwdTiles(const AttentionDims& dims, float* scratch) {
     const int64_t row = attention_padded_dim(dims.head_dim);
@@ -59,11 +59,11 @@ struct BwdTiles {
   }
   // k and the gradients are [keys][row]; the transposed tensors are tiles of [D][64 keys].
   float *k, *k_transposed, *v_transposed, *d_k, *d_v;
-  // [64][row]; `other` holds a tile of v before it is transposed, or a tile of o.
+  // Arrays of [64][row]. `other` contains a tile of v before it is transposed, or a tile of o.
   float *q, *d_o, *d_q, *other;
-  // [64][kBwdScoreStride]
+  // Arrays of [64][kBwdScoreStride].
   float *scores, *products;
-  // [64]
+  // Arrays of [64].
   float *dropout_factors, *lse, *delta;
 };
 
@@ -75,7 +75,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Returns the first element of this sequence and a head in a tensor of rows.
+// Returns the first element of a head of this sequence in a tensor of rows.
 template <typename T>
 const T* bwd_rows(const BwdTask& task, const ConstRows& rows, int64_t head) {
   return rows.view.as<T>() + task.sequence.first * rows.row_stride + head * task.args.dims.head_dim;
@@ -135,7 +135,7 @@ void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int
   fetch_head<Fetch::kRead>({args.o, columns}, t, task.h + 1, args.dims.head_dim);
   fetch_head<Fetch::kRead>({args.d_o, columns}, t, task.h + 1, args.dims.head_dim);
 }
-// Prefetches the lines to which row t of this head will be written.
+// Prefetches the cache lines of d_q, d_k and d_v to which row t of this head will be written.
 [[gnu::always_inline]] inline void bwd_fetch_gradients(const BwdTask& task, int64_t t) {
   const AttentionBwdArgs& args = task.args;
   const int64_t kv_head = bwd_kv_head(task, task.h), head_dim = args.dims.head_dim;
@@ -144,13 +144,13 @@ void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int
   fetch_head<Fetch::kWrite>({args.d_v.view, args.d_v.row_stride}, t, kv_head, head_dim);
 }
 
-// The keys that a block of queries is multiplied with: whole tiles from `first` on, and the last one up to `end`.
+// The range of keys that a block of queries sees: tiles start at `first`, and the last tile ends at `end`.
 struct BwdKeys {
   int64_t first = 0, end = 0;
 };
 
-// Computes, within one tile, the probabilities with dropout and the gradients of the scores of query rows i
-// .. and keys j ...
+// Computes, for query rows i .. i + queries - 1 and the tile of keys j .. j + keys - 1, the probabilities with dropout and the gradients of
+// the scores.
 void bwd_gradient_rows(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& dropout, int64_t i,
                        int64_t queries, const BwdKeys& range, int64_t j, int64_t keys) {
   const AttentionOptions& options = task.args.options;
@@ -160,8 +160,8 @@ void bwd_gradient_rows(const BwdTask& task, const BwdTiles& tiles, const Dropout
     const int64_t hidden = std::clamp<int64_t>(reach.first_key(i + r) - j, 0, keys);
     const int64_t visible = std::clamp<int64_t>(reach.end_key(i + r) - j, 0, keys);
     const int64_t t = task.sequence.first + i + r;
-    // If there are several tiles, the two prefetches happen in different ones, so that they do not displace
-    // everything else in the cache.
+    // The inputs of the next head are prefetched in the first tile and the outputs in the last one. If there are several tiles, the
+    // prefetches therefore do not displace everything else in the cache at the same time.
     if (j == range.first) bwd_fetch_next_head(task, t);
     if (last_tile) bwd_fetch_gradients(task, t);
     const float* factors = nullptr;
@@ -196,8 +196,8 @@ void bwd_tile(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& drop
                                 j == range.first ? ProductStart::kZero : ProductStart::kStored);
 }
 
-// The heads of a group follow each other in one task: the first packs keys and values, and the last stores the sums
-// of their gradients.
+// Computes the heads of a task one after another. The heads of a group share one head of k and v: the first head of a group packs keys and
+// values, and the last one stores the sums of their gradients.
 template <typename T>
 void bwd_head(const BwdTask& task) {
   const AttentionBwdArgs& args = task.args;

@@ -6,8 +6,7 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-// Computes delta of the block's rows from o and from d_o in shared memory, and writes it to scratch for the
-// other kernel.
+// Computes delta of the block's rows from o in global memory and d_o in shared memory, and writes it to scratch for the second kernel.
 template <int kDim, int kR>
 __device__ void find_delta(const AttentionKernelArgs& args, const Work& work, const float4* d_o, int ty,
                            int tx, float (&delta)[kR]) {
@@ -70,7 +69,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
     factor[i] = args.scale;
   }
   for (int key = begin; key < end; key += kKeys) {
-    // The keys arrive while the values are in use, and the next values while the keys are in use.
+    // Waits for the values. Starting the copy of the keys only now lets the keys arrive while the values are used, and later the next
+    // values while the keys are used.
     wait_for_fetches();
     __syncthreads();
     fetch_tile<kDim, kKeys>(args, of_keys, args.k, args.k_stride, key, k);
@@ -112,8 +112,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
   store_result<kDim, kR>(args, work, args.d_q, args.d_q_stride, ty, tx, d_q, factor);
 }
 
-// In this kernel rows are keys and columns are queries. The heads of q that read this head of k and v follow each
-// other.
+// Computes d_k and d_v. In this kernel the rows of the tiles of scores are keys and the columns are queries. The heads of q that read the
+// same head of k and v are processed one after another.
 template <int kDim, int kR, int kQueries>
 __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
     const AttentionKernelArgs args) {
@@ -149,7 +149,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   for (; of_query.head <= last_head; ++of_query.head) {
     const int64_t first_value = static_cast<int64_t>(of_query.head) * args.tokens + work.first;
     for (int row = start; row < end; row += kQueries) {
-      // The queries arrive while d_o is in use, and the next d_o while the queries are in use.
+      // Waits for d_o. Starting the copy of the queries only now lets the queries arrive while d_o is used, and later the next d_o while
+      // the queries are used.
       wait_for_fetches();
       __syncthreads();
       fetch_tile<kDim, kQueries>(args, of_query, args.q, args.q_stride, row, q);
@@ -204,8 +205,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   store_result<kDim, kR>(args, work, args.d_v, args.d_v_stride, ty, tx, d_v, one);
 }
 
-// Launches both kernels with tiles of kR * 16 rows that stay and tiles of kPassing rows that the loop
-// replaces.
+// Launches both kernels with tiles of kR * 16 rows that a block keeps and tiles of kPassing rows that its loop replaces.
 template <int kDim, int kR, int kPassing>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   constexpr int64_t kBytes = bwd_tile_bytes(kDim, 16 * kR, kPassing);
@@ -221,7 +221,7 @@ void launch(const AttentionKernelArgs& args, CudaStream stream) {
 }  // namespace attention
 
 void launch_attention_bwd_tiled(const AttentionKernelArgs& args, CudaStream stream) {
-  using namespace attention;  // NOLINT: the kernels of this file
+  using namespace attention;  // the kernels of this file are in that namespace
   const int64_t shared = shared_bytes_of_block();
   if (args.head_dim <= 32) {
     launch<32, 4, 64>(args, stream);

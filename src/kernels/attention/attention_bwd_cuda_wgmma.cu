@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kRows = 64;
 
-// Two tiles that stay and two pairs that the loop replaces, followed by the values per row: delta, or, for
-// two tiles each, lse, delta and the dropout bits.
+// Shared memory of the first kernel: two tiles that the block keeps, two pairs of tiles that the loop replaces, and values per row. The
+// values per row are delta in this kernel and, for two tiles each, lse, delta and the dropout bits in the second kernel.
 template <int kDim>
 constexpr int kDqBytes = 6 * kWgmmaTile<kDim> + 4 * kRows;
 template <int kDim>
@@ -123,10 +123,11 @@ __global__ __launch_bounds__(kWarpgroup, kDim == 64 ? 3 : 2) void attention_dkv_
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, lane = static_cast<int>(threadIdx.x) % 32;
   const int keep_of_row = keep_place(warp_row % 32 + lane / 4);
   const int64_t columns = static_cast<int64_t>(args.heads) * args.head_dim;
-  // A causal block starts at its own rows, which are a multiple of a tile.
+  // Under a causal mask the loop starts at the block's own rows, whose first row is a multiple of the tile size, because earlier queries do
+  // not see them.
   const int start = first_query(args, work.row) / kQueries * kQueries,
             end = end_query(args, work, work.row + kRows - 1);
-  // The heads of q that read this head of k and v follow one another.
+  // The heads of q that read this head of k and v are processed one after another.
   Work query_work = work;
   query_work.head = work.head * args.group;
   const int end_head = query_work.head + args.group;

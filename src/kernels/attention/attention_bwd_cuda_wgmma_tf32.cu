@@ -16,8 +16,8 @@ namespace {
 constexpr int kRows = 64;
 constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;  // floats per tile of queries
 
-// Two pairs of tiles that the loop replaces and the transposed tiles of one pair, followed by the values per
-// row: delta, or, for two tiles each, lse, delta and the dropout bits.
+// Shared memory: two pairs of tiles that the loop replaces, the transposed tiles of one pair, and values per row. The values per row are
+// delta or, for two tiles each, lse, delta and the dropout bits.
 constexpr int kDqBytes = 5 * kTf32Tile + 4 * kRows;
 constexpr int kDkvBytes = 6 * kTf32Tile + 2 * 4 * kValues;
 
@@ -40,7 +40,7 @@ __global__ __launch_bounds__(kWarpgroup,
     copy_tf32(args, work, part, args.k, args.k_stride, key, base + stage * kTf32Tile);
     copy_tf32(args, work, part, args.v, args.v_stride, key, base + (2 + stage) * kTf32Tile);
   };
-  // The block's own rows are loaded into registers through the second stage.
+  // Loads the block's own rows into registers. They are copied through the tiles of the second stage, which the loop does not use yet.
   copy_tf32(args, work, part, args.q, args.q_stride, work.row, base + kTf32Tile);
   copy_tf32(args, work, part, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row,
             base + 3 * kTf32Tile);
@@ -97,7 +97,7 @@ __global__ __launch_bounds__(kWarpgroup,
     wait_for_products<0>();
     hold(d_q[0]);
   }
-  __syncthreads();  // the results are stored through the tiles
+  __syncthreads();  // all products must have read the tiles, because the results are stored through their memory
   if (work.row + warp_row >= work.count) return;
   const float factor[1][2] = {{args.scale, args.scale}};
   store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.d_q, args.d_q_stride, shared,
@@ -128,7 +128,7 @@ __global__ __launch_bounds__(kWarpgroup,
     copy_tf32(args, work, part, args.d_o, columns, row, base + (2 + stage) * kTf32Tile);
     fetch_row_values<kRows, kWarpgroup, kDropout>(args, work, dropout, row, row_values + stage * kValues);
   };
-  // The block's own rows are loaded into registers through the second stage.
+  // Loads the block's own rows into registers. They are copied through the tiles of the second stage, which the loop does not use yet.
   copy_tf32(args, work, part, args.k, args.k_stride, work.row, base + kTf32Tile);
   copy_tf32(args, work, part, args.v, args.v_stride, work.row, base + 3 * kTf32Tile);
   const int start = args.causal ? work.row : 0;
@@ -174,7 +174,7 @@ __global__ __launch_bounds__(kWarpgroup,
     hold(d_v[0]);
     hold(d_k[0]);
   }
-  __syncthreads();  // the results are stored through the tiles
+  __syncthreads();  // all products must have read the tiles, because the results are stored through their memory
   if (work.row + warp_row >= work.count) return;
   const float of_k[1][2] = {{args.scale, args.scale}}, of_v[1][2] = {{args.keep_scale, args.keep_scale}};
   store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.d_k, args.d_k_stride, shared,
@@ -187,14 +187,14 @@ __global__ __launch_bounds__(kWarpgroup,
 }  // namespace attention
 
 void launch_attention_dq_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream) {
-  using namespace attention;  // NOLINT: the kernels of this file
+  using namespace attention;  // the kernels of this file are in that namespace
   launch_on_grid(
       args.dropout ? attention_dq_cuda_wgmma_tf32_kernel<true> : attention_dq_cuda_wgmma_tf32_kernel<false>,
       kRows, args.heads, kWarpgroup, kDqBytes, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dq_cuda_wgmma_tf32");
 }
 void launch_attention_dkv_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream) {
-  using namespace attention;  // NOLINT: the kernels of this file
+  using namespace attention;  // the kernels of this file are in that namespace
   launch_on_grid(
       args.dropout ? attention_dkv_cuda_wgmma_tf32_kernel<true> : attention_dkv_cuda_wgmma_tf32_kernel<false>,
       kRows, args.kv_heads, kWarpgroup, kDkvBytes, args, stream);

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// One head of one sequence.
+// The rows of one head of one sequence.
 struct Head {
   const AttentionBwdArgs& args;
   AttentionSequence sequence;
@@ -37,7 +37,7 @@ struct Head {
     return args.options.scale * dot;
   }
   double probability(int64_t i, int64_t j) const { return std::exp(score(i, j) - lse_S[i]); }
-  // Returns 0 if (i, j) is dropped, otherwise the factor of a kept probability.
+  // Returns the dropout factor of pair (i, j): 0 if it is dropped, otherwise the factor of a kept probability.
   double factor(int64_t i, int64_t j) const {
     if (args.options.dropout == 0) return 1;
     const uint64_t row = random_row(args, sequence.first + i, h);
@@ -66,8 +66,8 @@ struct Head {
   }
 };
 
-// Adds what row i contributes to its three gradients in one head of q. As a query, row i is paired with every key
-// `other`; as a key, it is paired with every query `other`.
+// Adds the contributions of row i to its three gradients in one head of q. As a query, row i is paired with every key `other`; as a key, it
+// is paired with every query `other`.
 void add_row(const Head& head, int64_t i, double* d_q_D, double* d_k_D, double* d_v_D) {
   const AttentionBwdArgs& args = head.args;
   for (int64_t other = 0; other < head.sequence.count; ++other) {

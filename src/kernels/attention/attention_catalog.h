@@ -1,5 +1,5 @@
-// The problems of attention and the scratch memory of each implementation: the host-only part of the contracts in
-// attention.h, first_token_attention.h and paged_attention.h. Thread-safe: pure functions.
+// The kernel problems of attention and the scratch memory of each implementation: the host-only part of the contracts in attention.h,
+// first_token_attention.h and paged_attention.h. Thread-safe: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// The problem of attention_fwd and attention_bwd: T, B, the bound on S_b, H, D, G and W of attention.h.
+// The kernel problem of attention_fwd and attention_bwd: the sizes T, B, the bound on S_b, H, D, G and W of attention.h.
 struct AttentionDims {
   int64_t tokens = 0;
   int64_t sequences = 0;
@@ -21,17 +21,17 @@ struct AttentionDims {
   int64_t window = 0;    // W: a row sees rows less than W apart; 0: no limit
 
   constexpr int64_t num_kv_heads() const { return kv_heads == 0 ? heads : kv_heads; }
-  // The number of query heads that share a head of k and v.
+  // The number of query heads that share one head of k and v.
   constexpr int64_t group_heads() const { return heads / num_kv_heads(); }
 };
-// The problem of first_token_attention.
+// The kernel problem of first_token_attention.
 struct FirstTokenAttentionProblem {
   AttentionDims dims = {};
   int64_t columns = 0;    // C of x
   DType w = DType::kF32;  // element type of the weights
 };
 
-// The problem of paged_attention and append_kv (paged_attention.h): T, B, a bound on n_b, H, G, D, P, S, M and W.
+// The kernel problem of paged_attention and append_kv (paged_attention.h): the sizes T, B, a bound on n_b, H, G, D, P, S, M and W.
 struct PagedAttentionDims {
   int64_t tokens = 0;
   int64_t sequences = 0;
@@ -47,8 +47,8 @@ struct PagedAttentionDims {
 
 inline constexpr int64_t kAttentionLongest = int64_t{1} << 20;
 
-// The number of query rows and of key rows that are multiplied at a time. Tiles of 64 x 64 floats fill a third of a 48
-// KiB L1 cache, and a product over 64 terms amortises the loads and stores of its result.
+// The number of query rows and of key rows that are multiplied at a time. Tiles of 64 x 64 floats fill a third of a 48 KiB L1 cache, and a
+// matrix product of depth 64 amortizes the loads and stores of its result.
 inline constexpr int64_t kAttentionTile = 64;
 
 constexpr int64_t attention_round_up(int64_t value, int64_t multiple) {
@@ -73,7 +73,7 @@ constexpr int64_t attention_score_stride(int64_t keys) {
   return attention_padded_keys(keys) + 16;
 }
 
-// Returns the number of floats in one thread's part of the scratch.
+// Returns the number of floats that one thread needs in the scratch memory.
 constexpr int64_t attention_fwd_thread_floats(const AttentionDims& dims) {
   const int64_t row = attention_padded_dim(dims.head_dim);
   const int64_t keys = attention_padded_keys(dims.longest);
@@ -103,7 +103,7 @@ constexpr int64_t attention_fwd_cpu_scratch_bytes(const AttentionDims& dims, int
 constexpr int64_t attention_bwd_cpu_scratch_bytes(const AttentionDims& dims, int threads) {
   return attention_order_bytes(dims) + threads * attention_bwd_thread_floats(dims) * 4;
 }
-// The references keep rows of doubles and use one thread.
+// The references store rows of doubles and use one thread.
 constexpr int64_t attention_fwd_ref_scratch_bytes(const AttentionDims& dims) {
   return dims.longest * 8;
 }
@@ -111,10 +111,9 @@ constexpr int64_t attention_bwd_ref_scratch_bytes(const AttentionDims& dims) {
   return (2 * dims.longest * dims.group_heads() + 3 * dims.head_dim) * 8;
 }
 
-// On a GPU the backward pass stores delta. The kernels for tensor cores also store one bit per pair of a query row and a
-// key row, set if dropout keeps the pair, for sequences of up to kAttentionKeepLongest rows; for longer sequences the
-// second kernel draws the random numbers again. The bits of 32 keys form a word; words of adjacent query rows are
-// adjacent.
+// On a GPU the backward pass stores delta in scratch memory. The kernels for tensor cores also store one bit per pair of a query row and a
+// key row, which is set if dropout keeps the pair, for sequences of up to kAttentionKeepLongest rows; for longer sequences the second
+// kernel draws the random numbers again. The bits of 32 keys form a word; words of adjacent query rows are adjacent.
 inline constexpr int64_t kAttentionKeepLongest = 2048;
 constexpr int64_t attention_cuda_delta_bytes(const AttentionDims& dims) {
   return attention_round_up(dims.tokens * dims.heads * 4, 256);
@@ -130,7 +129,8 @@ constexpr int64_t attention_bwd_cuda_mma_scratch_bytes(const AttentionDims& dims
   return attention_cuda_delta_bytes(dims) + attention_cuda_keep_bytes(dims);
 }
 
-// Returns the number of rows per part: first_token_attention on a GPU divides each sequence into at most 32 parts.
+// Returns the number of rows per part of a sequence: first_token_attention on a GPU divides each sequence into at most 32 parts, which
+// different thread blocks compute.
 constexpr int64_t first_token_attention_part_rows(int64_t longest) {
   constexpr int64_t kRows = 256, kMostParts = 32;
   const int64_t rows = attention_round_up((longest + kMostParts - 1) / kMostParts, 32);
@@ -140,9 +140,9 @@ constexpr int64_t first_token_attention_parts(int64_t longest) {
   const int64_t rows = first_token_attention_part_rows(longest);
   return longest <= rows ? 1 : (longest + rows - 1) / rows;
 }
-// The scratch of first_token_attention consists of the queries; for each head, the vector whose product with a row of x is
-// that row's score; and, for each part and head, the weighted sum of rows, the largest score and the sum of
-// probabilities. These functions return the bytes of each.
+// The arrays in the scratch memory of first_token_attention: the queries; for each head, the vector whose product with a row of x is the
+// score of that row; and, for each part of a sequence and each head, the weighted sum of rows, the largest score and the sum of
+// probabilities. These functions return the bytes of each array.
 constexpr int64_t first_token_attention_query_bytes(const AttentionDims& dims) {
   return attention_round_up(dims.sequences * dims.heads * dims.head_dim * 4, 256);
 }
@@ -157,34 +157,36 @@ constexpr int64_t first_token_attention_cuda_scratch_bytes(const AttentionDims& 
   return first_token_attention_query_bytes(dims) + first_token_attention_key_bytes(dims, columns) +
          first_token_attention_sum_bytes(dims, columns);
 }
-// Tells if the CUDA kernel takes the sizes. It is compiled for some numbers of columns, one product holds at most 16
-// heads, and outputs of a head are computed 32 at a time.
+// Returns true if the CUDA kernel supports the sizes. It is compiled for some numbers of columns, one matrix product has at most 16 heads
+// as its rows, and outputs of a head are computed 32 at a time.
 constexpr bool first_token_attention_sizes_fit(const AttentionDims& dims, int64_t columns) {
   const bool columns_fit = columns == 384 || columns == 512 || columns == 768 || columns == 1024;
   return columns_fit && dims.heads <= 16 && dims.head_dim % 32 == 0 && dims.head_dim <= 128;
 }
 
-// The number of positions that have one softmax in paged_attention: the scores of all heads of a part stay in the second-level cache.
+// The number of positions per part of a sequence in paged_attention. Each part has its own softmax; the scores of all heads for one part
+// fit into the second-level cache.
 inline constexpr int64_t kPagedPart = 256;
-// The number of adjacent query rows of a sequence that share one pass over the keys on a CPU.
+// The number of adjacent query rows of a sequence that are computed in one pass over the keys on a CPU.
 inline constexpr int64_t kPagedRows = 8;
 
-// Returns the largest number of parts of a sequence.
+// Returns the largest number of parts into which a sequence is divided.
 constexpr int64_t paged_attention_parts(const PagedAttentionDims& dims) {
   return (dims.max_pages * dims.page_size + kPagedPart - 1) / kPagedPart;
 }
-// Tells if the parts of a sequence are computed by different threads: if there are too few rows for all threads. The bits of the
-// results are the same.
+// Returns true if different threads compute the parts of one sequence, because there are too few rows for all threads. The bits of the
+// results are the same either way.
 constexpr bool paged_attention_divides_sequences(const PagedAttentionDims& dims, int threads) {
   return threads > 1 && dims.tokens < 4 * threads;
 }
-// The floats of the result of a row: o of all heads, padded, and per head an lse and a sum of weights.
+// Returns the number of floats that store the result of a row: o of all heads, padded, and per head an lse and a sum of weights.
 constexpr int64_t paged_attention_result_floats(const PagedAttentionDims& dims) {
   return dims.heads * (attention_padded_dim(dims.head_dim) + 2);
 }
-// The floats of a row of scores, with room for a vector after the last score.
+// The number of floats from one row of scores to the next, with space for a vector after the last score.
 constexpr int64_t kPagedScoreStride = kPagedPart + 32;
-// A thread's scratch: q (followed by up to 15 rows of zeros), scores and results of kPagedRows rows, and the sums of their parts.
+// Returns the number of floats of a thread's queries in scratch memory: those of kPagedRows rows, followed by up to 15 rows of zeros. The
+// scratch memory of a thread also contains scores and results of kPagedRows rows, and the sums over their parts.
 constexpr int64_t paged_attention_q_floats(const PagedAttentionDims& dims) {
   return (kPagedRows * dims.heads + 16) * attention_padded_dim(dims.head_dim);
 }
@@ -193,7 +195,8 @@ constexpr int64_t paged_attention_thread_floats(const PagedAttentionDims& dims) 
   return attention_round_up(paged_attention_q_floats(dims) + kPagedRows * row, 16);
 }
 constexpr int64_t paged_attention_cpu_scratch_bytes(const PagedAttentionDims& dims, int threads) {
-  // A smaller bucket, whose sequences are divided, runs in the scratch of the largest one, so these rows always count.
+  // Counts the rows of a divided sequence always, because a smaller bucket, whose sequences are divided, runs in the scratch memory of the
+  // largest one.
   const int64_t divided_rows = threads > 1 ? std::min<int64_t>(dims.tokens, 4 * threads - 1) : 0;
   const int64_t stored = divided_rows * paged_attention_parts(dims) * paged_attention_result_floats(dims);
   return (threads * paged_attention_thread_floats(dims) + stored) * 4;
@@ -201,11 +204,11 @@ constexpr int64_t paged_attention_cpu_scratch_bytes(const PagedAttentionDims& di
 constexpr int64_t paged_attention_ref_scratch_bytes(const PagedAttentionDims& dims) {
   return dims.max_pages * dims.page_size * 8;
 }
-// On a GPU sequences are divided if a call has few rows, which would otherwise leave most of the card idle: up to 2048 positions into
-// at most kPagedCudaJoinedParts parts of whole groups of 64 positions, the keys that the warps of a block load at once, and more
-// positions into parts of kPagedPart. Calls with more rows have one part per row and head.
+// On a GPU, sequences are divided into parts if a call has few rows, which would otherwise leave most of the GPU idle. Up to 2048 positions
+// form at most kPagedCudaJoinedParts parts, each a multiple of 64 positions, the number of keys that the warps of a thread block load at
+// once. More positions form parts of kPagedPart. Calls with more rows use one part per row and head.
 inline constexpr int64_t kPagedCudaDividedRows = 128;
-// Compute capability 9.0 joins as many parts without another launch.
+// GPUs of compute capability 9.0 join up to this number of parts without another launch.
 inline constexpr int64_t kPagedCudaJoinedParts = 8;
 constexpr int64_t paged_attention_cuda_part(const PagedAttentionDims& dims) {
   const int64_t positions = dims.max_pages * dims.page_size;
@@ -217,7 +220,8 @@ constexpr int64_t paged_attention_cuda_parts(const PagedAttentionDims& dims) {
   const int64_t part = paged_attention_cuda_part(dims);
   return (dims.max_pages * dims.page_size + part - 1) / part;
 }
-// A smaller bucket, whose sequences are divided, runs in the scratch of the largest one, so these rows always count.
+// Counts the rows of a divided sequence always, because a smaller bucket, whose sequences are divided, runs in the scratch memory of the
+// largest one.
 constexpr int64_t paged_attention_cuda_scratch_bytes(const PagedAttentionDims& dims) {
   const int64_t parts = paged_attention_cuda_parts(dims);
   return parts <= 1
@@ -226,14 +230,14 @@ constexpr int64_t paged_attention_cuda_scratch_bytes(const PagedAttentionDims& d
 }
 inline constexpr int64_t kPagedCudaHeadDim = 256;
 
-// Tells if most sequences fit a block of 64 rows, for which small blocks waste fewer rows. On an H200 in bf16 with
-// dropout, 32 sequences of 53 rows on average and 12 heads of 64 take 55 us with blocks of 64 rows and 68 us with blocks
-// of 128 rows (both passes); for sequences of 512 rows large blocks are faster.
+// Returns true if most sequences fit a tile of 64 rows, so that tiles of 64 rows have fewer unused rows than tiles of 128. On an H200 in
+// bf16 with dropout, 32 sequences of 53 rows on average and 12 heads of 64 take 55 us with tiles of 64 rows and 68 us with tiles of 128
+// rows (both passes); for sequences of 512 rows large tiles are faster.
 constexpr bool attention_is_of_short_sequences(const AttentionDims& dims) {
   return dims.tokens <= 64 * dims.sequences;
 }
 
-// The widest head that the CUDA kernels take.
+// The largest head size that the CUDA kernels support.
 inline constexpr int64_t kAttentionCudaHeadDim = 128;
 
 struct Problem;

@@ -49,32 +49,35 @@ TEST(AttentionCatalog, TensorCoresTakeSupportedProblems) {
 TEST(AttentionCatalog, Tf32IsUsedOnlyIfAllowed) {
   Problem problem = problem_of(DType::kF32, 64, 90);
   EXPECT_EQ(reason_against(problem, "attention_bwd_cuda_tf32"),
-            "products of fp32 operands are not to be rounded to tf32");
+            "computes in tf32, which the settings do not allow for fp32 operands");
   problem.target.fp32_products = Fp32Products::kTf32;
   EXPECT_EQ(chosen(problem), "attention_bwd_cuda_tf32_wgmma");
   problem.target.sm = 80;
   EXPECT_EQ(chosen(problem), "attention_bwd_cuda_tf32");
   problem.target.sm = 75;
   EXPECT_EQ(reason_against(problem, "attention_bwd_cuda_tf32"),
-            "compute capability 7.5 has no tf32; 8.0 has");
+            "needs tf32, which GPUs have from compute capability 8.0 on; this GPU has 7.5");
 }
 
 TEST(AttentionCatalog, RefusalsSayWhy) {
   const std::string_view mma = "attention_bwd_cuda_mma", tiled = "attention_bwd_cuda_tiled";
   EXPECT_EQ(reason_against(problem_of(DType::kBF16, 64, 75), mma),
-            "compute capability 7.5 has no mma.sync of 16 x 8 x 16 and no bf16; 8.0 has");
+            "needs mma.sync of 16 x 8 x 16, which GPUs have from compute capability 8.0 on; this GPU has 7.5 "
+            "and does not support bf16");
   EXPECT_EQ(reason_against(problem_of(DType::kF16, 20, 90), mma),
-            "a head size of 20 is not a multiple of 8 up to 128");
+            "the head size must be a multiple of 8 and at most 128, but is 20");
   const std::string_view wgmma = "attention_bwd_cuda_wgmma";
   EXPECT_EQ(reason_against(problem_of(DType::kF16, 64, 80), wgmma),
-            "needs the wgmma of compute capability 9.0; this card has 8.0");
+            "needs the wgmma instructions of compute capability 9.0, but this GPU has 8.0");
   EXPECT_EQ(reason_against(problem_of(DType::kBF16, 32, 90), wgmma),
-            "takes head sizes from 33 to 128 in tiles of 64 columns, not 32");
+            "supports head sizes from 33 to 128, because its tiles have 64 columns, but the head size is 32");
   Problem short_texts = problem_of(DType::kBF16, 64, 90);
   std::get<AttentionDims>(short_texts.family).sequences = 16;
   EXPECT_EQ(reason_against(short_texts, wgmma),
-            "sequences of 64 rows or less, on average, waste less of the small blocks of mma.sync");
-  EXPECT_EQ(reason_against(problem_of(DType::kF32, 136, 90), tiled), "a head size of 136 is more than 128");
+            "the kernel with mma.sync is faster: sequences have at most 64 rows on average, and its small "
+            "tiles leave fewer rows unused");
+  EXPECT_EQ(reason_against(problem_of(DType::kF32, 136, 90), tiled),
+            "the head size may be at most 128, but is 136");
   EXPECT_NE(reason_against(problem_of(DType::kF32, 128, 75), tiled).find("64 KiB of shared memory"),
             std::string::npos);
 }
@@ -87,16 +90,18 @@ TEST(AttentionCatalog, WarpgroupsOfTf32DeclineWideHeadsSharedHeadsAndWindows) {
   dims.kv_heads = 4;
   EXPECT_EQ(chosen(problem), next);
   EXPECT_EQ(reason_against(problem, wgmma),
-            "needs a head of keys and values for each of the 16 heads; there are 4");
+            "needs one head of keys and values for each of the 16 query heads, but there are 4");
   dims.kv_heads = 16;
   EXPECT_EQ(chosen(problem), wgmma);
   dims.window = 96;
   EXPECT_EQ(chosen(problem), next);
-  EXPECT_EQ(reason_against(problem, wgmma), "computes no window, such as one of 96 rows");
+  EXPECT_EQ(reason_against(problem, wgmma),
+            "does not support a sliding window, but attention has one of 96 rows");
   dims.window = 0;
   dims.head_dim = 128;
   EXPECT_EQ(chosen(problem), next);
-  EXPECT_EQ(reason_against(problem, wgmma), "takes head sizes from 33 to 64 in tiles of 64 columns, not 128");
+  EXPECT_EQ(reason_against(problem, wgmma),
+            "supports head sizes from 33 to 64, because its tiles have 64 columns, but the head size is 128");
 }
 
 TEST(AttentionCatalog, WarpgroupsOf16BitsTakeSharedHeadsAndWindows) {

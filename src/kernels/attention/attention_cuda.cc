@@ -27,14 +27,17 @@ bool starts_at_multiples(const void* data, int64_t stride, int64_t element_bytes
 }
 
 void check_limits(const AttentionDims& dims, DType dtype, const int64_t* rng, double dropout) {
-  PLIMSOLL_CHECK(dims.head_dim <= kAttentionCudaHeadDim, "attention on a GPU of heads of {}, at most {}",
-                 dims.head_dim, kAttentionCudaHeadDim);
+  PLIMSOLL_CHECK(dims.head_dim <= kAttentionCudaHeadDim,
+                 "the head size of attention on a GPU may be at most {}, but is {}", kAttentionCudaHeadDim,
+                 dims.head_dim);
   PLIMSOLL_CHECK(dims.sequences < 65535 && dims.heads <= 65535 && dims.tokens <= INT32_MAX,
-                 "attention on a GPU of T={} B={} H={}", dims.tokens, dims.sequences, dims.heads);
+                 "attention on a GPU supports at most 2^31 - 1 rows, 65534 sequences and 65535 heads, but "
+                 "there are {}, {} and {}",
+                 dims.tokens, dims.sequences, dims.heads);
   PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16,
-                 "attention on a GPU of {}", dtype_name(dtype));
+                 "attention on a GPU supports f32, bf16 and f16, not {}", dtype_name(dtype));
   PLIMSOLL_CHECK(dropout == 0 || rng != nullptr,
-                 "attention with dropout {} was given no numbers to draw from", dropout);
+                 "attention with dropout {} needs the random state `rng`, but it is null", dropout);
 }
 
 // Fills in the arguments that both passes share.
@@ -85,7 +88,7 @@ bool rows_start_at_multiples(const AttentionKernelArgs& args, int64_t elements) 
          starts_at_multiples(args.d_v, args.d_v_stride, bytes, elements);
 }
 
-// Returns the faster sizes of blocks for the bucket. All sizes give the same bits.
+// Returns the numbers of rows per thread block with which the kernels are fastest for the bucket. All numbers give the same bits.
 AttentionBlockRows block_rows(const AttentionDims& dims) {
   if (attention_is_of_short_sequences(dims)) return {64, 64, 64};
   return {};
@@ -108,18 +111,24 @@ bool takes_tf32_wgmma(const AttentionDims& dims) {
 }
 
 void check_mma(const AttentionKernelArgs& args) {
-  PLIMSOLL_CHECK(args.dtype != DType::kF32, "attention on tensor cores of {}", dtype_name(args.dtype));
-  PLIMSOLL_CHECK(
-      rows_start_at_multiples(args, 8),
-      "attention on tensor cores copies 16 bytes at a time: heads of {} in rows of {}, {}, {} elements",
-      args.head_dim, args.q_stride, args.k_stride, args.v_stride);
+  PLIMSOLL_CHECK(args.dtype != DType::kF32,
+                 "attention with mma.sync or wgmma needs 16-bit tensors, but they are {}",
+                 dtype_name(args.dtype));
+  PLIMSOLL_CHECK(rows_start_at_multiples(args, 8),
+                 "the tensor-core kernels of attention copy 16 bytes at a time, so every head of every row "
+                 "must start at a multiple of 8 elements, but heads have {} elements and the rows of q, k "
+                 "and v are {}, {} and {} apart",
+                 args.head_dim, args.q_stride, args.k_stride, args.v_stride);
 }
 
 void check_tf32(const AttentionKernelArgs& args) {
-  PLIMSOLL_CHECK(args.dtype == DType::kF32, "attention in tf32 of {}", dtype_name(args.dtype));
-  PLIMSOLL_CHECK(args.vectors,
-                 "attention in tf32 copies 16 bytes at a time: heads of {} in rows of {}, {}, {} elements",
-                 args.head_dim, args.q_stride, args.k_stride, args.v_stride);
+  PLIMSOLL_CHECK(args.dtype == DType::kF32, "attention in tf32 needs f32 tensors, but they are {}",
+                 dtype_name(args.dtype));
+  PLIMSOLL_CHECK(
+      args.vectors,
+      "the tf32 kernels of attention copy 16 bytes at a time, so every head of every row must start at a "
+      "multiple of 4 elements, but heads have {} elements and the rows of q, k and v are {}, {} and {} apart",
+      args.head_dim, args.q_stride, args.k_stride, args.v_stride);
 }
 
 AttentionKernelArgs checked(const AttentionFwdArgs& args, const int64_t* rng) {
@@ -259,7 +268,7 @@ void attention_bwd_cuda_tf32_wgmma(const AttentionBwdArgs& args, const int64_t* 
 
 namespace {
 
-// Returns the function of a row of this family for a GPU.
+// Returns the function of a catalog row of this family on a GPU.
 template <typename Function>
 Function* function_of(std::string_view implementation) {
 #define PLIMSOLL_KERNEL PLIMSOLL_CUDA_FUNCTION
@@ -268,7 +277,8 @@ Function* function_of(std::string_view implementation) {
   };
 #undef PLIMSOLL_KERNEL
   const KernelFunction* function = find_function(kFunctions, implementation);
-  PLIMSOLL_CHECK(function != nullptr, "no CUDA function for kernel '{}'", implementation);
+  PLIMSOLL_CHECK(function != nullptr, "the kernel '{}' is not a CUDA implementation of attention",
+                 implementation);
   return function->as<Function>();
 }
 

@@ -59,7 +59,7 @@ AttentionBackward attention_bwd_cuda_wgmma, attention_bwd_cuda_tf32_wgmma;
 AttentionForward* attention_fwd_cuda_of(std::string_view implementation, const AttentionDims& dims);
 AttentionBackward* attention_bwd_cuda_of(std::string_view implementation, const AttentionDims& dims);
 
-// Run *_cuda_mma with blocks of 64 or 128 rows, chosen for each kernel. The benchmark compares them.
+// Run *_cuda_mma with thread blocks of 64 or 128 rows, chosen for each kernel. The benchmark compares them.
 struct AttentionBlockRows {
   int forward = 128;  // query rows
   int d_q = 128;      // query rows

@@ -151,7 +151,7 @@ class Tensors {
   std::vector<void*> blocks_;
 };
 
-// Times other sizes of blocks.
+// Times other numbers of rows per thread block.
 void compare_blocks(const Tensors& tensors) {
   for (const int rows : {64, 128}) {
     const double fwd = median_ms([&](int set) {

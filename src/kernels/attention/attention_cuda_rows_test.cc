@@ -93,7 +93,7 @@ TEST(AttentionCudaRows, DropsExactlyTheElementsOfPhilox) {
   EXPECT_EQ(checked, static_cast<int64_t>(families().size()) * 2 * (25 + 192 * 64 + 64 * 64));
 }
 
-// A rank that computes the last two of four heads draws the random numbers that one rank draws for them.
+// A rank that computes the last two of four heads must draw the same random numbers for them as one rank that computes all heads.
 TEST(AttentionCudaRows, DropoutOfSomeHeadsIsThatOfAllHeads) {
   constexpr int64_t kHeads = 4, kLocal = 2, kDim = 64;
   for (const auto& [kernels, dtype] : families()) {

@@ -63,7 +63,8 @@ int expect_within_bounds(const AttentionProblem& problem, const std::vector<cons
     EXPECT_TRUE(o.ok()) << "o: " << o;
     const std::vector<double>* part_bounds[] = {&bounds.d_q, &bounds.d_k, &bounds.d_v};
     for (int part = 0; part < 3; ++part) {
-      // A row that sees only itself has the probability 1 whatever its score is: no gradient reaches q and k.
+      // With a window of 1, every row sees only itself and has the probability 1 whatever its score is, so the gradients of q and k are
+      // zero.
       const Zeros zeros = problem.window == 1 && part < 2 ? Zeros::kExpected : Zeros::kSuspicious;
       const auto d =
           compare_values(fast.gradient(part), exact->gradient(part), *part_bounds[part], rounding, zeros);
@@ -194,7 +195,7 @@ TEST(AttentionCudaRows, FamiliesAgreeAtFullSize) {
   }
 }
 
-// Runs the same kernels with few blocks, for tools that track every access to shared memory.
+// Runs the same kernels with few thread blocks, for tools that track every access to shared memory.
 TEST(AttentionCudaRows, FamiliesAgreeSmall) {
   for (const double dropout : {0.0, 0.1}) {
     AttentionProblem problem{
@@ -221,7 +222,7 @@ TEST(AttentionCudaRows, DropoutOfLongSequencesIsDrawnAgain) {
       {.name = test_name(), .lengths = {30, 2100}, .heads = 1, .head_dim = 32});
 }
 
-// Uses few blocks, for the same reason as FamiliesAgreeSmall.
+// Uses few thread blocks, for the same reason as FamiliesAgreeSmall.
 TEST(AttentionCudaRows, DropoutIsDrawnAgainSmall) {
   ASSERT_EQ(attention_cuda_keep_bytes({160, 2, 2130, 1, 32}), 0);
   expect_families_agree_on_dropout_drawn_again(
@@ -280,7 +281,7 @@ TEST(AttentionCudaRows, BrokenRequirementsAreNamed) {
       message([](AttentionBwdArgs& a) { a.dims.heads = 1, a.dims.head_dim = 136; }).find("rows of q are 96"),
       std::string::npos);
   EXPECT_NE(message([](AttentionBwdArgs& a) { a.k.row_stride = 31; }).find("rows of k"), std::string::npos);
-  EXPECT_NE(message([](AttentionBwdArgs& a) { a.options.dropout = 0.5; }).find("numbers to draw from"),
+  EXPECT_NE(message([](AttentionBwdArgs& a) { a.options.dropout = 0.5; }).find("needs the random state"),
             std::string::npos);
 }
 

@@ -10,8 +10,8 @@
 
 namespace plimsoll::attention {
 
-// The rows that a block computes. The sequence consists of rows first .. first + count - 1 of the batch; the
-// block's rows start at row `row` of the sequence.
+// The rows that a thread block computes. The sequence consists of rows first .. first + count - 1 of the batch; the block's rows start at
+// row `row` of the sequence.
 struct Work {
   int first = 0;
   int count = 0;
@@ -22,8 +22,9 @@ struct Work {
 
 enum class TileOrder { kForward, kBackward };
 
-// Blocks are numbered (tile, head, sequence), or, under a causal mask, (head, tile, sequence): the tiles with the most work
-// of all heads of a sequence then start first, and the card is not left waiting for one of them at the end.
+// Returns the number of this block's tile. Blocks are numbered (tile, head, sequence) or, under a causal mask, (head, tile, sequence). With
+// the latter order the tiles with the most work start first in all heads of a sequence, so that at the end the GPU does not wait for one of
+// them.
 __device__ inline int tile_of_block(const AttentionKernelArgs& args) {
   return static_cast<int>(args.causal ? blockIdx.y : blockIdx.x);
 }
@@ -53,8 +54,8 @@ __device__ inline Work work_of_keys(const AttentionKernelArgs& args, const Work&
   return keys;
 }
 
-// The keys first_key .. end_key - 1 that a query row sees, and the queries first_query .. end_query - 1 that see a key
-// row, as in AttentionReach. Rows past the end of the sequence are allowed.
+// Return the keys first_key .. end_key - 1 that a query row sees, and the queries first_query .. end_query - 1 that see a key row, as in
+// AttentionReach. Rows past the end of the sequence are allowed.
 __device__ inline int first_key(const AttentionKernelArgs& args, int row) {
   return args.window > 0 ? max(0, row - args.window + 1) : 0;
 }
@@ -69,8 +70,8 @@ __device__ inline int end_query(const AttentionKernelArgs& args, const Work& wor
   return args.window > 0 ? min(work.count, key + args.window) : work.count;
 }
 
-// The largest score before the first key. It is finite, so that a tile in which the window hides every key of a row
-// leaves the row's sums at zero; with an infinity the differences of two of them would be NaN.
+// The initial value of a row's largest score. It is finite, so that a tile in which the window hides every key of a row leaves the row's
+// sums at zero; with minus infinity the difference of two such values would be NaN.
 inline constexpr float kNoScore = -1e30f;
 
 // Writes zeros to the tail rows of one head. The blocks of the tail share the rows.
@@ -182,8 +183,8 @@ __device__ inline void draw_block(const Dropout& dropout, const BlockStart& star
   }
 }
 
-// Returns the bit of key 32 a + j in word a of the keep bits, 4 * (j % 8) + j / 8: a word holds 32 keys, and
-// one block of random numbers gives one byte of it.
+// Returns the position of key 32 a + j among the dropout bits of word a: 4 * (j % 8) + j / 8. With this order, one block of random numbers
+// yields one byte of the word, which covers 32 keys.
 __host__ __device__ constexpr int keep_place(int j) {
   return 4 * (j % 8) + j / 8;
 }
@@ -200,7 +201,7 @@ __device__ inline uint32_t keep_row(const AttentionKernelArgs& args, int t, int 
          static_cast<uint32_t>(args.first_head + head);
 }
 
-// Draws a whole word in one thread.
+// Draws a complete word of dropout bits in one thread.
 __device__ inline uint32_t keep_word(const Dropout& dropout, uint32_t row, int word) {
   uint32_t bits = 0;
 #pragma unroll

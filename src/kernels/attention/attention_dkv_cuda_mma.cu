@@ -12,12 +12,12 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-// k and v, two tiles each of q and d_o, then lse, delta and the dropout bits of two tiles.
+// Shared memory: k and v, two tiles each of q and d_o, then lse, delta and the dropout bits of two tiles.
 constexpr int dkv_mma_bytes(int dim, int rows) {
   return 2 * dim * (2 * rows + 4 * kQueries) + 2 * 4 * (2 * kQueries + rows / 32 * kQueries);
 }
 
-// Computes acc[m] = a warp's rows of `left` times 8 * kN rows of a tile, both over the head size.
+// Computes acc[m] = the product of a warp's rows of `left` and 8 * kN rows of a tile, both over the head size.
 template <DType kType, int kWidth, int kM, int kN>
 __device__ void multiply_rows(uint32_t left, uint32_t by_columns, int warp_row, uint32_t tile,
                               uint32_t by_rows, int row, float (&acc)[kM][kN][4]) {
@@ -45,8 +45,7 @@ template <DType kType, int kDim, int kM, bool kDropout>
 __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(const AttentionKernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA
   constexpr int kRows = 64 * kM;
-  // Queries per step: as many as registers allow, because more queries reuse the rows of k and v that a warp
-  // loads.
+  // The number of queries per step: as many as the registers allow, because more queries reuse the rows of k and v that a warp loads.
   constexpr int kStep = kHalves<kType, kDim> * kM <= 128 ? 32 : 16;
   const Work work = find_work(args, kRows, TileOrder::kForward);
   if (work.is_tail) {
@@ -65,7 +64,8 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   const uint32_t by_columns = lane_by_columns<kWidth>(), by_rows = lane_by_rows<kWidth>();
   const ColumnLanes<kType, kDim> of_queries;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM;
-  // Bit of the lane's first key among 32; the bits of the keys 8, 16 and 24 rows later follow it.
+  // The position of the dropout bit of the lane's first key in its word of 32 keys. The bits of the keys 8, 16 and 24 rows later are the
+  // next ones.
   const int keep_of_row = keep_place(warp_row % 32 + static_cast<int>(threadIdx.x) % 32 / 4);
 
   const auto fetch = [&](int head, int row, int stage) {
@@ -80,7 +80,8 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   };
   copy_tile<kType, kDim, kRows>(args, work, args.k, args.k_stride, work.row, base);
   copy_tile<kType, kDim, kRows>(args, work, args.v, args.v_stride, work.row, base + kOwn);
-  // A causal block starts at its own rows, which are a multiple of a tile.
+  // Under a causal mask the loop starts at the block's own rows, whose first row is a multiple of the tile size, because earlier queries do
+  // not see them.
   const int start = first_query(args, work.row) / kQueries * kQueries;
   const int end = end_query(args, work, work.row + kRows - 1);
   const int first_head = work.head * args.group, end_head = first_head + args.group;
@@ -91,7 +92,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   clear(d_v);
   const bool is_used = work.row + warp_row < work.count;
   const float exponent = args.scale * kLog2E;
-  // The queries that see a key row of the warp.
+  // The range of queries that see any key row of the warp.
   const int warp_start = first_query(args, work.row + warp_row);
   const int warp_end = end_query(args, work, work.row + warp_row + 16 * kM - 1);
   int stage = 0;

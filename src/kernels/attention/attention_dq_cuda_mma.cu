@@ -10,12 +10,12 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-// q and d_o, two tiles each of keys and values, and delta.
+// Shared memory: q and d_o, two tiles each of keys and values, and delta.
 constexpr int dq_mma_bytes(int dim, int rows) {
   return 2 * dim * (2 * rows + 4 * kKeys) + 4 * rows;
 }
 
-// Turns scores x and products y of one step of 16 keys into the left operand d_x of the next product.
+// Converts scores x and products y of one step of 16 keys to d_x, the left operand of the next matrix product.
 template <DType kType, int kM, bool kDropout>
 __device__ void differentiate(const AttentionKernelArgs& args, const RowValues<kM>& rows, float exponent,
                               const KeepDraw<kM>& keep, int step, float (&x)[kM][2][4], float (&y)[kM][2][4],
@@ -80,7 +80,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
     }
   }
 
-  // Rows of q and d_o stay in registers if there are enough of them.
+  // True if a warp's rows of q and d_o are kept in registers, because they fit.
   constexpr bool kHolds = kWidth * kM <= 128;
   uint32_t held[2][kM][kHolds ? kWidth / 16 : 1][4];
   const auto own = [&](uint32_t(&a)[4], int which, int m, int step) {

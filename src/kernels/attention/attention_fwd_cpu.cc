@@ -23,8 +23,7 @@
 namespace plimsoll {
 namespace {
 
-// One task: query rows [first_row, end_row) and heads [h, end_head) of one sequence, and the scratch of one
-// thread.
+// One task of a thread: query rows [first_row, end_row) and heads [h, end_head) of one sequence, and the scratch memory of the thread.
 struct FwdTask {
   const AttentionFwdArgs& args;
   AttentionSequence sequence;
@@ -34,10 +33,10 @@ struct FwdTask {
   int64_t end_row;
   float* scratch;
   bool amx;                     // this thread's AMX tiles are configured for bf16 products
-  int64_t packed_kv_head = -1;  // the head of k and v whose tiles the scratch contains
+  int64_t packed_kv_head = -1;  // the head of k and v whose packed tiles are in the scratch memory; -1: none
 };
 
-// The parts of a thread's scratch.
+// The arrays into which the scratch memory of one thread is divided.
 struct FwdTiles {
   explicit FwdTiles(const AttentionDims& dims, float* scratch) {
     const int64_t row = attention_padded_dim(dims.head_dim);
@@ -71,8 +70,8 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Turns the scores of rows first .. first + count - 1 into probabilities with dropout that are not yet
-// divided by their sums. The scores are those of keys first_key .. first_key + width - 1.
+// Converts the scores of rows first .. first + count - 1 to probabilities with dropout, which are not yet divided by their sums. The scores
+// are those of keys first_key .. first_key + width - 1.
 void fwd_softmax(const FwdTask& task, const FwdTiles& tiles, int64_t first, int64_t count, int64_t first_key,
                  int64_t width) {
   const AttentionFwdArgs& args = task.args;
@@ -102,7 +101,8 @@ void fwd_softmax(const FwdTask& task, const FwdTiles& tiles, int64_t first, int6
   }
 }
 
-// Packs the keys and values that the rows of the task see, unless the head before packed the same.
+// Packs the keys and values that the rows of the task see, unless they are already packed because the previous head uses the same head of k
+// and v.
 template <typename T>
 void fwd_pack_keys(FwdTask& task, const FwdTiles& tiles, int64_t first_key, int64_t end_key) {
   const AttentionFwdArgs& args = task.args;
@@ -132,7 +132,7 @@ void fwd_head(FwdTask& task) {
   T* o = args.o.as<T>() + task.sequence.first * args.dims.heads * head_dim + column;
   const FwdTiles tiles(args.dims, task.scratch);
   const AttentionReach reach = attention_reach(args, task.sequence);
-  // The first tile with a key that row i sees.
+  // Returns the first tile that contains a key which row i sees.
   const auto first_tile = [&](int64_t i) { return reach.first_key(i) / kAttentionTile * kAttentionTile; };
   fwd_pack_keys<T>(task, tiles, first_tile(task.first_row), reach.end_key(task.end_row - 1));
 
@@ -169,9 +169,8 @@ namespace {
 
 HWY_EXPORT(fwd_task);
 
-// Returns the number of query rows per task: all rows of a sequence if sequences times heads give every
-// thread several tasks, otherwise a multiple of 64 that gives about four tasks per thread. Every task packs k
-// and v again; larger tasks amortise that.
+// Returns the number of query rows per task: all rows of a sequence if sequences times heads are enough tasks for every thread, otherwise a
+// multiple of 64 that gives about four tasks per thread. Every task packs k and v again, and more rows per task amortize that.
 int64_t rows_of_task(const AttentionDims& dims, int threads) {
   if (threads == 1) return attention_padded_keys(dims.longest);
   const int64_t pairs = std::max<int64_t>(1, dims.sequences * dims.heads);

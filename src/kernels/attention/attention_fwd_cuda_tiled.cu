@@ -77,7 +77,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_fwd_cuda_tiled_kernel(
   fetch_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, q);
   fetch_tile<kDim, kKeys>(args, of_keys, args.k, args.k_stride, begin, k);
   for (int key = begin; key < end; key += kKeys) {
-    // The values arrive while the scores are computed, and the next keys while the values are summed up.
+    // Waits for the keys. Starting the copy of the values only now lets the values arrive while the scores are computed, and later the next
+    // keys while the values are summed.
     wait_for_fetches();
     __syncthreads();
     fetch_tile<kDim, kKeys>(args, of_keys, args.v, args.v_stride, key, v);
@@ -117,7 +118,7 @@ void launch(const AttentionKernelArgs& args, CudaStream stream) {
 }  // namespace attention
 
 void launch_attention_fwd_tiled(const AttentionKernelArgs& args, CudaStream stream) {
-  using namespace attention;  // NOLINT: the kernels of this file
+  using namespace attention;  // the kernels of this file are in that namespace
   const int64_t shared = shared_bytes_of_block();
   const bool is_short = args.tokens <= 64 * args.sequences;  // sequences have at most 64 tokens on average
   if (args.head_dim <= 32 && is_short) {

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kRows = 64;
 
-// The queries, then two tiles each of keys and values: one in use and one being copied.
+// Shared memory: the queries, and two tiles each of keys and values, one in use and one being copied.
 template <int kDim>
 constexpr int kSharedBytes = 5 * kWgmmaTile<kDim>;
 
@@ -57,7 +57,7 @@ __global__ __launch_bounds__(kWarpgroup, kDim == 64 ? 4 : 2) void attention_fwd_
   const Work keys_work = work_of_keys(args, work);
   TileReader<kDim> of_keys(args, keys_work, args.k, args.k_stride, begin),
       of_values(args, keys_work, args.v, args.v_stride, begin);
-  // Waits for the requested tiles, then requests the values of this tile and the keys of the next.
+  // Waits for the tiles that were requested, then requests the values of this tile and the keys of the next one.
   const auto wait_and_request_next = [&](int key, int stage) {
     wait_for_copies();
     fence_async_proxy();

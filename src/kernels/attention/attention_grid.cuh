@@ -19,23 +19,24 @@ inline int64_t shared_bytes_of_block() {
   return bytes;
 }
 
-// Tiles of q, k, v and scores.
+// Returns the bytes of the tiles of q, k, v and scores.
 constexpr int64_t fwd_tile_bytes(int dim, int rows, int keys) {
   return int64_t{4} * (rows * dim + 2 * keys * dim + rows * keys);
 }
-// Two tiles that stay, two tiles that the loop replaces, and scores.
+// Returns the bytes of two tiles that a block keeps, two tiles that its loop replaces, and scores.
 constexpr int64_t bwd_tile_bytes(int dim, int rows, int passing) {
   return int64_t{4} * (2 * rows * dim + 2 * passing * dim + rows * passing);
 }
 
-// Launches one block per tile of `rows` rows of the bucket's longest sequence, for each of `heads` heads of every
-// sequence, plus one set of blocks for the tail. find_work() decodes the numbers of blocks.
+// Launches one thread block per tile of `rows` rows of the bucket's longest sequence, for each of `heads` heads of every sequence, plus one
+// set of blocks for the tail rows. find_work() decodes the block indices.
 inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int heads, int threads,
                            int64_t shared_bytes, const AttentionKernelArgs& args, CudaStream stream) {
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(shared_bytes)));
-  // All shared memory of a multiprocessor is used for tiles: several blocks share one multiprocessor.
+  // Reserves the largest share of a multiprocessor's memory for shared memory, so that as many blocks as possible run on one
+  // multiprocessor.
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                      cudaFuncAttributePreferredSharedMemoryCarveout,
                                      cudaSharedmemCarveoutMaxShared));

@@ -32,20 +32,20 @@ __device__ inline uint32_t lane_offset(int row, int chunk) {
   const int place = kDim == 32 ? chunk ^ ((row >> 1) & 3) : chunk ^ (row & 7);
   return static_cast<uint32_t>(row * kDim * 2 + place * 16);
 }
-// For a left operand, and for a right operand whose tile rows are the summed index.
+// Returns the offset for a left operand, and for a right operand whose tile rows are the summed index.
 template <int kDim>
 __device__ inline uint32_t lane_by_columns() {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return lane_offset<kDim>(lane % 16, lane / 16);
 }
-// For a right operand whose tile rows are the columns of the product.
+// Returns the offset for a right operand whose tile rows are the columns of the matrix product.
 template <int kDim>
 __device__ inline uint32_t lane_by_rows() {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return lane_offset<kDim>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
-// Returns the address of the fragment at `row` (a multiple of 8) and 16-element column `step`. Chunks of one
-// row differ by an XOR.
+// Returns the address of the fragment at `row` (a multiple of 8) and 16-element column `step`. The XOR selects the chunk, because chunks of
+// one row are stored at XORed positions.
 template <int kDim>
 __device__ inline uint32_t fragment_at(uint32_t tile, uint32_t lane, int row, int step) {
   return tile + (lane ^ (static_cast<uint32_t>(step) << 5)) + static_cast<uint32_t>(row * kDim * 2);
@@ -94,8 +94,8 @@ __device__ inline uint32_t pack(float low, float high) {
   return x;
 }
 
-// Rounds fp32 to the 11 bits of tf32 by adding half of the last bit that is kept. The tensor cores truncate
-// the remaining bits; cvt.rna.tf32 would spend one more instruction to clear them.
+// Rounds fp32 to the 11 bits of tf32 by adding half of the last bit that is kept. The tensor cores truncate the remaining bits, so they are
+// not cleared here; cvt.rna.tf32 would spend one more instruction on that.
 __device__ inline uint32_t round_tf32(uint32_t x) {
   // NaNs are not changed: the device's default NaN has all bits set, and the sum would wrap around to a
   // number.
@@ -106,16 +106,15 @@ __device__ inline uint4 round_tf32(const uint4& x) {
   return {round_tf32(x.x), round_tf32(x.y), round_tf32(x.z), round_tf32(x.w)};
 }
 
-// The width of a tile of kDim elements per row, in halves; a float takes two.
+// The width in 16-bit units of a tile of kDim elements per row; a float takes two units.
 template <DType kType, int kDim>
 inline constexpr int kHalves = kType == DType::kF32 ? 2 * kDim : kDim;
-// The number of summed columns per product.
+// The number of summed columns per mma instruction.
 template <DType kType>
 inline constexpr int kDepth = kType == DType::kF32 ? 8 : 16;
 
-// Takes left operand number `part` of the next product, which is kDepth columns of accumulators. Floats stay
-// in the lane that holds them: columns 2 t and 2 t + 1 become summed indices t and t + 4 with t = lane % 4,
-// as multiply_by_rows expects.
+// Converts accumulators to left operand number `part` of the next matrix product, which covers kDepth columns of accumulators. Floats stay
+// in the lane that holds them: columns 2 t and 2 t + 1 become summed indices t and t + 4 with t = lane % 4, as multiply_by_rows expects.
 template <DType kType, int kN>
 __device__ inline void take_fragment(uint32_t (&a)[4], const float (&acc)[kN][4], int part) {
   if constexpr (kType == DType::kF32) {
@@ -131,7 +130,7 @@ __device__ inline void take_fragment(uint32_t (&a)[4], const float (&acc)[kN][4]
   }
 }
 
-// The offsets with which a lane loads right operands whose tile rows are the summed index.
+// Returns the offset with which a lane loads right operands whose tile rows are the summed index.
 template <DType kType, int kDim>
 struct ColumnLanes {
   uint32_t first, second;
@@ -233,8 +232,8 @@ __device__ inline void copy_tile(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
-// Rounds floats to tf32 in place, after they have arrived. Each thread rounds the part of the tile that it
-// copied itself. All warps then read the tile, most of them more than once, without rounding it again.
+// Rounds floats to tf32 in place, after they have arrived. Each thread rounds the elements of the tile that it copied itself. All warps
+// then read the tile, most of them more than once, without rounding it again.
 template <DType kType, int kDim, int kRows>
 __device__ inline void round_tile(uint32_t tile) {
   if constexpr (kType == DType::kF32) {
@@ -304,10 +303,9 @@ __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& w
   }
 }
 
-// Draws the dropout numbers of a warp's 16 * kM query rows and 64 keys. Each lane draws for the accumulator
-// elements that it holds itself: for one row and 32 keys these are the numbers of one block. The arithmetic
-// is spread over kParts calls so that the compiler can place it between the products, which leave those units
-// idle.
+// Draws the dropout numbers of a warp's 16 * kM query rows and 64 keys. Each lane draws the numbers of the accumulator elements that it
+// holds: for one row and 32 keys, these are the numbers of one Philox block. The arithmetic is distributed over kParts calls so that the
+// compiler can place it between the mma instructions, during which the integer units are idle.
 template <int kM>
 class KeepDraw {
  public:
@@ -315,14 +313,14 @@ class KeepDraw {
   static constexpr int kRows = 2 * kM;  // rows per lane
 
   KeepDraw() = default;
-  // For 64 keys, starting at key `key` of the sequence.
+  // Starts to draw for 64 keys from key `key` of the sequence on.
   __device__ KeepDraw(const AttentionKernelArgs& args, const Work& work, int warp_row, int key) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     row_ = keep_row(args, work.first + work.row + warp_row + lane / 4, work.head);
     block_ = static_cast<uint32_t>(key / 8 + lane % 4);
   }
 
-  // Draws one part. Requires: `part` is a constant, 0 <= part < kParts, and parts are drawn in order.
+  // Draws one of the kParts shares. Requires: `part` is a constant, 0 <= part < kParts, and all of them are drawn in order.
   __device__ void draw(const AttentionKernelArgs& args, const Dropout& dropout, int part) {
     constexpr int kApart = kParts / (2 * kRows);
     if (part % kApart != 0) return;
@@ -336,8 +334,8 @@ class KeepDraw {
     }
   }
 
-  // Returns the bits of a row. Requires: all parts were drawn. Columns 8 n + 2 (lane % 4) and the next one of
-  // row 8 * row + lane / 4 are kept if bits 8 + n and 24 + n are set.
+  // Returns the dropout bits of a row. Requires: all kParts shares were drawn. Columns 8 n + 2 (lane % 4) and the next one of row 8 * row +
+  // lane / 4 are kept if bits 8 + n and 24 + n are set.
   __device__ uint32_t bits(int row) const {
     return bits_[row];
   }

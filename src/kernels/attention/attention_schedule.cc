@@ -11,33 +11,42 @@ namespace {
 
 void check_dims(const AttentionDims& dims, const AttentionOptions& options) {
   PLIMSOLL_CHECK(dims.tokens >= 0 && dims.sequences >= 0 && dims.heads >= 1 && dims.head_dim >= 1,
-                 "attention of T={} B={} H={} D={}", dims.tokens, dims.sequences, dims.heads, dims.head_dim);
+                 "the sizes of attention must not be negative, with at least one head of at least one "
+                 "element, but they are {} tokens, {} sequences and {} heads of size {}",
+                 dims.tokens, dims.sequences, dims.heads, dims.head_dim);
   PLIMSOLL_CHECK(dims.kv_heads >= 0 && dims.heads % dims.num_kv_heads() == 0 && dims.window >= 0,
-                 "attention of {} heads over {} heads of keys with window {}", dims.heads, dims.kv_heads,
-                 dims.window);
+                 "the number of heads of keys must divide the number of query heads, and the window must not "
+                 "be negative, but there are {} query heads, {} heads of keys and a window of {}",
+                 dims.heads, dims.kv_heads, dims.window);
   PLIMSOLL_CHECK(dims.longest >= 0 && dims.longest <= kAttentionLongest,
-                 "attention over sequences of up to {} rows; the limit is {}", dims.longest,
-                 kAttentionLongest);
-  PLIMSOLL_CHECK(std::isfinite(options.scale) && options.scale > 0, "attention with scale {}", options.scale);
-  PLIMSOLL_CHECK(options.dropout >= 0 && options.dropout < 1, "attention with dropout {}", options.dropout);
+                 "the longest sequence of attention may have at most {} rows, but has {}", kAttentionLongest,
+                 dims.longest);
+  PLIMSOLL_CHECK(std::isfinite(options.scale) && options.scale > 0,
+                 "the scale of attention must be positive and finite, but is {}", options.scale);
+  PLIMSOLL_CHECK(options.dropout >= 0 && options.dropout < 1,
+                 "the dropout probability of attention must be in [0, 1), but is {}", options.dropout);
 }
 
 void check_lengths(const AttentionDims& dims, ConstView cu_seqlens_B) {
   const int32_t* cu_seqlens = cu_seqlens_B.as<int32_t>();
-  PLIMSOLL_CHECK(cu_seqlens != nullptr && cu_seqlens[0] == 0, "cu_seqlens must start with 0");
+  PLIMSOLL_CHECK(cu_seqlens != nullptr && cu_seqlens[0] == 0,
+                 "cu_seqlens must not be null and must start with 0");
   for (int64_t b = 0; b < dims.sequences; ++b) {
     const int64_t count = attention_sequence(cu_seqlens, b).count;
-    PLIMSOLL_CHECK(count >= 0 && count <= dims.longest, "sequence {} has {} rows, the plan allows 0 to {}", b,
-                   count, dims.longest);
+    PLIMSOLL_CHECK(count >= 0 && count <= dims.longest,
+                   "sequence {} has {} rows, but the plan allows 0 to {}", b, count, dims.longest);
   }
-  PLIMSOLL_CHECK(cu_seqlens[dims.sequences] <= dims.tokens, "cu_seqlens ends at {}, the bucket has {} rows",
-                 cu_seqlens[dims.sequences], dims.tokens);
+  PLIMSOLL_CHECK(cu_seqlens[dims.sequences] <= dims.tokens,
+                 "cu_seqlens ends at row {}, but the bucket has only {} rows", cu_seqlens[dims.sequences],
+                 dims.tokens);
 }
 
 void check_rows(const AttentionDims& dims, int64_t heads, ConstView view, int64_t row_stride, DType dtype,
                 const char* name) {
-  PLIMSOLL_CHECK(view.dtype == dtype && is_floating(dtype), "attention: {} is {}, not {}", name,
-                 dtype_name(view.dtype), dtype_name(dtype));
+  PLIMSOLL_CHECK(
+      view.dtype == dtype && is_floating(dtype),
+      "attention: all tensors must have one floating-point type, but {} is {} and the first tensor is {}",
+      name, dtype_name(view.dtype), dtype_name(dtype));
   PLIMSOLL_CHECK(view || dims.tokens == 0, "attention: {} is null", name);
   PLIMSOLL_CHECK(row_stride >= heads * dims.head_dim,
                  "attention: the rows of {} are {} elements apart, but {} heads of {} elements need {}", name,
@@ -45,8 +54,8 @@ void check_rows(const AttentionDims& dims, int64_t heads, ConstView view, int64_
 }
 
 void check_scratch(const View& scratch, int64_t has, int64_t needs) {
-  PLIMSOLL_CHECK(has >= needs && (scratch || needs == 0), "attention was given {} bytes of scratch, needs {}",
-                 has, needs);
+  PLIMSOLL_CHECK(has >= needs && (scratch || needs == 0),
+                 "attention needs {} bytes of scratch memory, but has {}", needs, has);
 }
 
 }  // namespace
@@ -68,7 +77,7 @@ void check_attention_device_args(const AttentionFwdArgs& args, int64_t scratch_b
   check_rows(args.dims, args.dims.num_kv_heads(), args.k.view, args.k.row_stride, dtype, "k");
   check_rows(args.dims, args.dims.num_kv_heads(), args.v.view, args.v.row_stride, dtype, "v");
   check_rows(args.dims, args.dims.heads, args.o, args.dims.heads * args.dims.head_dim, dtype, "o");
-  PLIMSOLL_CHECK(!args.lse || args.lse.dtype == DType::kF32, "attention: lse is {}",
+  PLIMSOLL_CHECK(!args.lse || args.lse.dtype == DType::kF32, "attention: lse must be f32, but is {}",
                  dtype_name(args.lse.dtype));
   check_scratch(args.scratch, args.scratch_bytes, scratch_bytes);
 }
@@ -91,7 +100,7 @@ void check_attention_device_args(const AttentionBwdArgs& args, int64_t scratch_b
 
 void check_cpu_type(DType dtype) {
   PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16,
-                 "attention on a CPU takes f32 and bf16, not {}", dtype_name(dtype));
+                 "attention on a CPU supports f32 and bf16, not {}", dtype_name(dtype));
 }
 
 AttentionCpuScratch lay_out_scratch(const AttentionDims& dims, const int32_t* cu_seqlens,

@@ -1,5 +1,5 @@
-// The work that every implementation of attention does around its arithmetic: it checks the arguments, orders
-// the sequences by length (longest first) and clears the tail rows. Thread-safety: as in attention.h.
+// Steps around the arithmetic that every implementation of attention needs: checking the arguments, ordering the sequences by length
+// (longest first) and clearing the tail rows. Thread-safety: as in attention.h.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace plimsoll {
 
-// Rows first .. first + count - 1 of the batch.
+// The sequence that consists of rows first .. first + count - 1 of the batch.
 struct AttentionSequence {
   int64_t first = 0;
   int64_t count = 0;
 };
 
-// Returns the pairs of rows that a call computes in a sequence.
+// Returns the mask and window of a call for a sequence.
 template <typename Args>
 AttentionReach attention_reach(const Args& args, const AttentionSequence& sequence) {
   return {args.options.mask, args.dims.window, sequence.count};
@@ -34,27 +34,27 @@ void check_attention_args(const AttentionBwdArgs& args, int64_t scratch_bytes);
 void check_attention_device_args(const AttentionFwdArgs& args, int64_t scratch_bytes);
 void check_attention_device_args(const AttentionBwdArgs& args, int64_t scratch_bytes);
 
-// Errors: kInternal for a type that the *_cpu functions do not take.
+// Checks that the *_cpu functions support the type. Errors: kInternal if not.
 void check_cpu_type(DType dtype);
 
-// Scratch of *_cpu: the sequence numbers 0 .. B-1 (longest first, equal lengths by number), then the threads'
-// tiles.
+// The contents of the scratch memory of *_cpu: the sequence numbers 0 .. B-1 (longest first, equal lengths by number), then the tiles of
+// all threads.
 struct AttentionCpuScratch {
   std::span<const int32_t> order;
   float* tiles;
 };
-// Fills the order and returns both parts. Requires: scratch of attention_order_bytes(dims) bytes plus the
-// bytes of the tiles.
+// Writes the order of the sequences into the scratch memory, and returns the order and the memory for tiles. Requires: scratch of
+// attention_order_bytes(dims) bytes plus the bytes of the tiles.
 AttentionCpuScratch lay_out_scratch(const AttentionDims& dims, const int32_t* cu_seqlens,
                                     const View& scratch);
 
-// Returns the number of consecutive heads of a sequence that one task takes. While one head is computed, the
-// rows of the next are prefetched into the cache. The number leaves about four tasks per thread and is a multiple of
-// the heads of a group, which share their keys and values.
+// Returns the number of consecutive heads of a sequence that one task computes. While one head is computed, the rows of the next one are
+// prefetched into the cache. The number yields about four tasks per thread, and is a multiple of the heads of a group, which share their
+// keys and values.
 int64_t heads_of_task(const AttentionDims& dims, int threads);
 
-// Prefetches head h of row t into the second-level cache. Rows of other heads are stored in between, so the
-// hardware does not recognise a stream. kWrite is for lines that will be written.
+// Prefetches head h of row t into the second-level cache. The hardware does not prefetch these rows, because the other heads are stored
+// between them. kWrite: for cache lines that will be written.
 enum class Fetch : uint8_t { kRead, kWrite };
 template <Fetch kFetch>
 [[gnu::always_inline]] inline void fetch_head(const ConstRows& rows, int64_t t, int64_t h, int64_t head_dim) {

@@ -142,12 +142,12 @@ __device__ inline void find_delta(const AttentionKernelArgs& args, const Work& w
   __syncwarp();
 }
 
-// The values that a lane needs for its rows: lse in units of bits (times log2(e)), and delta.
+// The values of a lane's rows that the backward pass needs: lse times log2(e), and delta.
 template <int kM>
 struct RowValues {
   float lse[kM][2], delta[kM][2];
 };
-// Requires: find_delta has written `shared_delta`.
+// Loads the values of a lane's rows. Requires: find_delta has written `shared_delta`.
 template <int kM>
 __device__ inline RowValues<kM> load_row_values(const AttentionKernelArgs& args, const Work& work,
                                                 int warp_row, const float* shared_delta) {
@@ -198,9 +198,8 @@ __device__ inline void fetch_row_values(const AttentionKernelArgs& args, const W
   }
 }
 
-// Turns the scores x and products y of a warp's keys with one step of 8 * kN queries into the left operands p
-// m (without the factor of m) and d_x. `values` and `keep` point to the first query of the step; the lane's
-// keep bits start at bit `place` of a word.
+// Converts the scores x and products y of a warp's keys with one step of 8 * kN queries to the left operands p m (without the factor of m)
+// and d_x. `values` and `keep` point to the first query of the step; the lane's dropout bits start at bit `place` of a word.
 template <DType kType, int kM, int kN, bool kDropout>
 __device__ inline void differentiate(const AttentionKernelArgs& args, float exponent, const float* values,
                                      const uint32_t* keep, int place, float (&x)[kM][kN][4],

@@ -115,7 +115,7 @@ TEST(Attention, BFloat16IsWithinTheBound) {
   }
 }
 
-// Heads that share keys and values, and windows below, at and above the tiles of 16, 64 and 128 rows.
+// Cases of heads that share keys and values, with windows smaller than, equal to and larger than the tiles of 16, 64 and 128 rows.
 struct SharedCase {
   int64_t heads = 1, kv_heads = 1, window = 0;
 };
@@ -170,8 +170,8 @@ TEST(AttentionWindow, SymmetricWindowsSkipTilesOnBothSides) {
   }
 }
 
-// All scores are equal because q is zero, so a row of o is the mean of the rows of v that it sees. Sequences are stored end to end,
-// and no window reaches into a neighbouring one.
+// All scores are equal because q is zero, so a row of o is the mean of the rows of v that it sees. Sequences are stored end to end, and no
+// row may see rows of a neighbouring sequence.
 TEST(AttentionWindow, ASymmetricWindowSeesAsManyRowsOnBothSides) {
   for (const int64_t window : {1, 2, 5, 65}) {
     for (const Implementation implementation : {Implementation::kRef, Implementation::kCpu}) {
@@ -202,7 +202,8 @@ TEST(AttentionWindow, ASymmetricWindowSeesAsManyRowsOnBothSides) {
   }
 }
 
-// A window at least as long as the sequence, and a group of one head, are attention without either, to the last bit.
+// Attention with a window at least as long as the sequence, and with groups of one head, must have the bits of attention without a window
+// and groups.
 TEST(AttentionSharedHeads, AWindowThatHidesNothingChangesNoBit) {
   AttentionProblem problem{.name = test_name(), .lengths = kRagged, .tail = 5, .heads = 2, .head_dim = 24};
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
@@ -221,8 +222,8 @@ TEST(AttentionSharedHeads, AWindowThatHidesNothingChangesNoBit) {
   }
 }
 
-// A head of k and v that is read by several heads of q gives what copies of it give, and the gradients of the copies
-// add up to its gradient.
+// If several heads of q read one head of k and v, the results must be those with copies of that head, and its gradients the sums of the
+// copies' gradients.
 TEST(AttentionSharedHeads, EqualCopiesOfTheSharedHeads) {
   AttentionProblem shared{.name = test_name(), .lengths = {40, 7}, .tail = 2, .heads = 6, .head_dim = 8};
   shared.dtype = DType::kF64;
@@ -574,24 +575,26 @@ TEST(Attention, BrokenRequirementsAreNamed) {
   EXPECT_NE(message([](AttentionFwdArgs& a) { a.scratch_bytes -= 1; }).find("scratch"), std::string::npos);
   EXPECT_NE(message([](AttentionFwdArgs& a) { a.dims.longest = 6; }).find("sequence 0 has 7 rows"),
             std::string::npos);
-  EXPECT_NE(message([](AttentionFwdArgs& a) { a.dims.tokens = 11; }).find("cu_seqlens ends at 12"),
+  EXPECT_NE(message([](AttentionFwdArgs& a) { a.dims.tokens = 11; }).find("cu_seqlens ends at row 12"),
             std::string::npos);
   EXPECT_NE(message([](AttentionFwdArgs& a) { a.k.row_stride = 31; }).find("rows of k"), std::string::npos);
-  EXPECT_NE(
-      message([](AttentionFwdArgs& a) { a.dims.heads = 3, a.dims.kv_heads = 2; }).find("3 heads over 2"),
-      std::string::npos);
-  EXPECT_NE(message([](AttentionFwdArgs& a) { a.options.dropout = 1; }).find("dropout 1"), std::string::npos);
+  EXPECT_NE(message([](AttentionFwdArgs& a) {
+              a.dims.heads = 3, a.dims.kv_heads = 2;
+            }).find("3 query heads, 2 heads of keys"),
+            std::string::npos);
+  EXPECT_NE(message([](AttentionFwdArgs& a) { a.options.dropout = 1; }).find("dropout probability"),
+            std::string::npos);
   EXPECT_NE(message([](AttentionFwdArgs& a) { a.v.view.dtype = DType::kBF16; }).find("v is bf16"),
             std::string::npos);
 }
 
-// Returns rows from this head on.
+// Returns the rows starting at this head.
 ConstRows from_head(ConstRows rows, int64_t head, int64_t head_dim) {
   rows.view.data = rows.view.as<float>() + head * head_dim;
   return rows;
 }
 
-// A rank that computes some of the heads draws the random numbers that one rank draws for them, in both passes.
+// A rank that computes some of the heads must draw the same random numbers for them as one rank that computes all heads, in both passes.
 TEST(AttentionDropout, OfSomeHeadsIsThatOfAllHeads) {
   constexpr int64_t kHeads = 4, kLocal = 2, kDim = 8, kTail = 3;
   const AttentionProblem problem{

@@ -179,8 +179,8 @@ __device__ inline void add_rows_by_columns(const float4* a, const float4* b, int
   }
 }
 
-// Stores a thread's part of a kR-row tile of scores in the layout that add_rows_by_columns reads. Only
-// threads of the same group read it, so a warp barrier orders the write and the read.
+// Stores a thread's elements of a kR-row tile of scores in the layout that add_rows_by_columns reads. Only threads of the same group read
+// them, so a warp barrier orders the write and the read.
 template <int kWidth, int kR>
 __device__ inline void store_scores(const float (&acc)[kR][kWidth / 8], int ty, int tx, float4* tile) {
 #pragma unroll
@@ -193,7 +193,7 @@ __device__ inline void store_scores(const float (&acc)[kR][kWidth / 8], int ty, 
   }
 }
 
-// Stores row R * ty + i of a result, times `factor`, as row `row` + that of the sequence.
+// Multiplies rows R * ty + i of a result by `factor` and stores them as rows row + R * ty + i of the sequence.
 template <int kDim, int kR>
 __device__ inline void store_result(const AttentionKernelArgs& args, const Work& work, void* data,
                                     int64_t stride, int ty, int tx, const float (&acc)[kR][kDim / 8],

@@ -25,7 +25,7 @@ using wgmma::descriptor;  // its tile layout is that of attention_mma.cuh
 using wgmma::fence_async_proxy;
 using wgmma::kWarpgroup;
 using wgmma::wait_for_products;
-// Prevents the compiler from moving reads of the accumulators ahead of the wait.
+// Keeps the compiler from moving reads of the accumulators to a position before the wait.
 template <int kN>
 __device__ inline void hold(float (&acc)[kN][4]) {
 #pragma unroll
@@ -96,7 +96,7 @@ __device__ inline void multiply_rows_of(float (&c)[8][4], const uint32_t (&a)[4]
                       "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
   }
 }
-// The same over the 128 columns of a tile; b comes from row_descriptor().
+// Computes the same with the 128 columns of a tile; b must come from row_descriptor().
 template <DType kType>
 __device__ inline void multiply_rows_of(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
@@ -138,7 +138,7 @@ __device__ inline void multiply_columns_of(float (&c)[8][4], const uint32_t (&a)
 #undef PLIMSOLL_EIGHT_FOURS
 #undef PLIMSOLL_FOUR
 
-// Turns the scores of a warp's rows with 64 keys into probabilities.
+// Converts the scores of a warp's rows with 64 keys to probabilities.
 __device__ inline void exponentiate(const RowValues<1>& rows, float exponent, float (&x)[1][8][4]) {
 #pragma unroll
   for (int n = 0; n < 8; ++n) {
@@ -146,7 +146,7 @@ __device__ inline void exponentiate(const RowValues<1>& rows, float exponent, fl
     for (int e = 0; e < 4; ++e) x[0][n][e] = exp2_approx(fmaf(x[0][n][e], exponent, -rows.lse[0][e / 2]));
   }
 }
-// Turns probabilities x and products y (of d_o and the values) into d_x, stored in x.
+// Computes d_x from probabilities x and products y (of d_o and the values), and stores it in x.
 template <bool kDropout>
 __device__ inline void differentiate(const AttentionKernelArgs& args, const RowValues<1>& rows,
                                      const KeepDraw<1>& keep, float (&x)[1][8][4],

@@ -13,8 +13,8 @@ namespace plimsoll::attention {
 inline constexpr uint32_t kTf32Half = kWgmmaPart;  // bytes
 inline constexpr uint32_t kTf32Tile = 2 * kTf32Half;
 
-// The part of a tile that one thread copies: chunk threadIdx.x % 16 of rows first + 32 i + 2 j, for 0 <= i <
-// 2 and 0 <= j < 4, which is every other one of eight rows.
+// The elements of a tile that one thread copies: chunk threadIdx.x % 16 of rows first + 32 i + 2 j, for 0 <= i < 2 and 0 <= j < 4, which is
+// every other row of eight.
 struct Tf32Part {
   int chunk, group;
   uint32_t offset;  // offset of element (0, 0)
@@ -40,17 +40,17 @@ __device__ inline void copy_tf32(const AttentionKernelArgs& args, const Work& wo
   for (int i = 0; i < 2; ++i) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      // Masked lanes do not load.
+      // The copy instruction does not load masked rows, so their addresses need not be valid.
       copy_16(part.at(tile, i, j), from + (32 * i + 2 * j) * stride, 32 * i + 2 * j < end);
     }
   }
 }
 
-enum class Rounded { kStays, kGoes };  // states if products also read the tile itself
+enum class Rounded { kStays, kGoes };  // states whether matrix products also read the tile itself
 
-// Rounds a thread's own part of a tile in place, into `transposed`, or both. Column 4 c + j of the 32 columns
-// of a half becomes row 8 j + c, so that accumulators hold the columns that store_rows expects. Of eight
-// rows, the even ones come first and then the odd ones, in the order of take_fragment.
+// Rounds the elements of a tile that this thread copied: in place, into `transposed`, or both. Column 4 c + j of the 32 columns of a half
+// becomes row 8 j + c, so that accumulators hold the columns that store_rows expects. Of eight rows, the even ones are stored first and
+// then the odd ones, in the order of take_fragment.
 template <Rounded kRounded>
 __device__ inline void transpose_tf32(const Tf32Part& part, uint32_t tile, uint32_t transposed) {
   const uint32_t to = transposed + wgmma_offset(part.chunk / 8 * 32 + part.chunk % 8, part.group);
@@ -82,7 +82,7 @@ __device__ inline void round_tf32_tile(const Tf32Part& part, uint32_t tile) {
   }
 }
 
-// 64 rows of a left operand over 64 columns; each warp holds 16 of the rows.
+// The 64 rows of a left operand over 64 columns, in registers; each warp holds 16 of the rows.
 using Tf32Rows = uint32_t[8][1][4];
 
 // Loads the rows from a tile that has not been rounded, and rounds them.

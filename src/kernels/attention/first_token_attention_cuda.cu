@@ -1,6 +1,5 @@
-// Four kernels that run one after another, with blocks for 16 sequences, for a head, or for a part of a
-// sequence: the queries; u = W_k^T q; the scores and weighted sums of rows of x (first_token_row_sums.cuh);
-// and the outputs from these sums.
+// Runs four kernels one after another: the queries; u = W_k^T q; the scores and weighted sums of rows of x (first_token_row_sums.cuh); and
+// the outputs from these sums. A thread block of these kernels computes 16 sequences, a head, or a part of a sequence.
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/first_token_attention.h"
 #include "kernels/attention/first_token_row_sums.cuh"
@@ -86,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) output_kernel(KernelArgs args) {
     float2 mean = {0.0f, 0.0f};
     for (int i = 0; i < args.num_parts; ++i) {
       const float share = shares[sequence * args.num_parts + i];
-      if (share == 0.0f) continue;  // the sums of an empty part were not written
+      if (share == 0.0f) continue;  // an empty part of a sequence has no stored sums
       const int64_t slot = (int64_t{first + sequence} * args.num_parts + i) * args.heads + head;
       const float2 sum = *reinterpret_cast<const float2*>(args.sums + slot * kColumns + column);
       mean.x += share * sum.x;
@@ -183,16 +182,20 @@ void first_token_attention_cuda(const FirstTokenAttentionArgs& args, CudaStream 
       "first_token_attention_cuda",
       {{"x", args.x_TC}, {"w", args.w_3HDC}, {"bias", args.bias_3HD}, {"o", args.o_BHD}});
   PLIMSOLL_CHECK(args.cu_seqlens && args.cu_seqlens.dtype == DType::kI32, "cu_seqlens is missing or not i32");
-  PLIMSOLL_CHECK(first_token_attention_sizes_fit(dims, args.columns) && args.x_TC.dtype == args.w_3HDC.dtype,
-                 "{} columns, {} heads of {}, {} by {}", args.columns, dims.heads, dims.head_dim,
-                 dtype_name(args.x_TC.dtype), dtype_name(args.w_3HDC.dtype));
+  PLIMSOLL_CHECK(
+      first_token_attention_sizes_fit(dims, args.columns) && args.x_TC.dtype == args.w_3HDC.dtype,
+      "first_token_attention_cuda needs sizes that first_token_attention_sizes_fit() accepts, and rows and "
+      "weights of one type, but has {} columns, {} heads of size {}, rows of {} and weights of {}",
+      args.columns, dims.heads, dims.head_dim, dtype_name(args.x_TC.dtype), dtype_name(args.w_3HDC.dtype));
   PLIMSOLL_CHECK(
       args.scratch && args.scratch_bytes >= first_token_attention_cuda_scratch_bytes(dims, args.columns),
-      "{} bytes of scratch", args.scratch_bytes);
+      "first_token_attention_cuda needs {} bytes of scratch memory, but has {}",
+      first_token_attention_cuda_scratch_bytes(dims, args.columns), args.scratch_bytes);
   if (dims.sequences <= 0) return;
   if (args.x_TC.dtype == DType::kBF16)
     return first_token::launch_for<DType::kBF16>(args.columns, first_token::kernel_args(args), stream);
-  PLIMSOLL_CHECK(args.x_TC.dtype == DType::kF16, "first_token_attention of {}", dtype_name(args.x_TC.dtype));
+  PLIMSOLL_CHECK(args.x_TC.dtype == DType::kF16, "first_token_attention_cuda supports bf16 and f16, not {}",
+                 dtype_name(args.x_TC.dtype));
   first_token::launch_for<DType::kF16>(args.columns, first_token::kernel_args(args), stream);
 }
 

@@ -10,8 +10,8 @@ namespace {
 enum class Projection : uint8_t { kQuery, kKey, kValue };
 enum class Factors : uint8_t { kAsTheyAre, kAbsolute };
 
-// One sequence and head. Returns projections of its rows as in the formula, or projections of absolute values
-// by absolute weights.
+// Computes one head of one sequence: projections of its rows as in the formula, or projections of absolute values by absolute weights for
+// error bounds.
 class Head {
  public:
   Head(const FirstTokenAttentionArgs& args, int64_t sequence, int64_t head)
@@ -79,9 +79,9 @@ std::vector<double> key_sums(const FirstTokenAttentionArgs& args, const Head& he
 }
 
 struct Roundings {
-  double sum = 0x1p-22;  // relative, of one term of a sum
-  double type = 0;       // relative, of a stored number
-  double tiny = 0;       // absolute, of a small stored number
+  double sum = 0x1p-22;  // relative error of one term of a sum
+  double type = 0;       // relative error of a stored number
+  double tiny = 0;       // absolute error of a small stored number
 };
 
 double score_error(const FirstTokenAttentionArgs& args, const Head& head, const Roundings& by) {
@@ -105,7 +105,7 @@ double score_error(const FirstTokenAttentionArgs& args, const Head& head, const 
 void first_token_attention_ref(const FirstTokenAttentionArgs& args) {
   const AttentionDims& dims = args.dims;
   PLIMSOLL_CHECK(args.x_TC && args.w_3HDC && args.bias_3HD && args.cu_seqlens && args.o_BHD,
-                 "an operand is missing");
+                 "first_token_attention: an operand is null");
   for (int64_t b = 0; b < dims.sequences; ++b) {
     for (int64_t h = 0; h < dims.heads; ++h) {
       const Head head(args, b, h);

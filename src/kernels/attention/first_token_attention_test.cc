@@ -89,10 +89,11 @@ TEST(FirstTokenAttention, HopperTakesTheSizesItIsCompiledFor) {
   EXPECT_EQ(select_kernel(problem(1024, 16, 64, 90, DType::kF32)).row, nullptr);
   const Selection other_card = select_kernel(problem(1024, 16, 64, 80));
   ASSERT_EQ(other_card.row, nullptr);
-  EXPECT_NE(other_card.refused.front().reason.find("this card has 8.0"), std::string::npos);
+  EXPECT_NE(other_card.refused.front().reason.find("this GPU has 8.0"), std::string::npos);
   const Selection narrow = select_kernel(problem(128, 2, 64));
   ASSERT_EQ(narrow.row, nullptr);
-  EXPECT_NE(narrow.refused.front().reason.find("not 128 and 2 of 64"), std::string::npos);
+  EXPECT_NE(narrow.refused.front().reason.find("but there are 128 columns and 2 heads of size 64"),
+            std::string::npos);
 }
 
 TEST(FirstTokenAttention, PartsAreAtMost32) {

@@ -1,6 +1,6 @@
-// Computes the scores of a part of a sequence for all heads, and the sums of its rows weighted by their
-// probabilities. This is the only kernel of first_token_attention_cuda.cu that reads all of x, and reading x
-// limits its speed. Device code only, compute capability 9.0, whose shared memory holds two tiles of rows.
+// Computes the scores of a part of a sequence for all heads, and the sums of its rows weighted by their probabilities. This is the only
+// kernel of first_token_attention_cuda.cu that reads all of x, and reading x limits its speed. Device code only, for compute capability
+// 9.0, where shared memory holds two tiles of rows.
 #pragma once
 
 #include "kernels/attention/first_token_tiles.cuh"
@@ -13,7 +13,7 @@ using attention::load_transposed;
 
 inline constexpr int kRows = 32;  // rows of x in a tile
 
-// Shared memory of row_sum_kernel.
+// The shared memory of row_sum_kernel.
 template <int kColumns>
 struct RowTiles {
   uint4 x[2][kRows * kColumns / 8];  // chunk c of row r is at position c ^ r % 8
@@ -22,12 +22,12 @@ struct RowTiles {
   float shrink[kSide];
 };
 
-// The online softmax over the rows of a part, for all heads. 16 threads hold one head.
+// The online softmax over the rows of a part of a sequence, for all heads. 16 threads compute one head.
 template <DType kType>
 class Softmax {
  public:
-  // Adds the warps' parts of the scores of a tile with `there` rows and turns them into probabilities
-  // relative to the largest score so far. The earlier sums must be multiplied by shared.shrink.
+  // Adds the partial scores of all warps for a tile with `there` rows, and converts the scores to probabilities relative to the largest
+  // score so far. The caller must multiply its earlier sums by shared.shrink.
   template <typename Tiles>
   __device__ void take(Tiles& shared, int there) {
     const int head = static_cast<int>(threadIdx.x) / 16, row = static_cast<int>(threadIdx.x) % 16 * 2;
@@ -63,8 +63,7 @@ class Softmax {
   float sum_ = 0.0f;  // sum over this thread's rows
 };
 
-// The weighted sums of a part of a sequence, for all heads. Each warp holds an eighth of the columns of u and
-// of the sums.
+// The weighted sums of rows of a part of a sequence, for all heads. Each warp computes an eighth of the columns of u and of the sums.
 template <DType kType, int kColumns>
 class RowSums {
  public:
@@ -96,7 +95,7 @@ class RowSums {
     }
   }
 
-  // Computes this warp's part of the scores.
+  // Computes the partial scores over this warp's columns.
   __device__ void score(int stage) const {
     float acc[kRows / 8][4] = {};
 #pragma unroll
@@ -155,7 +154,7 @@ class RowSums {
   __device__ uint32_t tile(int stage) const {
     return tile_ + static_cast<uint32_t>(stage) * kRows * kColumns * 2;
   }
-  // Returns the address of half `half` of 16 columns of a row, for ldmatrix.
+  // Returns the address of eight (half `half`) of 16 columns of a row, for ldmatrix.
   __device__ uint32_t address(int stage, int row, int step, int half) const {
     const int chunk = (warp() * kSteps + step) * 2 + half;
     return tile(stage) + static_cast<uint32_t>(row * (kColumns / 8) + (chunk ^ (row & 7))) * 16;

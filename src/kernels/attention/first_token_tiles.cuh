@@ -13,12 +13,12 @@ using attention::unpack;
 
 inline constexpr int kThreads = 256;
 inline constexpr int kWarps = kThreads / 32;
-inline constexpr int kSide = 16;     // rows of a product's left operand: sequences or heads
-inline constexpr int kOutputs = 32;  // columns of outputs per block
+inline constexpr int kSide = 16;     // rows of a matrix product's left operand: sequences or heads
+inline constexpr int kOutputs = 32;  // columns of outputs per thread block
 // The largest head size of the queries in shared memory; first_token_attention_sizes_fit() allows no larger
 // one.
 inline constexpr int kMostHeadDim = 128;
-// Distance between rows of results in floats. It puts the rows of one product into different banks.
+// The number of floats from one row of results to the next. It places the rows of one matrix product in different banks.
 inline constexpr int kRowStride = 32 + 8;
 
 struct KernelArgs {
@@ -46,9 +46,9 @@ __device__ inline uint32_t pair_at(const void* data, int64_t element) {
   return *reinterpret_cast<const uint32_t*>(static_cast<const std::byte*>(data) + 2 * element);
 }
 
-// Multiplies 16 rows by the transpose of rows `output` .. output + 31 of w. Thread t returns elements 2 t and
-// 2 t + 1 of the 16 x 32 results. Each warp sums an eighth of the columns. fragment(column, a) returns its
-// left operands in kTerms terms (a number, and what its rounding lost).
+// Multiplies 16 rows by the transpose of rows `output` .. output + 31 of w. Thread t returns elements 2 t and 2 t + 1 of the 16 x 32
+// results. Each warp sums an eighth of the columns. fragment(column, a) returns the warp's left operands as kTerms terms: a rounded number
+// and, for two terms, what its rounding lost.
 template <DType kType, int kColumns, int kTerms, typename Fragment>
 __device__ inline float2 rows_times_weights(const void* w, int64_t output, const Fragment& fragment) {
   constexpr int kSteps = kColumns / kWarps / 16;

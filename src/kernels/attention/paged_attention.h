@@ -80,8 +80,8 @@ struct PagedAttentionArgs {
   int64_t scratch_bytes = 0;  // at least paged_attention_{cpu,ref,cuda}_scratch_bytes()
 };
 
-// Write k and v of the new rows into their pages. Requires: the conditions at the fields and above. Errors: kInternal if one does not
-// hold, for example a page number outside the cache.
+// Write k and v of the new rows into their pages. Requires: the conditions at the fields and above. Errors: kInternal if one is violated,
+// for example by a page number outside the cache.
 void append_kv_ref(const AppendKvArgs& args);
 void append_kv_cpu(const AppendKvArgs& args);
 
@@ -89,20 +89,20 @@ void append_kv_cpu(const AppendKvArgs& args);
 void paged_attention_ref(const PagedAttentionArgs& args);
 void paged_attention_cpu(const PagedAttentionArgs& args);
 
-// The functions below run on an NVIDIA GPU. Views point to device memory. They may be captured in a CUDA graph and do not check
-// what is in device memory: cu_seqlens, page_table, lengths and copy_from. They read these, copied tokens, and the keys and values in
-// pages before that of a sequence's first new token without waiting for the launches directly before them, which must not write them
-// (element_wise/cuda/early_launch.cuh).
+// The functions below run on an NVIDIA GPU. Views point to device memory. They may be captured in a CUDA graph and do not check the
+// contents of device memory: cu_seqlens, page_table, lengths and copy_from. Before the previous launches have ended, they read these
+// arrays, copied tokens, and the keys and values in all pages before that of the first new token of a sequence; the launches directly
+// before them must not write any of these (element_wise/cuda/early_launch.cuh).
 void append_kv_cuda(const AppendKvArgs& args, CudaStream stream);
 void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream);
 
-// The address of a token of the cache, in elements: head 0 of its key (part 0) or value (part 1).
+// Returns the offset of a token in the cache, in elements: head 0 of its key (part 0) or value (part 1).
 constexpr int64_t cache_element(const PagedAttentionDims& dims, int64_t page, int64_t part, int64_t slot) {
   return ((page * 2 + part) * dims.page_size + slot) * dims.kv_heads * dims.head_dim;
 }
 
-// Check the arguments against the contract, with all page numbers; the *_cpu and *_ref functions call them. The second of each pair
-// checks only what the host can read when the operands are in device memory.
+// Check the arguments against the contract, including all page numbers; the *_cpu and *_ref functions call them. The second function of
+// each pair checks only what the host can read when the operands are in device memory.
 void check_paged_args(const AppendKvArgs& args);
 void check_paged_device_args(const AppendKvArgs& args);
 void check_paged_args(const PagedAttentionArgs& args, int64_t scratch_bytes);

@@ -25,7 +25,8 @@ constexpr DecodeShape kShapes[] = {
     {"llama8b_8x4096", 8, 4096, 32, 8, 128}, {"qwen05b_8x4096", 8, 4096, 14, 2, 64},
 };
 
-// One decoding step. Enough layers have a cache of their own that none is in the processor's cache when its turn comes.
+// Runs one decoding step. There are so many layers, each with its own KV cache, that none of these is in the processor's cache when it is
+// read again.
 void decode(benchmark::State& state, const DecodeShape& shape, DType dtype) {
   constexpr int64_t kPageSize = 16, kBytesOfAllLayers = 1 << 29;
   PagedAttentionDims dims{.tokens = shape.sequences,

@@ -1,5 +1,5 @@
-// Attention over pages on the CPU. A decoding step is bound by the bytes of keys and values, so they are read once, in the order of memory:
-// the keys of a part of the sequence for all heads, then its values. Up to kPagedRows rows of one sequence share a pass.
+// Attention over pages on the CPU. The speed of a decoding step is limited by reading keys and values, so they are read once, in the order
+// of memory: the keys of a part of the sequence for all heads, then its values. Up to kPagedRows rows of one sequence share a pass.
 #include "device/cpu/simd_targets.h"
 // Must come before any Highway header.
 #undef HWY_TARGET_INCLUDE
@@ -24,16 +24,16 @@
 namespace plimsoll {
 namespace {
 
-// Adjacent new rows of one sequence, and the scratch of one thread.
+// One task of a thread: adjacent new rows of one sequence, and the scratch memory of the thread.
 struct PagedTask {
   const PagedAttentionArgs& args;
   const int32_t* pages;  // the pages of the sequence
-  int64_t first_row;     // in the batch
+  int64_t first_row;     // index of the first row in the batch
   int64_t num_rows;      // at most kPagedRows
-  int64_t position;      // position of the first row
+  int64_t position;      // position of the first row in the sequence
   float* scratch;
 
-  // The positions that row i sees: first_key(i) .. end_key(i) - 1.
+  // Return the positions first_key(i) .. end_key(i) - 1 that row i sees.
   int64_t first_key(int64_t i) const {
     const int64_t window = args.dims.window;
     return window > 0 ? std::max<int64_t>(0, position + i - window + 1) : 0;
@@ -51,16 +51,16 @@ struct PagedTask {
   float* result(int64_t row) const { return part_result(kPagedRows + row); }
 };
 
-// The parts of a row's result.
+// The arrays that store a row's result.
 struct PagedResult {
   PagedResult(const PagedAttentionDims& dims, float* floats)
       : o(floats), lse(floats + dims.heads * attention_padded_dim(dims.head_dim)), sum(lse + dims.heads) {}
   float* o;    // [H][padded D]
   float* lse;  // [H]: the largest lse of the parts so far; -infinity without a key
-  float* sum;  // [H]: the weights of the parts so far
+  float* sum;  // [H]: the sum of the weights of the parts so far
 };
 
-// The keys of one part that at least one row sees, in steps of four. Those after the last one repeat it.
+// The keys of one part of the sequence that at least one row sees, rounded up to a multiple of four by repeating the last key.
 struct PartKeys {
   int64_t first = 0;                // position of offsets[0]
   int64_t count = 0;                // a multiple of four
@@ -88,7 +88,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Loads the elements from d on, and zeros after the end of the head.
+// Loads the elements of a head from element d on; elements after the end of the head are zero.
 template <typename T>
 HWY_INLINE FloatVec load_head(const T* from, int64_t d, int64_t head_dim) {
   if (HWY_LIKELY(d + lanes() <= head_dim)) return load_floats(from + d);
@@ -97,8 +97,8 @@ HWY_INLINE FloatVec load_head(const T* from, int64_t d, int64_t head_dim) {
   return hn::LoadU(Floats(), elements);
 }
 
-// Prefetches a head of the four keys or values that are kFetchAhead keys after key j. The rows of a head are far apart and pages are in
-// any order, so that the hardware sees no stream.
+// Prefetches one head of the four keys or values that are kFetchAhead keys after key j. The hardware does not prefetch them, because the
+// rows of a head are far apart and pages are in any order.
 inline constexpr int64_t kFetchAhead = 8;
 template <typename T>
 HWY_INLINE void fetch_keys(const T* cache, const PartKeys& keys, int64_t j, int64_t head_dim) {
@@ -110,7 +110,7 @@ HWY_INLINE void fetch_keys(const T* cache, const PartKeys& keys, int64_t j, int6
   }
 }
 
-// Stores the sums of the lanes of four vectors.
+// Stores, for each of four vectors, the sum of its lanes.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void store_sums(const FloatVec (&v)[4], float* to) {
   for (int i = 0; i < 4; ++i) to[i] = hn::GetLane(v[i]);
@@ -136,7 +136,7 @@ HWY_INLINE void store_sums(const FloatVec (&v)[4], float* to) {
 }
 #endif
 
-// The number of query heads whose products with four keys are in registers at the same time.
+// The number of query heads whose dot products with four keys are accumulated in registers at the same time.
 #if HWY_TARGET <= HWY_AVX3
 inline constexpr int kMostQueries = 4;
 #else
@@ -168,7 +168,7 @@ HWY_INLINE void score_tile(const float* q, const T* const (&k)[4], int64_t head_
   for (int i = 0; i < kQueries; ++i) store_sums(sums[i], scores + i * kPagedScoreStride);
 }
 
-// Computes the scores of all rows and heads with the keys of a part.
+// Computes the scores of all rows and heads with the keys of a part of the sequence.
 template <typename T>
 void compute_scores(const PagedTask& task, const PartKeys& keys) {
   const PagedAttentionDims& dims = task.args.dims;
@@ -207,7 +207,7 @@ inline float paged_softmax(float* scores, int64_t first, int64_t end, int64_t co
     return -std::numeric_limits<float>::infinity();
   }
   std::fill(scores, scores + first, 0.0f);
-  // Starting at the first visible key makes the bits independent of the keys that other rows of the task see.
+  // Starts at the first visible key, so that the bits do not depend on the keys that other rows of the task see.
   const SoftmaxRow softmax = softmax_row(scores + first, 0, end - first, count - first, scale, nullptr);
   for (int64_t c = first; c < end; c += lanes()) {
     hn::StoreU(hn::Mul(hn::LoadU(df, scores + c), hn::Set(df, softmax.inverse_sum)), df, scores + c);
@@ -215,7 +215,8 @@ inline float paged_softmax(float* scores, int64_t first, int64_t end, int64_t co
   return softmax.lse;
 }
 
-// Adds four values, weighted by the probabilities of each row and head of a group, to kVectors vectors of their results from d on.
+// Adds four values, weighted by the probabilities of each row and head of a group, to the results of these rows, for kVectors vectors of
+// elements from d on.
 template <int kVectors, typename T>
 HWY_INLINE void add_value_tile(const PagedTask& task, const T* const (&v)[4], int64_t head, int64_t j,
                                int64_t d) {
@@ -248,7 +249,7 @@ HWY_INLINE void add_value_tile(const PagedTask& task, const T* const (&v)[4], in
   }
 }
 
-// Adds the values of a part, weighted by the probabilities, to the rows' results.
+// Adds the values of a part of the sequence, weighted by the probabilities, to the results of the rows.
 template <typename T>
 void add_values(const PagedTask& task, const PartKeys& keys) {
   const PagedAttentionDims& dims = task.args.dims;
@@ -289,7 +290,7 @@ void compute_part_of(const PagedTask& task, int64_t part) {
   add_values<T>(task, keys);
 }
 
-// Computes the results of one part for all rows of the task into part_result(). Requires: load_queries() was called.
+// Computes the results of one part of the sequence for all rows of the task into part_result(). Requires: load_queries() was called.
 void compute_part(const PagedTask& task, int64_t part) {
   if (task.args.cache.dtype == DType::kBF16) return compute_part_of<BF16>(task, part);
   compute_part_of<float>(task, part);
@@ -331,7 +332,7 @@ void join_results(const PagedAttentionDims& dims, float* part_floats, float* flo
   }
 }
 
-// Divides a result by its weights and stores it as row t of o.
+// Divides a result by the sum of its weights and stores it as row t of o.
 void store_result(const PagedAttentionArgs& args, float* floats, int64_t t) {
   const PagedAttentionDims& dims = args.dims;
   const PagedResult result(dims, floats);
@@ -379,12 +380,12 @@ void for_row_blocks(const PagedAttentionArgs& args, int64_t tasks_per_block, con
   });
 }
 
-// Tells if a row of the task sees a key of the part.
+// Returns true if a row of the task sees a key of this part of the sequence.
 bool sees_part(const PagedTask& task, int64_t part) {
   return part * kPagedPart < task.end_key(task.num_rows - 1) && (part + 1) * kPagedPart > task.first_key(0);
 }
 
-// One task per block of rows computes all parts.
+// Computes all parts of a sequence in one task per block of rows.
 void compute_whole_sequences(const PagedAttentionArgs& args) {
   const PagedAttentionDims& dims = args.dims;
   const int64_t floats = paged_attention_result_floats(dims);
@@ -408,7 +409,7 @@ void compute_whole_sequences(const PagedAttentionArgs& args) {
   });
 }
 
-// A task per block of rows and part stores its results, which are then joined in order.
+// Computes each part of a sequence in a separate task per block of rows. The tasks store their results, which are then joined in order.
 void compute_parts_of_sequences(const PagedAttentionArgs& args) {
   const PagedAttentionDims& dims = args.dims;
   const int64_t parts = paged_attention_parts(dims);

@@ -1,10 +1,10 @@
-// Attention over pages on a GPU. A block computes one part of one row's positions for up to kMostHeads query heads that share their keys:
-// each of its four warps reads several keys at a time, a few lanes per key, and keeps a running softmax. The warps' sums are joined in
-// shared memory. If sequences have several parts, the blocks of a row's parts form a cluster and join them through their shared memories
-// (CUDA C++ Programming Guide, "Distributed Shared Memory"), or a second kernel does.
+// Attention over pages on a GPU. A thread block computes one row over one part of its positions, for up to kMostHeads query heads that
+// share their keys: each of its four warps reads several keys at a time, a few lanes per key, and updates a running softmax. The sums of
+// the warps are joined in shared memory. If a sequence is divided into several parts, the blocks of all parts of a row form a cluster and
+// join them through their shared memories (CUDA C++ Programming Guide, "Distributed Shared Memory"), or a second kernel joins them.
 //
-// The offsets, lengths and page numbers do not change within a chain of early launches, and neither do the pages before the one that the
-// first new token of a sequence is written to. Both are read before the wait.
+// In a chain of early launches, no launch writes the offsets, lengths and page numbers, or the pages before the one that contains the first
+// new token of a sequence. The kernels therefore read both before they wait for the previous launch.
 #include <cooperative_groups.h>
 
 #include <algorithm>
@@ -31,22 +31,22 @@ struct KernelArgs {
   const int32_t* lengths = nullptr;
   void* o = nullptr;
   float* results = nullptr;  // [T, parts, H, D]; null if there is one part
-  float* lse = nullptr;      // [T, parts, H], of base 2
-  float scale = 1.0f;        // times log2(e)
+  float* lse = nullptr;      // [T, parts, H], with base 2
+  float scale = 1.0f;        // multiplied by log2(e)
   int sequences = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int page_size = 0, max_pages = 0, window = 0, parts = 0;
-  int part_size = 0;  // positions of a part
+  int part_size = 0;  // positions per part of a sequence
 };
 
-// The place of a row: its sequence, or -1 for a tail row, and its position in the sequence.
+// The sequence of a row, or -1 for a tail row, and the position of the row in the sequence.
 struct Row {
   int sequence = -1;
   int position = 0;
   int first_new = 0;  // position of the first new token of the sequence
 };
 
-// Requires: all threads of a warp call it. Each lane counts some sequences that end at or before t: these loads wait for memory
-// once, those of a binary search once per step.
+// Finds the sequence of row t. All threads of a warp must call it. Each lane counts some of the sequences that end at or before t: the
+// loads of all lanes wait for memory once, while a binary search would wait once per step.
 __device__ Row find_row(const int32_t* cu_seqlens, const int32_t* lengths, int sequences, int t) {
   int before = 0;
   for (int i = static_cast<int>(threadIdx.x) % 32; i < sequences; i += 32)
@@ -58,7 +58,7 @@ __device__ Row find_row(const int32_t* cu_seqlens, const int32_t* lengths, int s
   return {sequence, length - (end - t), length - (end - cu_seqlens[sequence])};
 }
 
-// The positions first .. end - 1 of a part that a row sees.
+// The positions first .. end - 1 of a part of the sequence that a row sees.
 struct Keys {
   int first = 0;
   int end = 0;
@@ -75,7 +75,7 @@ __device__ void store(void* o, int64_t at, float value) {
   cuda::store_raw<T, 1>(static_cast<T*>(o) + at, cuda::pack<T, 1>(one));
 }
 
-// The running softmax of one query head over the keys of some lanes.
+// The running softmax of one query head over the keys that some lanes read.
 template <int kElements>
 struct Sums {
   float largest = -INFINITY;  // the largest score, in base 2
@@ -104,7 +104,7 @@ struct Sums {
   }
 };
 
-// The parts that a row sees.
+// The range of parts of its sequence that a row sees.
 struct Parts {
   int first = 0;
   int last = 0;
@@ -113,7 +113,7 @@ __device__ Parts parts_of(const KernelArgs& args, int position) {
   const int seen = args.window > 0 ? max(0, position - args.window + 1) : 0;
   return {seen / args.part_size, position / args.part_size};
 }
-// Joins the results of the parts of a row and head, from the first one to the last one: lse_of(part) and o_of(part).
+// Joins the results lse_of(part) and o_of(part) of a row and head, from the first part of the sequence to the last one.
 template <class LseOf, class OOf>
 __device__ float join_parts(const Parts& parts, const LseOf& lse_of, const OOf& o_of) {
   float largest = -INFINITY;
@@ -127,14 +127,15 @@ __device__ float join_parts(const Parts& parts, const LseOf& lse_of, const OOf& 
   return o / total;
 }
 
-// kPack elements are loaded at a time, kLanes lanes share a key, each has kPacks packs of it, and a block has kHeads query heads.
-// kCluster: the parts of a row are a cluster, which joins them.
+// Computes one part for one row. kPack elements are loaded at a time, kLanes lanes read one key, each of them kPacks packs, and a block
+// computes kHeads query heads. kCluster: the blocks of a row's parts form a cluster, which joins them.
 template <typename T, int kPack, int kLanes, int kPacks, int kHeads, bool kCluster>
 __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   cuda::let_next_launch_begin();
   constexpr int kElements = kPack * kPacks;
   constexpr int kKeysPerWarp = 32 / kLanes;
-  // Keys that a lane loads before it uses the first: decoding waits for memory most of the time.
+  // The number of keys that a lane loads before it uses the first one. Several loads are in flight at a time, because decoding waits for
+  // memory most of the time.
   constexpr int kBatch = kPacks == 1 ? 4 : 1;
   __shared__ float shared_o[kWarps][kHeads][kElements * kLanes];
   __shared__ float shared_largest[kWarps][kHeads], shared_total[kWarps][kHeads];
@@ -159,7 +160,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
 
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int key = lane / kLanes, sub = lane % kLanes;
-  // Element i of this lane is element_of(i / kPack) + i % kPack of a head.
+  // Returns the index within a head of this lane's element i.
   const auto element_of = [&](int i) { return (i * kLanes + sub) * kPack; };
   using Pack = cuda::Raw<T, kPack>;
   const auto load_packs = [&](const T* from, Pack(&packs)[kPacks]) {
@@ -181,7 +182,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   const int32_t* pages = args.page_table + int64_t{row.sequence} * args.max_pages;
   const int64_t token_width = int64_t{args.kv_heads} * args.head_dim;
   constexpr int kApart = kWarps * kKeysPerWarp;
-  // The slots of the keys that this lane loads together.
+  // Finds the slots in the cache of the keys that this lane loads together.
   const auto find_slots = [&](int first, int64_t(&slots)[kBatch]) {
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) {
@@ -190,7 +191,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
         slots[u] = int64_t{pages[j / args.page_size]} * 2 * args.page_size + j % args.page_size;
     }
   };
-  // Positions before this one are in pages that no launch of the chain writes.
+  // Positions before this one are in pages that no launch of the chain writes, so they may be read before the wait.
   const int num_kept = row.first_new / args.page_size * args.page_size;
   const int first_of_warp = keys.first + warp * kKeysPerWarp;
   int64_t slots[kBatch] = {};
@@ -271,7 +272,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
     for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, shared_largest[w][h]);
     float total = 0.0f, o = 0.0f;
     for (int w = 0; w < kWarps; ++w) {
-      // 0 for a warp without keys, also if no warp has any
+      // The weight is 0 for a warp without visible keys, even if no warp has any.
       const float weight = shared_total[w][h] == 0.0f ? 0.0f : exp2f(shared_largest[w][h] - largest);
       total += weight * shared_total[w][h];
       o += weight * shared_o[w][h][d];
@@ -302,12 +303,12 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
           [&](int of) { return *cluster.map_shared_rank(&part_o[h][d], of); });
       store<T>(args.o, (int64_t{t} * args.heads + head + h) * args.head_dim + d, o);
     }
-    cluster.sync();  // a block's shared memory is read until here
+    cluster.sync();  // other blocks of the cluster read this block's shared memory until here
   }
 #endif
 }
 
-// Joins the parts of a row and head.
+// Joins the results of all parts for a row and head.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) join_kernel(KernelArgs args) {
   cuda::let_next_launch_begin();
@@ -365,7 +366,7 @@ void launch(const KernelArgs& args, int tokens, CudaStream stream) {
   if (packs <= 8) return launch_heads<T, kPack, 8, 1>(args, tokens, stream);
   if (packs <= 16) return launch_heads<T, kPack, 16, 1>(args, tokens, stream);
   if (packs <= 32) return launch_heads<T, kPack, 32, 1>(args, tokens, stream);
-  // A head of up to kPagedCudaHeadDim elements: only fp32 has more than 32 packs.
+  // Only heads in fp32 have more than 32 packs, so only they need two packs per lane.
   if constexpr (kPack * 32 < kPagedCudaHeadDim) launch_heads<T, kPack, 32, 2>(args, tokens, stream);
 }
 
@@ -377,13 +378,13 @@ struct AppendArgs {
   const int32_t* lengths = nullptr;
   const int32_t* copy_from = nullptr;
   int sequences = 0, page_size = 0, max_pages = 0;
-  int q_units = 0, token_units = 0;  // units of q, and of k (and v), in a row of qkv
+  int q_units = 0, token_units = 0;  // number of copy units of q, and of k (and v), in a row of qkv
 };
 
-// Threads of a block that appends: as many as copy most of a page's tokens at once.
+// The number of threads of a block that appends: enough to copy most of the tokens of a page at once.
 constexpr int kAppendThreads = 512;
 
-// Some units that a thread copies: number `first` and every kAppendThreads-th after it. Several are loaded before the first is stored.
+// The units that one thread copies: number `first` and every kAppendThreads-th after it. Several are loaded before the first one is stored.
 template <typename Unit>
 struct Units {
   static constexpr int kCount = 4;
@@ -403,7 +404,7 @@ struct Units {
   }
 };
 
-// Copies the units from `begin` to `count` of k and of v with a block.
+// Copies the units from `begin` to `count` of k and of v with all threads of a block.
 template <typename Unit>
 struct Pair {
   const Unit* from[2];
@@ -421,8 +422,8 @@ struct Pair {
   }
 };
 
-// A block writes k and v of one row; the block of the first new row of a sequence also copies the tokens of a shared page. Unit is
-// the type that is copied at a time.
+// Writes k and v of one row per block. The block of the first new row of a sequence also copies the tokens of a shared page. Unit is the
+// type that is copied at a time.
 template <typename Unit>
 __global__ void __launch_bounds__(kAppendThreads) append_kernel(AppendArgs args) {
   cuda::let_next_launch_begin();
@@ -438,7 +439,7 @@ __global__ void __launch_bounds__(kAppendThreads) append_kernel(AppendArgs args)
   const int slot = row.position % args.page_size;
   const bool copies = args.copy_from != nullptr && t == args.cu_seqlens[row.sequence];
   const int source = copies ? args.copy_from[row.sequence] : -1;
-  // The first units of a shared page are loaded before the wait: no launch of the chain writes its tokens.
+  // Loads the first units of a shared page before the wait, because no launch of the chain writes its tokens.
   const int shared_units = source < 0 ? 0 : slot * args.token_units;
   const Unit* shared = cache + int64_t{max(source, 0)} * 2 * part_units;
   const Pair<Unit> shared_page{{shared, shared + part_units}, {page, page + part_units}};
@@ -469,7 +470,9 @@ void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream) {
   const PagedAttentionDims& dims = args.dims;
   check_paged_device_args(args, paged_attention_cuda_scratch_bytes(dims));
   PLIMSOLL_CHECK(dims.head_dim <= kPagedCudaHeadDim && dims.tokens <= 65535 && dims.heads <= 65535,
-                 "paged attention on a GPU of T={} H={} D={}", dims.tokens, dims.heads, dims.head_dim);
+                 "paged attention on a GPU supports at most 65535 tokens, 65535 heads and a head size of {}, "
+                 "but has {}, {} and {}",
+                 kPagedCudaHeadDim, dims.tokens, dims.heads, dims.head_dim);
   if (dims.tokens == 0) return;
   const bool is_divided = dims.tokens <= kPagedCudaDividedRows;
   const int64_t positions = std::max<int64_t>(1, dims.max_pages * dims.page_size);
@@ -497,7 +500,8 @@ void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream) {
   const int tokens = static_cast<int>(dims.tokens);
   if (args.qkv.dtype == DType::kF32) return paged::launch<float>(kernel, tokens, stream);
   if (args.qkv.dtype == DType::kBF16) return paged::launch<__nv_bfloat16>(kernel, tokens, stream);
-  PLIMSOLL_CHECK(args.qkv.dtype == DType::kF16, "paged attention of {}", dtype_name(args.qkv.dtype));
+  PLIMSOLL_CHECK(args.qkv.dtype == DType::kF16, "paged attention on a GPU supports f32, bf16 and f16, not {}",
+                 dtype_name(args.qkv.dtype));
   paged::launch<__half>(kernel, tokens, stream);
 }
 
@@ -505,7 +509,8 @@ void append_kv_cuda(const AppendKvArgs& args, CudaStream stream) {
   const PagedAttentionDims& dims = args.dims;
   check_paged_device_args(args);
   const int64_t element = dtype_bytes(args.qkv.dtype);
-  PLIMSOLL_CHECK(element == 2 || element == 4, "append_kv on a GPU of {}", dtype_name(args.qkv.dtype));
+  PLIMSOLL_CHECK(element == 2 || element == 4, "append_kv on a GPU supports elements of 2 or 4 bytes, not {}",
+                 dtype_name(args.qkv.dtype));
   if (dims.tokens == 0) return;
   const paged::AppendArgs kernel{.qkv = args.qkv.data,
                                  .cache = args.cache.data,

@@ -13,10 +13,12 @@ void check_dims(const PagedAttentionDims& dims) {
       dims.tokens >= 0 && dims.sequences >= 0 && dims.heads >= 1 && dims.kv_heads >= 1 && dims.head_dim >= 1;
   const bool are_pages =
       dims.num_pages >= 0 && dims.page_size >= 1 && dims.max_pages >= 0 && dims.window >= 0;
-  PLIMSOLL_CHECK(are_sizes && are_pages && dims.heads % dims.kv_heads == 0,
-                 "paged attention of T={} B={} H={} G={} D={}, {} pages of {}, {} per sequence, window {}",
-                 dims.tokens, dims.sequences, dims.heads, dims.kv_heads, dims.head_dim, dims.num_pages,
-                 dims.page_size, dims.max_pages, dims.window);
+  PLIMSOLL_CHECK(
+      are_sizes && are_pages && dims.heads % dims.kv_heads == 0,
+      "the sizes of paged attention are invalid or contradict each other: {} tokens, {} sequences, {} query "
+      "heads, {} heads of keys, head size {}, {} pages of {} tokens, {} pages per sequence, window {}",
+      dims.tokens, dims.sequences, dims.heads, dims.kv_heads, dims.head_dim, dims.num_pages, dims.page_size,
+      dims.max_pages, dims.window);
 }
 
 void check_integers(ConstView view, const char* name) {
@@ -26,7 +28,8 @@ void check_integers(ConstView view, const char* name) {
 template <typename Args>
 void check_operands(const Args& args) {
   check_dims(args.dims);
-  PLIMSOLL_CHECK(args.qkv && args.cache && args.qkv.dtype == args.cache.dtype, "qkv of {} and a cache of {}",
+  PLIMSOLL_CHECK(args.qkv && args.cache && args.qkv.dtype == args.cache.dtype,
+                 "qkv and the cache must not be null and must have the same type, but are {} and {}",
                  dtype_name(args.qkv.dtype), dtype_name(args.cache.dtype));
   check_integers(args.cu_seqlens, "cu_seqlens");
   check_integers(args.page_table, "page_table");
@@ -41,16 +44,19 @@ void check_sequences(const Args& args) {
   PLIMSOLL_CHECK(cu_seqlens[0] == 0 && cu_seqlens[dims.sequences] <= dims.tokens);
   for (int64_t b = 0; b < dims.sequences; ++b) {
     const AttentionSequence rows = attention_sequence(cu_seqlens, b);
-    PLIMSOLL_CHECK(rows.count >= 0 && rows.count <= dims.longest, "sequence {} has {} new rows", b,
+    PLIMSOLL_CHECK(rows.count >= 0 && rows.count <= dims.longest,
+                   "a sequence may have 0 to {} new rows, but sequence {} has {}", dims.longest, b,
                    rows.count);
     if (rows.count == 0) continue;
     const int64_t length = args.lengths.template as<int32_t>()[b];
     PLIMSOLL_CHECK(length >= rows.count && length <= dims.max_pages * dims.page_size,
-                   "sequence {} has {} tokens, {} of them new, in at most {} pages of {}", b, length,
-                   rows.count, dims.max_pages, dims.page_size);
+                   "the tokens of a sequence must include its new tokens and fit into its pages, but "
+                   "sequence {} has {} tokens, {} of which are new, and at most {} pages of {} tokens",
+                   b, length, rows.count, dims.max_pages, dims.page_size);
     const int32_t* pages = args.page_table.template as<int32_t>() + b * dims.max_pages;
     for (int64_t i = 0; i * dims.page_size < length; ++i) {
-      PLIMSOLL_CHECK(pages[i] >= 0 && pages[i] < dims.num_pages, "page {} of sequence {} is {} of {}", i, b,
+      PLIMSOLL_CHECK(pages[i] >= 0 && pages[i] < dims.num_pages,
+                     "entry {} of the page table of sequence {} is {}, but there are {} pages", i, b,
                      pages[i], dims.num_pages);
     }
   }
@@ -67,16 +73,19 @@ void check_paged_args(const AppendKvArgs& args) {
   check_sequences(args);
   for (int64_t b = 0; args.copy_from && b < args.dims.sequences; ++b) {
     const int32_t page = args.copy_from.as<int32_t>()[b];
-    PLIMSOLL_CHECK(page >= -1 && page < args.dims.num_pages, "sequence {} copies page {} of {}", b, page,
-                   args.dims.num_pages);
+    PLIMSOLL_CHECK(page >= -1 && page < args.dims.num_pages,
+                   "sequence {} is to copy page {}, but there are {} pages", b, page, args.dims.num_pages);
   }
 }
 void check_paged_device_args(const PagedAttentionArgs& args, int64_t scratch_bytes) {
   check_operands(args);
-  PLIMSOLL_CHECK(args.o && args.o.dtype == args.qkv.dtype, "o of {}", dtype_name(args.o.dtype));
-  PLIMSOLL_CHECK(std::isfinite(args.scale) && args.scale > 0, "scale {}", args.scale);
+  PLIMSOLL_CHECK(args.o && args.o.dtype == args.qkv.dtype,
+                 "o must not be null and must have the type of qkv, but is {}", dtype_name(args.o.dtype));
+  PLIMSOLL_CHECK(std::isfinite(args.scale) && args.scale > 0,
+                 "the scale of paged attention must be positive and finite, but is {}", args.scale);
   PLIMSOLL_CHECK(args.scratch_bytes >= scratch_bytes && (args.scratch || scratch_bytes == 0),
-                 "{} bytes of scratch, needs {}", args.scratch_bytes, scratch_bytes);
+                 "paged attention needs {} bytes of scratch memory, but has {}", scratch_bytes,
+                 args.scratch_bytes);
 }
 void check_paged_args(const PagedAttentionArgs& args, int64_t scratch_bytes) {
   check_paged_device_args(args, scratch_bytes);

@@ -131,7 +131,7 @@ TEST(PagedAttention, Windows) {
   }
 }
 
-// The output of a row has the same bits when the tokens arrive one by one, in other pages, and in another batch.
+// The output of a row must have the same bits if the tokens arrive one by one, in other pages, or in another batch.
 TEST(PagedAttention, BitsDependOnTheSequenceOnly) {
   const std::string name = "paged/alone";
   const PagedShape whole{
@@ -147,7 +147,7 @@ TEST(PagedAttention, BitsDependOnTheSequenceOnly) {
     step.lengths = {length, 12};
     step.new_rows = {1, 3};
     PagedCase c(name, step, DType::kF32, 9);
-    // All tokens of the first sequence are those of `all`.
+    // All tokens of the first sequence are copied from `all`.
     for (int64_t j = 0; j < length; ++j) {
       for (int64_t part = 0; part < 2; ++part) {
         for (int64_t d = 0; d < c.token_width(); ++d) {

@@ -19,17 +19,18 @@ int64_t no_scratch(const Problem&) {
 
 namespace {
 
-// Returns the description of the problem by its family. Errors: kInternal if the problem is of another family.
+// Returns the family's description of the kernel problem. Errors: kInternal if the problem belongs to another family.
 template <typename Part>
 const Part& part_of(const Problem& problem) {
   const Part* part = std::get_if<Part>(&problem.family);
-  PLIMSOLL_CHECK(part != nullptr, "a problem for {} does not have the sizes that its rows read",
+  PLIMSOLL_CHECK(part != nullptr,
+                 "the kernel problem of {} has another type than the functions of its catalog rows read",
                  problem.kernel);
   return *part;
 }
 
-// Calls a support or scratch function with the arguments that it takes: the family's description, or the common part
-// as well.
+// Calls a support or scratch function with the arguments that it takes: only the family's description of the problem, or the complete
+// problem before it.
 template <typename Result>
 Result call(Result (*function)(const Problem&), const Problem& problem) {
   return function(problem);
@@ -81,7 +82,7 @@ std::span<const KernelRow> kernel_rows() {
 }
 
 std::vector<const KernelRow*> kernel_rows_of(std::string_view kernel) {
-  // A plan asks this for every kind of op.
+  // The map is built once, because a plan looks up the rows of every kind of op.
   static const std::map<std::string_view, std::vector<const KernelRow*>> kRowsOf = [] {
     std::map<std::string_view, std::vector<const KernelRow*>> rows;
     for (const KernelRow& row : kernel_rows()) rows[row.kernel].push_back(&row);
@@ -99,11 +100,13 @@ const KernelRow* find_kernel_row(std::string_view implementation) {
 }
 
 Support kernel_support(const KernelRow& row, const Problem& problem) {
-  PLIMSOLL_CHECK(row.kernel == problem.kernel, "{} asked about {}", row.implementation, problem.kernel);
+  PLIMSOLL_CHECK(row.kernel == problem.kernel, "{} computes the kernel {}, but is asked about {}",
+                 row.implementation, row.kernel, problem.kernel);
   if (!runs_on(row.backend, problem.target.device)) {
-    return {false, fmt::format("runs on {} only", row.backend == Backend::kCuda ? "cuda" : "cpu")};
+    return {false, fmt::format("runs only on {}", row.backend == Backend::kCuda ? "cuda" : "cpu")};
   }
-  if (!row.dtypes.has(problem.dtype)) return {false, fmt::format("has no {}", dtype_name(problem.dtype))};
+  if (!row.dtypes.has(problem.dtype))
+    return {false, fmt::format("does not support {}", dtype_name(problem.dtype))};
   return row.support(problem);
 }
 
@@ -118,8 +121,8 @@ Selection select_kernel(const Problem& problem, std::string_view forced) {
       std::vector<std::string_view> names;
       names.reserve(candidates.size());
       for (const KernelRow* candidate : candidates) names.push_back(candidate->implementation);
-      throw_error(ErrorCode::kUsage, "kernel '{}' is no implementation of {}; choose one of: {}", forced,
-                  problem.kernel, fmt::join(names, ", "));
+      throw_error(ErrorCode::kUsage, "'{}' is not an implementation of the kernel {}; choose one of: {}",
+                  forced, problem.kernel, fmt::join(names, ", "));
     }
     candidates = {row};
   }

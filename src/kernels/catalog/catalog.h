@@ -51,7 +51,7 @@
 
 namespace plimsoll {
 
-// The backend of an implementation. References run on the CPU.
+// The backend of an implementation. The references (kRef) run on the CPU.
 enum class Backend : uint8_t { kRef, kCpu, kCuda };
 
 constexpr std::string_view backend_name(Backend backend) {
@@ -93,8 +93,8 @@ struct KernelRow {
   std::string_view implementation;  // "layer_norm_fwd_cpu"; unique
   Backend backend;
   DTypeSet dtypes;
-  // All three functions throw kInternal if the problem is not of the row's family. Support requires a data type of
-  // `dtypes` and a device of the backend; the other two require a problem that support accepts.
+  // The functions of the row. All three throw kInternal if the problem does not belong to the row's family. `support` requires a data type
+  // of `dtypes` and a device of the backend; the other two require a problem that `support` accepts.
   Support (*support)(const Problem&);
   int64_t (*scratch_bytes)(const Problem&);
   int64_t (*library_bytes)(const Problem&);
@@ -127,7 +127,7 @@ struct Selection {
 // Errors: kUsage if `forced` is not an implementation of this kernel; the message lists the implementations.
 Selection select_kernel(const Problem& problem, std::string_view forced = {});
 
-// A line of the matrix kernel x type x device: the implementations in the order of preference.
+// One line of the table of kernels by data type and device: the implementations in the order of preference.
 struct KernelMatrixEntry {
   std::string_view kernel;
   DType dtype;

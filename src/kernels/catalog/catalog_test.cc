@@ -59,7 +59,7 @@ TEST(Catalog, SelectsTheFirstRowThatAccepts) {
   ASSERT_NE(selection.row, nullptr);
   EXPECT_EQ(selection.row->implementation, "matmul_cpu_onednn");
   ASSERT_EQ(selection.refused.size(), 1u);
-  EXPECT_EQ(selection.refused[0].reason, "needs AMX; this CPU has avx512");
+  EXPECT_EQ(selection.refused[0].reason, "needs AMX, but this CPU has avx512");
 }
 
 TEST(Catalog, SaysWhyRowsRefuse) {
@@ -68,7 +68,7 @@ TEST(Catalog, SaysWhyRowsRefuse) {
   EXPECT_EQ(doubles.row->implementation, "matmul_ref");
   ASSERT_EQ(doubles.refused.size(), 2u);
   EXPECT_EQ(doubles.refused[1].row->implementation, "matmul_cpu_onednn");
-  EXPECT_EQ(doubles.refused[1].reason, "has no f64");
+  EXPECT_EQ(doubles.refused[1].reason, "does not support f64");
 
   const Selection bf16 = select_kernel(matmul_problem(DType::kBF16, CpuIsa::kAvx2));
   ASSERT_EQ(bf16.refused.size(), 2u);

@@ -40,7 +40,7 @@
 
 namespace plimsoll {
 
-// A function of any type with the name of its row.
+// A function of any type, with the name of its catalog row.
 class KernelFunction {
  public:
   template <typename Function>
@@ -54,8 +54,8 @@ class KernelFunction {
   // Returns the function. Errors: kInternal if it is of another type.
   template <typename Function>
   Function* as() const {
-    PLIMSOLL_CHECK(*type_ == typeid(Function), "the kernel {} takes other arguments than its caller passes",
-                   implementation_);
+    PLIMSOLL_CHECK(*type_ == typeid(Function),
+                   "the function of the kernel {} has another type than its caller expects", implementation_);
     return reinterpret_cast<Function*>(function_);
   }
 
@@ -65,7 +65,7 @@ class KernelFunction {
   void (*function_)();
 };
 
-// Returns the function of a row, or null if the list does not have it.
+// Returns the function of a catalog row, or null if the list does not contain it.
 inline const KernelFunction* find_function(std::span<const KernelFunction> functions,
                                            std::string_view implementation) {
   for (const KernelFunction& function : functions) {

@@ -22,22 +22,23 @@
 namespace plimsoll {
 
 struct AllReduceArgs {
-  Communicator* communicator = nullptr;         // of a CPU
-  GpuCommunicator* gpus = nullptr;              // of a GPU, for all_reduce_cuda_nccl
-  PeerMemory* peers = nullptr;                  // of a GPU, for all_reduce_cuda_peers
-  std::shared_ptr<PeerMemory> at_offsets = {};  // what `peers` points to, if it serves this call alone
+  Communicator* communicator = nullptr;         // used on a CPU
+  GpuCommunicator* gpus = nullptr;              // used by all_reduce_cuda_nccl
+  PeerMemory* peers = nullptr;                  // used by all_reduce_cuda_peers
+  std::shared_ptr<PeerMemory> at_offsets = {};  // owns the object behind `peers` if it was made for this call
   std::span<const ReducedTensor> tensors = {};
   View scratch = {};
 };
 
-// If the list has several tensors, copies the small ones into scratch and reduces them together. Reduces every other tensor in place.
+// If the list has several tensors, copies the small ones into scratch memory and reduces them together. Reduces every other tensor in
+// place.
 void all_reduce_cpu(const AllReduceArgs& args);
 // Gathers the tensors of all ranks and adds them in double precision, in the order of the ranks.
 void all_reduce_ref(const AllReduceArgs& args);
-// Each rank sums its own slice of each tensor: copy engines copy the slices of the other ranks into scratch, a kernel adds them
-// up, and copy engines copy the sums of the others back. Small tensors are summed whole by every rank, by a kernel that reads
-// them from the other GPUs. So multiprocessors work only for the time that the sums take, which matters because a product whose
-// blocks fill the GPU takes twice as long if one multiprocessor is missing. Tensors begin at multiples of 16 bytes.
+// Each rank sums its own slice of each tensor: copy engines copy the slices of the other ranks into scratch memory, a kernel adds them, and
+// copy engines copy the sums of the other ranks back. Small tensors are summed completely by every rank, by a kernel that reads them from
+// the other GPUs. Multiprocessors are therefore occupied only while elements are added, which matters because a matrix product whose thread
+// blocks fill the GPU takes twice as long if one multiprocessor is missing. Requires: tensors begin at multiples of 16 bytes.
 void all_reduce_cuda_peers(const AllReduceArgs& args, CudaStream stream);
 // Sums all tensors in one launch of NCCL.
 void all_reduce_cuda_nccl(const AllReduceArgs& args, CudaStream stream);

@@ -11,7 +11,7 @@ namespace {
 using cuda::Part;
 using cuda::Parts;
 
-// Copies the sums of small tensors over the tensors.
+// Copies the sums of small tensors from scratch memory back to the tensors.
 template <typename T>
 __global__ void __launch_bounds__(cuda::kPartThreads)
     copy_small(const __grid_constant__ Parts<Part<T>> parts) {

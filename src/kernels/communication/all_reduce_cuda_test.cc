@@ -1,5 +1,5 @@
-// all_reduce between all visible GPUs, at least two: through NCCL with a thread per GPU, and through mapped memory with a process
-// per GPU.
+// Tests all_reduce between all visible GPUs, at least two: through NCCL with a thread per GPU, and through mapped memory with a process per
+// GPU.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -17,7 +17,7 @@ namespace {
 
 const std::vector<int64_t> kSizes{3, 0, 1000, 1, 40'000, 17, 5'000'000};
 
-// The tensors of a rank, one after the other, at multiples of 256 bytes.
+// The tensors of a rank, stored one after the other at multiples of 256 bytes.
 struct Tensors {
   DType dtype = DType::kF32;
   std::vector<std::byte> bytes;
@@ -39,12 +39,12 @@ struct Tensors {
 
 using Kernel = void (*)(const AllReduceArgs&, CudaStream);
 
-// The bytes at which the scratch memory begins in a rank's block; the tensors are in front of it.
+// The offset of the scratch memory in a rank's memory block; the tensors are stored before it.
 constexpr size_t kScratch = size_t{64} << 20;
 constexpr size_t kBlock = size_t{128} << 20;
 
-// Sums the tensors of one rank four times from the same data: twice launch by launch, and twice as a captured graph. Returns
-// the bytes after each.
+// Sums the tensors of one rank four times from the same data: twice launch by launch, and twice as a captured graph. Returns the tensors'
+// bytes after each sum.
 std::vector<std::vector<std::byte>> reduced(const Kernel& kernel, AllReduceArgs args, int rank, DType dtype,
                                             std::byte* device, CudaStream stream) {
   const Tensors host(dtype, rank);
@@ -82,7 +82,7 @@ std::vector<std::vector<std::byte>> reduced(const Kernel& kernel, AllReduceArgs 
 
 const std::vector<DType> kTypes{DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
 
-// By type and run: the bytes after the sum.
+// The bytes after the sum, by data type and run.
 using Results = std::vector<std::vector<std::vector<std::byte>>>;
 
 void expect_sums(const std::vector<Results>& of_ranks) {
@@ -105,7 +105,7 @@ void expect_sums(const std::vector<Results>& of_ranks) {
           sum += of_rank.load(t, i);
           magnitude += std::abs(of_rank.load(t, i));
         }
-        // The bound of the contract; the last terms are the roundings of `sum` and of subnormal results.
+        // The error bound of the contract; the last terms are the rounding of `sum` and that of subnormal results.
         const double bound = (num_ranks - 1) * u * magnitude * 1.01 + u * std::abs(sum) * 1.01 +
                              num_ranks * std::ldexp(magnitude, -53) + std::ldexp(1.0, -24) * u;
         const double found = ConstView{found_bytes.data() + all[0].offsets[t], dtype}.load(i);
@@ -133,7 +133,7 @@ TEST(AllReduceCuda, NcclSumsTheTensorsOfAllGpus) {
   expect_sums(results);
 }
 
-// Each of these processes runs this test alone. The first one checks the sums of all.
+// Runs in each of the processes that the test below starts. The first process checks the sums of all.
 TEST(AllReduceCudaRank, SumsWithTheOthers) {
   const RankPlace place = place_of_this_process();
   if (place.is_alone())

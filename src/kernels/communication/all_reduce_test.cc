@@ -16,7 +16,7 @@
 namespace plimsoll::test {
 namespace {
 
-// Tensors of many sizes: none, smaller than kSmallTensorBytes, and larger.
+// Returns sizes of tensors: none, smaller than kSmallTensorBytes, and larger.
 std::vector<int64_t> sizes() {
   return {3, 0, 1000, 1, 40'000, 17, 32'768};
 }
@@ -41,7 +41,7 @@ AllReduceProblem problem_of(int num_ranks, DType dtype) {
   return problem;
 }
 
-// The tensors of a rank, one after the other, and what a kernel makes of them.
+// The tensors of a rank, stored one after the other, and the results of a kernel on them.
 template <typename Kernel>
 std::vector<double> reduced(const Kernel& kernel, int64_t scratch_bytes, Communicator& communicator,
                             DType dtype) {
@@ -77,7 +77,7 @@ void expect_sums(const std::vector<double>& found, int num_ranks, DType dtype) {
   const double u = unit_roundoff(dtype);
   const double u_sums = dtype == DType::kF64 ? u : std::min(u, std::ldexp(1.0, -24));
   for (size_t i = 0; i < sums.size(); ++i) {
-    // The bound of the contract; the reference sums are rounded in double precision themselves.
+    // The error bound of the contract, plus the rounding of the reference's sums in double precision.
     const double bound = (num_ranks - 1) * u_sums * magnitudes[i] * 1.01 + u * std::abs(sums[i]) * 1.01 +
                          num_ranks * std::ldexp(magnitudes[i], -53) + std::numeric_limits<double>::min();
     ASSERT_NEAR(found[i], sums[i], bound)
@@ -106,7 +106,7 @@ TEST(AllReduce, SumsTheTensorsOfAllRanks) {
   }
 }
 
-// The slices of all ranks are the whole tensor, and their copies fit into the scratch memory.
+// The slices of all ranks must cover the whole tensor, and their copies must fit into the scratch memory.
 TEST(AllReduce, SlicesCoverATensor) {
   for (const int64_t count : {16'384, 16'385, 30'522 * 1024, 1'000'003}) {
     for (const int64_t ranks : {2, 3, 8}) {
@@ -120,12 +120,13 @@ TEST(AllReduce, SlicesCoverATensor) {
   EXPECT_EQ(peer_scratch_bytes_of(3, 2, 4), 256);
 }
 
-// Small tensors are reduced together.
+// Small tensors must be reduced together in one operation.
 TEST(AllReduce, SendsSmallTensorsAtOnce) {
   const AllReduceProblem problem = problem_of(2, DType::kF32);
   testing::run_on_ranks(2, [&](testing::ThreadCommunicator& communicator) {
     reduced(all_reduce_cpu, catalog_rows::all_reduce_cpu_scratch(problem), communicator, DType::kF32);
-    EXPECT_EQ(communicator.num_all_reduces, 3);  // those of 40,000 and 32,768 elements, and all others
+    EXPECT_EQ(communicator.num_all_reduces,
+              3);  // one each for the tensors of 40,000 and 32,768 elements, and one for all others
   });
 }
 

@@ -2,7 +2,7 @@
 
 namespace plimsoll {
 
-// Slices begin at multiples of 256 bytes for elements of four bytes.
+// Returns a number of elements such that slices begin at multiples of 256 bytes if elements have four bytes.
 int64_t slice_elements(int64_t count, int64_t ranks) {
   constexpr int64_t kMultiple = 64;
   return ((count + ranks - 1) / ranks + kMultiple - 1) / kMultiple * kMultiple;
@@ -27,12 +27,12 @@ namespace catalog_rows {
 
 Support mapped_memory_support(const AllReduceProblem& problem) {
   if (problem.maps_peers) return {};
-  return {false, "the GPUs do not map each other's memory"};
+  return {false, "needs GPUs that map each other's memory, but these do not"};
 }
 
 Support nccl_support(const AllReduceProblem& problem) {
   if (!problem.maps_peers) return {};
-  return {false, "is used if the GPUs do not map each other's memory"};
+  return {false, "is used only for GPUs that do not map each other's memory"};
 }
 
 int64_t all_reduce_cuda_peers_scratch(const AllReduceProblem& problem) {

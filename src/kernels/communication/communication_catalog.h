@@ -1,6 +1,5 @@
-// The problem and the scratch memory of collective kernels: the host-only part of the contracts in all_reduce.h
-// and reduce_scatter.h.
-// Thread-safe: pure functions.
+// The kernel problem and the scratch memory of collective kernels: the host-only part of the contracts in all_reduce.h and
+// reduce_scatter.h. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +8,23 @@
 
 namespace plimsoll {
 
-// The problem of all_reduce, reduce_scatter and all_gather.
+// The kernel problem of all_reduce, reduce_scatter and all_gather.
 struct AllReduceProblem {
   int64_t ranks = 1;
-  int64_t largest_bytes = 0;  // of the largest tensor
-  int64_t small_bytes = 0;    // of all tensors with fewer than kSmallTensorBytes bytes
+  int64_t largest_bytes = 0;  // bytes of the largest tensor
+  int64_t small_bytes = 0;    // sum of the bytes of all tensors that have fewer than kSmallTensorBytes
   bool maps_peers = false;    // the GPUs map each other's memory
   int64_t peer_scratch_bytes =
-      0;  // for copies of the slices of other ranks, of the kernels with mapped memory
+      0;  // scratch memory into which the kernels with mapped memory copy the slices of other ranks
 };
 
-// Every operation takes about as long as sending this many bytes, so that smaller tensors are first copied into one piece of
-// memory.
+// Tensors of fewer bytes are copied into one block of memory and exchanged together, because every operation takes at least about as long
+// as sending this many bytes.
 inline constexpr int64_t kSmallTensorBytes = int64_t{64} << 10;
 
-// Returns the number of elements of the slice that a rank sums; those of the last ranks may be smaller.
+// Returns the number of elements of the slice that a rank sums; the slices of the last ranks may be smaller.
 int64_t slice_elements(int64_t count, int64_t ranks);
-// Returns the bytes from one copy of a slice to the next one.
+// Returns the distance in bytes between the copies of two ranks' slices.
 int64_t peer_copy_bytes(int64_t elements, int64_t element_bytes);
 // Return the scratch memory that all_reduce_cuda_peers and reduce_scatter_cuda_peers need for one tensor.
 int64_t peer_scratch_bytes_of(int64_t count, int64_t element_bytes, int64_t ranks);

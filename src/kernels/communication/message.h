@@ -1,10 +1,10 @@
-// send: waits until the rank `peer` has received what was sent to it before in the channel, copies x into `room`, and starts to send `room`.
-// receive: y = the next message of the channel from the rank `peer`. With mapped memory it is copied from `room` of the sender.
+// Messages from one rank to another, between the stages of a pipeline.
+// send: waits until the rank `peer` has received the previous message in the channel, copies x into `room`, and starts to send `room`.
+// receive: y = the next message of the channel from the rank `peer`. With mapped memory, the message is copied from `room` of the sender.
 //
-// Shapes and types: any; both ranks state the same number of bytes. Nothing is computed: the bits are those of x.
-// Aliasing: x and `room` do not overlap. `room` must not change until the next send to the peer begins.
-// Scratch: none. Repeatable. Cost: the bytes pass the link once.
-// Errors: kDevice, as Communicator::send().
+// Shapes and types: any; both ranks state the same number of bytes. Nothing is computed: the bits are those of x. Aliasing: x and `room` do
+// not overlap. `room` must not change until the next send to the peer begins. Scratch: none. Repeatable. Cost: the bytes are sent over the
+// link once. Errors: kDevice, as Communicator::send().
 #pragma once
 
 #include <cstdint>
@@ -18,36 +18,37 @@
 namespace plimsoll {
 
 struct SendArgs {
-  Communicator* communicator = nullptr;  // of a CPU
-  PeerMemory* peers = nullptr;           // of a GPU, for send_cuda_peers
-  GpuMessages* messages = nullptr;       // of a GPU, for send_cuda_nccl
+  Communicator* communicator = nullptr;  // used on a CPU
+  PeerMemory* peers = nullptr;           // used by send_cuda_peers
+  GpuMessages* messages = nullptr;       // used by send_cuda_nccl
   ConstView x = {};
   View room = {};
   int64_t bytes = 0;
   int peer = 0;
-  int64_t channel = 0;  // of a CPU: the channel of the communicator
+  int64_t channel = 0;  // used on a CPU: the channel of the communicator
 };
 struct ReceiveArgs {
-  Communicator* communicator = nullptr;  // of a CPU
-  PeerMemory* peers = nullptr;           // of a GPU, for receive_cuda_peers
-  GpuMessages* messages = nullptr;       // of a GPU, for receive_cuda_nccl
-  ConstView room = {};  // for receive_cuda_peers: the sender's, at the address where this rank maps it
+  Communicator* communicator = nullptr;  // used on a CPU
+  PeerMemory* peers = nullptr;           // used by receive_cuda_peers
+  GpuMessages* messages = nullptr;       // used by receive_cuda_nccl
+  ConstView room =
+      {};  // used by receive_cuda_peers: `room` of the sender, at the address where this rank maps it
   View y = {};
   int64_t bytes = 0;
   int peer = 0;
-  int64_t channel = 0;  // of a CPU: the channel of the communicator
+  int64_t channel = 0;  // used on a CPU: the channel of the communicator
 };
 
-// Copies at once.
+// Copy a message as one block of memory.
 void send_cpu(const SendArgs& args);
 void receive_cpu(const ReceiveArgs& args);
-// Copies byte by byte.
+// Copy a message byte by byte.
 void send_ref(const SendArgs& args);
 void receive_ref(const ReceiveArgs& args);
-// Copy by copy engines, in memory that the GPUs of the ranks map. The stream waits for the other rank without a kernel.
+// Copy a message by copy engines, in memory that the GPUs of both ranks map. The stream waits for the other rank without a kernel.
 void send_cuda_peers(const SendArgs& args, CudaStream stream);
 void receive_cuda_peers(const ReceiveArgs& args, CudaStream stream);
-// Through NCCL.
+// Send and receive a message through NCCL.
 void send_cuda_nccl(const SendArgs& args, CudaStream stream);
 void receive_cuda_nccl(const ReceiveArgs& args, CudaStream stream);
 

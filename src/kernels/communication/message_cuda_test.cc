@@ -1,4 +1,4 @@
-// send and receive between all visible GPUs, at least two, with a process per GPU. Every message has to arrive byte for byte.
+// Tests send and receive between all visible GPUs, at least two, with a process per GPU. Every message must arrive byte for byte.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ constexpr size_t kMostBytes = 700'001;
 constexpr size_t kRoom = size_t{1} << 20;
 constexpr int kMessages = 3;
 
-// The memory of a rank begins with the message that it sends to the next rank, and with the one that it receives from the rank before.
-// The room follows at another place in the block of each rank.
+// Offsets in the memory block of a rank: the message that it sends to the next rank is stored first, then the message that it receives from
+// the previous rank. The send buffer (`room`) follows at an offset that differs between the ranks.
 constexpr size_t kSent = 0, kReceived = kRoom;
 size_t room_of(int rank) {
   return (2 + static_cast<size_t>(rank)) * kRoom;
@@ -34,7 +34,7 @@ std::vector<std::byte> bytes_of(int rank, int number, size_t bytes) {
   return message;
 }
 
-// Sends messages around the ring of all ranks, each of them launch by launch, and again as a captured graph.
+// Sends messages around the ring of all ranks, first launch by launch, and again as a captured graph.
 void check_ring(PeerMemory& peers, std::byte* device, size_t bytes, CudaStream stream) {
   const int rank = peers.rank(), next = (rank + 1) % peers.size(),
             before = (rank + peers.size() - 1) % peers.size();
@@ -51,7 +51,7 @@ void check_ring(PeerMemory& peers, std::byte* device, size_t bytes, CudaStream s
       .peer = before};
   const auto exchange = [&] {
     send_cuda_peers(sent, stream);
-    // The sender may change the value after the send.
+    // The sender may overwrite x after the send, because the message is sent from `room`.
     PLIMSOLL_CUDA(cudaMemsetAsync(device + kSent, 255, bytes, stream));
     receive_cuda_peers(received, stream);
   };
@@ -82,7 +82,7 @@ void check_ring(PeerMemory& peers, std::byte* device, size_t bytes, CudaStream s
   PLIMSOLL_CUDA(cudaGraphDestroy(graph));
 }
 
-// Each of these processes runs this test alone.
+// Runs in each of the processes that the test below starts.
 TEST(MessageCudaRank, SendsToTheNextRank) {
   const RankPlace place = place_of_this_process();
   if (place.is_alone()) GTEST_SKIP() << "MessageCuda.ArrivesAtTheOtherGpus starts processes that run it";

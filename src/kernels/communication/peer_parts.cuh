@@ -1,5 +1,6 @@
-// Kernels on lists of tensor parts whose counterparts of the other ranks are in memory that this GPU maps, or in copies of it.
-// The collective kernels by mapped memory share them. Thread-safe: each call only enqueues work on its stream.
+// Kernels that combine tensor ranges of this rank with the corresponding ranges of the other ranks, which are read in memory that this GPU
+// maps or in local copies of it. The collective kernels that use mapped memory share them. Thread-safe: each call only enqueues work on its
+// stream.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,27 +19,27 @@
 namespace plimsoll::cuda {
 
 inline constexpr int kPartThreads = 256;
-inline constexpr int kMostParts = 40;  // per launch; they are arguments of the kernel
+inline constexpr int kMostParts = 40;  // per launch, because they are passed as kernel arguments
 
-// A part of a tensor that one launch sums: the elements of this rank, and those of each rank by what has to be added to the
-// address of the own ones (in bytes).
+// A range of a tensor that one launch sums: the address of this rank's elements, and for each rank the distance in bytes from this address
+// to that of the rank's elements.
 template <typename T>
 struct Part {
   const T* own = nullptr;
   T* sum = nullptr;
   int64_t count = 0;
   int64_t copies =
-      0;  // bytes from `own` to the copies of the first other rank, and between those of two other ranks
+      0;  // distance in bytes from `own` to the copy of the first other rank, and between the copies of two other ranks
   int64_t between = 0;
 };
 
-// The arguments of a launch.
+// The arguments of one launch.
 template <typename Item>
 struct Parts {
   Item part[kMostParts];
 };
 
-// The distances to the memory of each rank, if a kernel reads it there.
+// The distances to the memory of each rank, for a kernel that reads it directly.
 struct Distances {
   int64_t bytes[kMostPeers] = {};
 };
@@ -63,7 +64,7 @@ struct alignas(16) Vector {
   T values[kSize];
 };
 
-// Adds up vector i of all ranks in the order of the ranks.
+// Adds vector i of all ranks in the order of the ranks.
 template <typename T, typename OfRank>
 __device__ Vector<T> sum_of(int ranks, const OfRank& of_rank) {
   using Sum = typename Accumulator<T>::Type;
@@ -79,7 +80,7 @@ __device__ Vector<T> sum_of(int ranks, const OfRank& of_rank) {
   return result;
 }
 
-// Calls work(i) for each vector of a part and returns the number of the elements in them; the other elements are the tail.
+// Calls work(i) for each whole vector of a range, and returns the number of elements in these vectors; the remaining elements are the tail.
 template <typename T, typename Work>
 __device__ int64_t for_each_vector(int64_t count, const Work& work) {
   const int64_t vectors = count / Vector<T>::kSize;
@@ -94,7 +95,7 @@ __device__ const T* at_distance(const T* address, int64_t bytes) {
   return reinterpret_cast<const T*>(reinterpret_cast<const char*>(address) + bytes);
 }
 
-// Sums the parts of blockIdx.y over the ranks. of_rank(part, rank) returns the address of the elements of a rank.
+// Sums the range number blockIdx.y over the ranks. of_rank(part, rank) returns the address of a rank's elements.
 template <typename T, typename OfRank>
 __device__ void sum_part(const Part<T>& part, int ranks, const OfRank& of_rank) {
   using Sum = typename Accumulator<T>::Type;
@@ -109,7 +110,7 @@ __device__ void sum_part(const Part<T>& part, int ranks, const OfRank& of_rank) 
   part.sum[i] = static_cast<T>(sum);
 }
 
-// Sums slices whose copies of the other ranks are in scratch memory, in place.
+// Sums slices in place. Copies of the slices of the other ranks are in scratch memory.
 template <typename T>
 __global__ void __launch_bounds__(kPartThreads)
     sum_slices(const __grid_constant__ Parts<Part<T>> parts, int ranks, int own_rank) {
@@ -121,7 +122,7 @@ __global__ void __launch_bounds__(kPartThreads)
   });
 }
 
-// Adds up the parts, which it reads from the memory of all ranks.
+// Sums ranges, which it reads directly from the memory of all ranks.
 template <typename T>
 __global__ void __launch_bounds__(kPartThreads)
     sum_at_peers(const __grid_constant__ Parts<Part<T>> parts, int ranks,
@@ -130,8 +131,8 @@ __global__ void __launch_bounds__(kPartThreads)
   sum_part(part, ranks, [&](int rank) { return at_distance(part.own, distances.bytes[rank]); });
 }
 
-// Collects parts and calls launch(parts, grid) for each kMostParts of them. vectors_of(item): the number of vectors of 16 bytes in
-// an item; a thread takes about four of the largest one.
+// Collects items and calls launch(parts, grid) for each kMostParts of them. vectors_of(item): the number of vectors of 16 bytes in an item.
+// The grid is such that a thread handles about four vectors of the largest item.
 template <typename Item, typename VectorsOf, typename Launch>
 void launch_items(const std::vector<Item>& all, const VectorsOf& vectors_of, const Launch& launch) {
   for (size_t first = 0; first < all.size(); first += kMostParts) {
@@ -153,8 +154,8 @@ void launch_parts(const std::vector<Part<T>>& all, const Launch& launch) {
       all, [](const Part<T>& part) { return part.count / Vector<T>::kSize; }, launch);
 }
 
-// Copies the slice of this rank from every other rank into scratch memory by copy engines, and returns the part that sum_slices
-// adds up. `own`: the first element of the slice; `between`: bytes between two copies.
+// Copies the slice of this rank from every other rank into scratch memory by copy engines, and returns the range that sum_slices adds.
+// `own`: the first element of the slice; `between`: the distance in bytes between two copies.
 template <typename T>
 Part<T> copy_slices(const PeerMemory& peers, T* own, int64_t count, std::byte* scratch, int64_t between,
                     CudaStream stream) {
@@ -188,7 +189,7 @@ void launch_sums_at_peers(const std::vector<Part<T>>& small, const PeerMemory& p
   });
 }
 
-// Calls work(T{}) with the type of the elements that GPUs add up. Errors: kInternal for another type.
+// Calls work(T{}) with the C++ type of the elements, for a type that GPUs can add. Errors: kInternal for another type.
 template <typename Work>
 void with_summed_type(DType dtype, const Work& work) {
   switch (dtype) {
@@ -203,7 +204,7 @@ void with_summed_type(DType dtype, const Work& work) {
     default:
       break;
   }
-  throw_error(ErrorCode::kInternal, "GPUs are asked to add elements of type {}", dtype_name(dtype));
+  throw_error(ErrorCode::kInternal, "GPUs cannot add elements of type {}", dtype_name(dtype));
 }
 
 }  // namespace plimsoll::cuda

@@ -24,7 +24,7 @@ std::vector<int64_t> slice_counts(const DividedTensor& tensor, int num_ranks) {
   return counts;
 }
 
-// The small tensors of a list, which are copied into one piece of memory: the slices of rank 0, then those of rank 1, ...
+// The small tensors of a list, copied into one block of memory: the slices of rank 0, then those of rank 1, and so on.
 class SmallTensors {
  public:
   SmallTensors(std::span<const DividedTensor> tensors, void* memory, int num_ranks)
@@ -36,7 +36,7 @@ class SmallTensors {
   void copy_out() const {
     for_each_slice([](std::byte* copy, std::byte* slice, size_t bytes) { std::memcpy(slice, copy, bytes); });
   }
-  // Returns the bytes of the slices of each rank.
+  // Returns the number of bytes of the slices of each rank.
   std::vector<int64_t> bytes_of_ranks() const {
     std::vector<int64_t> bytes(static_cast<size_t>(num_ranks_), 0);
     for (const DividedTensor& tensor : tensors_) {

@@ -19,7 +19,7 @@ bool is_small(const DividedTensor& tensor) {
   return bytes_of(tensor, tensor.count) < kSmallTensorBytes;
 }
 
-// Small slices are summed where they are: another rank reads only its own slice of this memory.
+// Sums small slices in place. That is safe because another rank reads only its own slice in the memory of this rank.
 template <typename T>
 void scatter_sums(const RankSlicesArgs& args, CudaStream stream) {
   PeerMemory& peers = *args.peers;
@@ -30,7 +30,7 @@ void scatter_sums(const RankSlicesArgs& args, CudaStream stream) {
     const int64_t count = tensor.count_of(peers.rank());
     T* own = static_cast<T*>(tensor.data.data) + tensor.first_of(peers.rank());
     PLIMSOLL_CHECK(count <= 0 || reinterpret_cast<uintptr_t>(own) % sizeof(cuda::Vector<T>) == 0,
-                   "a slice begins {} bytes after a multiple of 16",
+                   "the slice of a rank must begin at a multiple of 16 bytes, but begins {} bytes after one",
                    reinterpret_cast<uintptr_t>(own) % sizeof(cuda::Vector<T>));
     if (is_small(tensor)) {
       if (count > 0) small.push_back({.own = own, .sum = own, .count = count});
@@ -45,16 +45,16 @@ void scatter_sums(const RankSlicesArgs& args, CudaStream stream) {
   peers.meet(PeerMemory::Point::kEnd, stream);
 }
 
-// The slices of the other ranks of a small tensor, all in bytes.
+// The slices of a small tensor that one launch gathers from the other ranks. All sizes are in bytes.
 struct Gathered {
   std::byte* to = nullptr;
   int64_t from =
-      0;  // from `to` to the slice of this rank if it has memory of its own, minus the begin of the slice
+      0;  // distance from `to` to the slice of this rank, if that is stored outside the tensor, less the offset of the slice
   int64_t count = 0;
   int64_t slice = 0;
 };
 
-// Copies all slices except that of this rank. U: the unit in which slices are copied; it divides `slice`.
+// Copies all slices except that of this rank. U: the type in which slices are copied; its size divides `slice`.
 template <typename U>
 __device__ void gather_units(const Gathered& tensor, int own_rank, const cuda::Distances& distances) {
   const int64_t units = tensor.count / static_cast<int64_t>(sizeof(U));
@@ -63,7 +63,7 @@ __device__ void gather_units(const Gathered& tensor, int own_rank, const cuda::D
     const int64_t at = i * static_cast<int64_t>(sizeof(U));
     const int64_t rank = at / tensor.slice;
     if (rank == own_rank) continue;
-    // A slice with memory of its own begins there, not at its place in the tensor.
+    // A slice that is stored outside the tensor starts at offset 0 there, not at its offset in the tensor.
     const int64_t from = tensor.from == 0 ? at : at - rank * tensor.slice + tensor.from;
     *reinterpret_cast<U*>(tensor.to + at) =
         *reinterpret_cast<const U*>(tensor.to + from + distances.bytes[rank]);
@@ -107,7 +107,7 @@ void all_gather_cuda_peers(const RankSlicesArgs& args, CudaStream stream) {
       const int64_t bytes = bytes_of(tensor, tensor.count_of(peer));
       if (bytes <= 0) continue;
       std::byte* slice = to + bytes_of(tensor, tensor.first_of(peer));
-      // The slice of this rank is already in its place unless it has memory of its own.
+      // The slice of this rank needs no copy, unless it is stored outside the tensor.
       if (peer == own_rank ? own == nullptr : is_small(tensor)) continue;
       const std::byte* from = (own == nullptr ? slice : own) + peers.distance_to(peer);
       PLIMSOLL_CUDA(

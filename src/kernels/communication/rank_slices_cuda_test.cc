@@ -1,6 +1,6 @@
-// reduce_scatter and all_gather between all visible GPUs, at least two: through NCCL with a thread per GPU, and through mapped
-// memory with a process per GPU. Sums are compared with sums in double precision, within the bound of the contract, and gathered
-// slices byte for byte.
+// Tests reduce_scatter and all_gather between all visible GPUs, at least two: through NCCL with a thread per GPU, and through mapped memory
+// with a process per GPU. Sums are compared with sums in double precision, within the error bound of the contract, and gathered slices byte
+// for byte.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -17,15 +17,15 @@
 namespace plimsoll::test {
 namespace {
 
-// The elements of a tensor, and the blocks of which slices consist. Some slices are empty, and some are smaller than others; the
-// last tensors are larger than kSmallTensorBytes in every type.
+// The number of elements of a tensor, and the number of elements of which a slice must be a multiple. Some slices are empty, and some are
+// smaller than others; the last tensors are larger than kSmallTensorBytes in every type.
 struct DividedSize {
   int64_t count;
   int64_t block;
 };
 const std::vector<DividedSize> kSummedSizes{{300, 256}, {0, 256},       {1000, 256},     {256, 256},
                                             {6000, 64}, {200'000, 256}, {5'000'011, 256}};
-// Slices of one element are gathered too; they are not summed.
+// Sizes that are gathered but not summed: slices of one element.
 const std::vector<DividedSize> kGatheredSizes{{2, 1},     {5, 1},         {300, 256},      {0, 256},
                                               {6000, 64}, {200'000, 256}, {5'000'011, 256}};
 
@@ -34,10 +34,11 @@ int64_t slice_of(const DividedSize& size, int num_ranks) {
   return std::min(size.count, (least + size.block - 1) / size.block * size.block);
 }
 
-// The tensors of a rank, one after the other, at multiples of 256 bytes, and then the slices of the rank with memory of their own.
+// The tensors of a rank, stored one after the other at multiples of 256 bytes, and after them the slices of the rank that are stored
+// outside the tensors.
 struct DividedTensors {
   std::vector<std::byte> bytes;
-  std::vector<DividedTensor> list;  // addresses are those of `bytes`
+  std::vector<DividedTensor> list;  // its addresses point into `bytes`
   DType dtype;
 
   DividedTensors(DType type, const std::vector<DividedSize>& sizes, int rank, int num_ranks, bool has_own)
@@ -65,12 +66,12 @@ struct DividedTensors {
 
 using SliceKernel = void (*)(const RankSlicesArgs&, CudaStream);
 
-// The bytes at which the scratch memory begins in a rank's block; the tensors are in front of it.
+// The offset of the scratch memory in a rank's memory block; the tensors are stored before it.
 constexpr size_t kSliceScratch = size_t{96} << 20;
 constexpr size_t kSliceBlock = size_t{192} << 20;
 
-// Runs the kernel three times from the same data: twice launch by launch, and once as a captured graph. Returns the bytes after
-// each.
+// Runs the kernel three times from the same data: twice launch by launch, and once as a captured graph. Returns the tensors' bytes after
+// each run.
 std::vector<std::vector<std::byte>> results_on_gpu(const SliceKernel& kernel, RankSlicesArgs args,
                                                    const DividedTensors& host, std::byte* device,
                                                    CudaStream stream) {
@@ -115,8 +116,8 @@ ConstView in(const std::vector<std::byte>& result, const DividedTensors& host, c
   return {result.data() + (static_cast<const std::byte*>(tensor.data.data) - host.bytes.data()), host.dtype};
 }
 
-// Every slice of every result is the sum of the ranks, within the bound of the contract; each addition of NCCL is rounded to the
-// type, mapped memory adds in fp32.
+// Every slice of every result must be the sum over the ranks, within the error bound of the contract. NCCL rounds each addition to the type
+// of the elements; mapped memory adds in fp32.
 void expect_sums_of_slices(const std::vector<std::vector<std::byte>>& results, DType dtype, int rank,
                            int num_ranks) {
   std::vector<DividedTensors> all;
@@ -146,7 +147,7 @@ void expect_sums_of_slices(const std::vector<std::vector<std::byte>>& results, D
   }
 }
 
-// Every tensor of every result has the slices of all ranks, byte for byte.
+// Every tensor of every result must contain the slices of all ranks, byte for byte.
 void expect_gathered(const std::vector<std::vector<std::byte>>& results, DType dtype, bool has_own, int rank,
                      int num_ranks) {
   std::vector<DividedTensors> all;
@@ -201,7 +202,7 @@ TEST(RankSlicesCuda, NcclExchangesTheSlicesOfAllGpus) {
   });
 }
 
-// Each of these processes runs this test alone.
+// Runs in each of the processes that the test below starts.
 TEST(RankSlicesCudaRank, ExchangesSlicesWithTheOthers) {
   const RankPlace place = place_of_this_process();
   if (place.is_alone())

@@ -16,7 +16,7 @@
 namespace plimsoll::test {
 namespace {
 
-// The elements of a tensor and of its slices. Some slices are empty, and some are smaller than others.
+// The number of elements of a tensor and of its slices. Some slices are empty, and some are smaller than others.
 struct Size {
   int64_t count;
   int64_t slice;
@@ -51,7 +51,7 @@ AllReduceProblem slices_problem(int num_ranks, DType dtype) {
   return problem;
 }
 
-// The tensors of a rank, one after the other.
+// The tensors of a rank, stored one after the other.
 struct Tensors {
   std::vector<std::byte> bytes;
   std::vector<DividedTensor> list;
@@ -76,7 +76,7 @@ void run(const Kernel& kernel, int64_t scratch_bytes, Communicator& communicator
   kernel({.communicator = &communicator, .tensors = tensors.list, .scratch = {scratch.data(), DType::kU8}});
 }
 
-// Calls check(index of the element in the list, rank that has it) for each element.
+// Calls check(index, rank) for each element, with its index in the list and the rank to whose slice it belongs.
 template <typename Check>
 void for_each_owned(int num_ranks, const Check& check) {
   size_t begin = 0;
@@ -101,7 +101,7 @@ void expect_sums(const std::vector<std::vector<double>>& results, int num_ranks,
       sum += one.load(0);
       magnitude += std::abs(one.load(0));
     }
-    // The bound of the contract; the reference sums are rounded in double precision themselves.
+    // The error bound of the contract, plus the rounding of the reference's sums in double precision.
     const double bound = (num_ranks - 1) * u_sums * magnitude * 1.01 + u * std::abs(sum) * 1.01 +
                          num_ranks * std::ldexp(magnitude, -53) + std::numeric_limits<double>::min();
     ASSERT_NEAR(results[static_cast<size_t>(owner)][i], sum, bound)
@@ -161,13 +161,14 @@ TEST(AllGather, CopiesTheSliceOfEachRank) {
   }
 }
 
-// Small tensors are exchanged together.
+// Small tensors must be exchanged together in one operation.
 TEST(ReduceScatter, SendsSmallTensorsAtOnce) {
   const AllReduceProblem problem = slices_problem(2, DType::kF32);
   testing::run_on_ranks(2, [&](testing::ThreadCommunicator& communicator) {
     Tensors tensors(numbers_of(communicator.rank(), 2), 2, DType::kF32);
     run(reduce_scatter_cpu, catalog_rows::all_reduce_cpu_scratch(problem), communicator, tensors);
-    EXPECT_EQ(communicator.num_reduce_scatters, 3);  // those of 40,000 and 32,768 elements, and all others
+    EXPECT_EQ(communicator.num_reduce_scatters,
+              3);  // one each for the tensors of 40,000 and 32,768 elements, and one for all others
   });
 }
 

@@ -24,28 +24,28 @@
 namespace plimsoll {
 
 struct RankSlicesArgs {
-  Communicator* communicator = nullptr;         // of a CPU
-  GpuCommunicator* gpus = nullptr;              // of a GPU, for kernels with NCCL
-  PeerMemory* peers = nullptr;                  // of a GPU, for kernels with mapped memory
-  std::shared_ptr<PeerMemory> at_offsets = {};  // what `peers` points to, if it serves this call alone
+  Communicator* communicator = nullptr;         // used on a CPU
+  GpuCommunicator* gpus = nullptr;              // used by kernels with NCCL
+  PeerMemory* peers = nullptr;                  // used by kernels with mapped memory
+  std::shared_ptr<PeerMemory> at_offsets = {};  // owns the object behind `peers` if it was made for this call
   std::span<const DividedTensor> tensors = {};
   View scratch = {};
 };
 
-// Copies the slices of this rank that have memory of their own into `data`.
+// Copies the slices of this rank that are stored outside `data` into `data`.
 void place_own_slices(const RankSlicesArgs& args);
 
-// Copy the slices of small tensors into scratch, in the order of the ranks, and exchange them as one tensor. Each other tensor is
-// exchanged where it is.
+// Copy the slices of small tensors into scratch memory, in the order of the ranks, and exchange them as one tensor. All other tensors are
+// exchanged in place.
 void reduce_scatter_cpu(const RankSlicesArgs& args);
 void all_gather_cpu(const RankSlicesArgs& args);
 // Gathers the tensors of all ranks and adds their slices in double precision, in the order of the ranks.
 void reduce_scatter_ref(const RankSlicesArgs& args);
 // Broadcasts each slice of each tensor.
 void all_gather_ref(const RankSlicesArgs& args);
-// Copy engines copy the slices of the other ranks: of sums into scratch, where a kernel adds them up; of gathered tensors to their
-// places. Small slices are read in the memory of the other GPUs by one kernel. Tensors, slices that are summed, and slices with memory of
-// their own begin at multiples of 16 bytes.
+// Copy engines copy the slices of the other ranks: for reduce_scatter into scratch memory, where a kernel adds them, and for all_gather
+// into the tensors. One kernel reads small slices directly in the memory of the other GPUs. Requires: tensors, slices that are summed, and
+// slices that are stored outside the tensors begin at multiples of 16 bytes.
 void reduce_scatter_cuda_peers(const RankSlicesArgs& args, CudaStream stream);
 void all_gather_cuda_peers(const RankSlicesArgs& args, CudaStream stream);
 // Exchange all tensors in one launch of NCCL.

@@ -6,14 +6,14 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// The forward functions take x. The backward functions take y as the first argument and d_y as the second.
+// The functors of the kernels. The forward ones take x; the backward ones take y as the first argument and d_y as the second.
 struct TanhFwd {
   static __device__ float of(float x, float) { return tanhf(x); }
 };
 struct TanhBwd {
   static __device__ float of(float y, float d_y) { return d_y * fmaf(-y, y, 1.0f); }
 };
-// The comparison is false for NaN, so NaN is passed through.
+// Computes ReLU. NaN is passed through, because the comparison is false for it.
 struct ReluFwd {
   static __device__ float of(float x, float) { return x < 0.0f ? 0.0f : x; }
 };

@@ -112,7 +112,7 @@ TEST(Activations, GradientsAreTheDerivatives) {
     tanh_fwd_ref({x.view(), y.view(), n});
     return weighted_sum(weights, y);
   });
-  // Keeps away from the corner of ReLU.
+  // Moves inputs away from 0, where ReLU has no derivative.
   for (int64_t i = 0; i < n; ++i) {
     if (std::abs(x.load(i)) < 0.01) x.view().store(i, 0.5);
   }

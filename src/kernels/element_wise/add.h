@@ -93,7 +93,7 @@ inline double column_sum_error_bound(int64_t T, int64_t C, double magnitudes, do
 // may run concurrently. Ownership: views do not own memory, which must exist until the stream has executed the call.
 // Errors: kInternal if a view is absent or has an unsupported type; kDevice if the launch fails.
 
-// `b` may have another type than `a` and `c`.
+// Computes c = a + b. b may have another type than a and c.
 void add_fwd_cuda(const AddFwdArgs& args, CudaStream stream);
 
 // Computes c = a + b if *accumulate is not 0, otherwise c = b; b may have another type than a and c. It does not read

@@ -63,8 +63,9 @@ void launch_sum(const char* kernel, const AddFwdArgs& args, const AddFlag& add, 
         launch_flat<T, decltype(other), T>(args.a, args.b, args.c, args.n, Sum{add}, stream);
       });
     } else {
-      PLIMSOLL_CHECK(args.b.dtype == DType::kF32, "{}: {} is added to {}", kernel, dtype_name(args.b.dtype),
-                     dtype_name(dtype));
+      PLIMSOLL_CHECK(args.b.dtype == DType::kF32,
+                     "{}: b must be f32 or have the type of the other operands, but {} is added to {}",
+                     kernel, dtype_name(args.b.dtype), dtype_name(dtype));
       launch_flat<T, float, T>(args.a, args.b, args.c, args.n, Sum{add}, stream);
     }
   });

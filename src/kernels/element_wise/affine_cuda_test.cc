@@ -104,8 +104,8 @@ TEST(GeluCuda, NonFiniteInputsStayVisible) {
   }
 }
 
-// Error bounds with a preceding bias: the sum is rounded once, and the slope of an activation is at most 1.13,
-// the slope of its derivative below 1.
+// Error bounds if a bias is added first: the sum is rounded once; the slope of every activation is at most 1.13, and the slope of its
+// derivative is below 1.
 double bias_gelu_fwd_bound(double sum, Activation activation, DType dtype) {
   return gelu_fwd_cuda_error_bound(sum, activation, dtype) + 1.13 * kRoundoffF32 * std::abs(sum);
 }

@@ -66,8 +66,8 @@ HWY_INLINE void store_any(D d, hn::Vec<D> value, T* to) {
   store_f32(d, value, to);
 }
 
-// Every conversion goes through fp32. If one of the types is double, all vectors have the number of lanes of a vector
-// of doubles.
+// Converts vectors. Every conversion goes through fp32. If one of the types is double, all vectors have as many lanes as a vector of
+// doubles.
 template <class From, class To>
 void cast_of(const From* x, To* y, int64_t n) {
   using Wide = hn::Rebind<float, hn::ScalableTag<double>>;
@@ -98,7 +98,8 @@ void with_floating_type(DType dtype, const Body& body) {
     case DType::kF16:
       return body(F16{});
     default:
-      PLIMSOLL_CHECK(false, "cast_fwd_cpu: {} is not a floating type", dtype_name(dtype));
+      PLIMSOLL_CHECK(false, "cast_fwd_cpu: {} is not a floating-point type that casts support",
+                     dtype_name(dtype));
   }
 }
 

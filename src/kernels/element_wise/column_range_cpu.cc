@@ -75,14 +75,16 @@ HWY_EXPORT(add_columns_any);
 void columns_fwd_cpu(const ColumnsFwdArgs& args) {
   const DType dtype = fast_type_of("columns_fwd_cpu", {{"x", args.x}, {"y", args.y}});
   PLIMSOLL_CHECK(args.first >= 0 && args.first + args.K <= args.N,
-                 "columns_fwd_cpu: {} columns from {} of {}", args.K, args.first, args.N);
+                 "columns_fwd_cpu: {} columns from column {} on exceed the {} columns of the tensor", args.K,
+                 args.first, args.N);
   HWY_DYNAMIC_DISPATCH(columns_any)(args, dtype);
 }
 
 void add_columns_fwd_cpu(const AddColumnsFwdArgs& args) {
   const DType dtype = fast_type_of("add_columns_fwd_cpu", {{"x", args.x}, {"y", args.y}, {"z", args.z}});
   PLIMSOLL_CHECK(args.first >= 0 && args.first + args.K <= args.N,
-                 "add_columns_fwd_cpu: {} columns from {} of {}", args.K, args.first, args.N);
+                 "add_columns_fwd_cpu: {} columns from column {} on exceed the {} columns of the tensor",
+                 args.K, args.first, args.N);
   HWY_DYNAMIC_DISPATCH(add_columns_any)(args, dtype);
 }
 

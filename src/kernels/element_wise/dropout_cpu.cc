@@ -52,7 +52,8 @@ HWY_EXPORT(dropout_any);
 
 void dropout_fwd_cpu(const DropoutFwdArgs& args) {
   const DType dtype = fast_type_of("dropout_fwd_cpu", {{"x", args.x}, {"y", args.y}});
-  PLIMSOLL_CHECK(args.p >= 0.0 && args.p < 1.0, "dropout probability {} is not in [0, 1)", args.p);
+  PLIMSOLL_CHECK(args.p >= 0.0 && args.p < 1.0, "the dropout probability must be in [0, 1), but is {}",
+                 args.p);
   if (args.p > 0.0) return HWY_DYNAMIC_DISPATCH(dropout_any)(args, dtype);
   if (args.y.data == args.x.data) return;
   const int64_t bytes = dtype_bytes(dtype);

@@ -1,7 +1,6 @@
-// Compares the element-wise kernels with the machine's copy bandwidth. Each line gives, per second, the bytes
-// that the contract says must move; compare it with the line of Copy for the same size (one read and one
-// write). Sizes: 1 MiB of element bytes stays in the second-level cache, 24 MiB is one hidden layer of 32 x
-// 128 tokens x 1536, and 256 MiB is in memory.
+// Compares the element-wise kernels with the machine's copy bandwidth. Each line gives, per second, the bytes that a kernel must move
+// according to its contract; compare it with the line of Copy for the same size (one read and one write). Sizes: tensors of 1 MiB stay in
+// the second-level cache, those of 24 MiB have the size of one hidden layer of 32 x 128 tokens x 1536, and those of 256 MiB are in memory.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -107,8 +106,8 @@ void bias_gelu_bwd(benchmark::State& state) {
   }
   t.report(state, 3);
 }
-// x has T / 2 rows of two halves and fills a tensor; y and d_y each fill half of a tensor. So the forward kernel
-// moves 1.5 tensors and the backward kernel 2.5.
+// x has T / 2 rows of two halves and has the size of a tensor; y and d_y each have half of that size. The forward kernel therefore moves
+// 1.5 tensors and the backward kernel 2.5.
 template <DType kType>
 void glu_fwd(benchmark::State& state) {
   Tensors t(state, kType);

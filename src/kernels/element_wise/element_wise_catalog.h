@@ -1,6 +1,6 @@
-// The problem of a kernel that works on the rows of a [T, C] tensor, and the blocks of rows into which a sum over rows
-// is divided. The blocks depend on the shape alone, so that a sum has the same bits for any number of threads. Kernels
-// and the plan compute the scratch memory of such a sum by the same formulas. Thread-safe: pure functions.
+// The kernel problem of a kernel that processes the rows of a [T, C] tensor, and the blocks of rows into which a sum over rows is divided.
+// The blocks depend on the shape alone, so that a sum has the same bits for any number of threads. Kernels and the plan compute the scratch
+// memory of such a sum by the same formulas. Thread-safe: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,15 @@
 
 namespace plimsoll {
 
-// The problem of an element-wise, row-wise or loss kernel: the shape of the operand that it works on. A value that is
-// not a matrix is one row.
+// The kernel problem of an element-wise, row-wise or loss kernel: the shape of its main operand. A value that is not a matrix counts as one
+// row.
 struct RowsProblem {
   int64_t rows = 0;          // T, or B for a loss
   int64_t columns = 0;       // C, or K for a loss
-  int64_t sums_per_row = 1;  // numbers that a loss on a GPU keeps per row until they are added
+  int64_t sums_per_row = 1;  // number of values per row that a loss on a GPU stores before it adds them
 };
 
-// Block i holds rows [i * rows_per_block, min(T, (i + 1) * rows_per_block)).
+// The division of T rows into blocks. Block i contains rows [i * rows_per_block, min(T, (i + 1) * rows_per_block)).
 struct RowBlocks {
   int64_t num_blocks = 0;
   int64_t rows_per_block = 1;
@@ -34,9 +34,9 @@ constexpr RowBlocks row_blocks(int64_t T, int64_t C) {
   return {(T + rows - 1) / rows, rows};
 }
 
-// The number of floats from one row of partial sums to the next. At least two cache lines separate what two threads
-// write, for any address of the scratch: processors fetch lines in pairs, and sharing a pair is expensive
-// (scale_shift_bwd, 1024 x 768, 2 threads of a Xeon of 2023: 392 us with sharing, 299 us without).
+// Returns the distance in floats between two rows of partial sums. At least two cache lines separate values that two threads write, for any
+// address of the scratch memory, because processors fetch cache lines in pairs, and sharing a pair is expensive (scale_shift_bwd, 1024 x
+// 768, 2 threads of a Xeon of 2023: 392 us with sharing, 299 us without).
 constexpr int64_t partial_row_stride(int64_t C) {
   return (C + 15) / 16 * 16 + 32;
 }
@@ -55,13 +55,12 @@ constexpr double column_sum_depth(int64_t T, int64_t C) {
   return static_cast<double>(std::min(T, blocks.rows_per_block) + blocks.num_blocks + 2);
 }
 
-// The blocks of rows on a GPU. A thread block takes a group of kCudaColumnsPerBlock columns, and the warps of all
-// thread blocks take the rows in turn. There are enough blocks to fill a current card twice, and so few that the partial
-// sums stay small compared to what is read.
+// The division into blocks of rows on a GPU. A thread block handles a group of kCudaColumnsPerBlock columns, and the warps of all thread
+// blocks take the rows in turn. There are enough thread blocks to fill a current GPU twice, but so few that the partial sums stay small
+// compared to the data that is read.
 inline constexpr int64_t kCudaColumnsPerBlock = 256;
 inline constexpr int64_t kCudaWarpsPerRowBlock = 8;
-// The number of threads that add the partial sums of a column. Each adds its share in order; their results are then added
-// in order.
+// The number of threads that add the partial sums of a column. Each adds its share in order; their results are then added in order.
 inline constexpr int64_t kCudaPartialStrands = 32;
 constexpr RowBlocks cuda_row_blocks(int64_t T, int64_t C) {
   if (T <= 0) return {0, 1};
@@ -70,7 +69,7 @@ constexpr RowBlocks cuda_row_blocks(int64_t T, int64_t C) {
   const int64_t rows = std::max((T + most - 1) / most, 4 * kCudaWarpsPerRowBlock);
   return {(T + rows - 1) / rows, rows};
 }
-// The number of floats from one row of partial sums to the next: each row begins at a multiple of 16 bytes.
+// Returns the distance in floats between two rows of partial sums: each row begins at a multiple of 16 bytes.
 constexpr int64_t cuda_partial_stride(int64_t C) {
   return (C + 3) / 4 * 4;
 }

@@ -85,7 +85,8 @@ void add_columns_fwd_ref(const AddColumnsFwdArgs& args) {
 }
 
 void dropout_fwd_ref(const DropoutFwdArgs& args) {
-  PLIMSOLL_CHECK(args.p >= 0.0 && args.p < 1.0, "dropout probability {} is not in [0, 1)", args.p);
+  PLIMSOLL_CHECK(args.p >= 0.0 && args.p < 1.0, "the dropout probability must be in [0, 1), but is {}",
+                 args.p);
   const uint32_t threshold = dropout_threshold(args.p);
   const double scale = static_cast<double>(dropout_scale(args.p));
   for (int64_t i = 0; i < args.n; ++i) {

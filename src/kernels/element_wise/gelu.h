@@ -97,7 +97,7 @@ constexpr int64_t bias_gelu_bwd_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_scratch_bytes(T, C, 1);
 }
 
-// The scalar functions that the references use.
+// The scalar functions with which the references compute.
 double gelu_exact(double x, Activation activation);
 double gelu_slope_exact(double x, Activation activation);
 // Returns a bound of |got - exact| for the fast kernels. GELU computes the small quantity z * Phi(-z), z = |x|,
@@ -105,7 +105,8 @@ double gelu_slope_exact(double x, Activation activation);
 // is therefore relatively accurate near 0 and far in the negative tail too. The error of the tanh form and of
 // SiLU is that of the exponent v, relative to 1 - S. ReLU is exact, except that a denormal may count as zero.
 double gelu_fwd_error_bound(double x, Activation activation, DType stored);
-// The two terms of a slope cancel where the slope is zero, so the error is relative to their magnitudes.
+// Returns a bound of |got - exact| for the backward kernels. The two terms of a slope cancel each other where the slope is zero, so the
+// error is relative to their magnitudes.
 double gelu_bwd_error_bound(double x, double d_y, Activation activation, DType stored);
 
 // The functions below run on an NVIDIA GPU. add.h states the rules for all CUDA kernels. Errors against the
@@ -116,21 +117,21 @@ void gelu_fwd_cuda(const GeluFwdArgs& args, CudaStream stream);
 void gelu_bwd_cuda(const GeluBwdArgs& args, CudaStream stream);
 void bias_gelu_fwd_cuda(const BiasGeluFwdArgs& args, CudaStream stream);
 
-// Adds to d_b if *accumulate is not 0; with a null pointer args.accumulate decides. Scratch:
+// Computes bias_gelu_bwd on a GPU. Adds to d_b if *accumulate is not 0; with a null pointer args.accumulate decides. Scratch:
 // bias_gelu_bwd_cuda_scratch_bytes, aligned to 16.
 void bias_gelu_bwd_cuda(const BiasGeluBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 constexpr int64_t bias_gelu_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_cuda_scratch_bytes(T, C, 1);
 }
 
-// Returns the bound for 16-bit activations, whose Phi(-|x|) has a relative error of 2^-15: an eighth of the rounding
-// error of f16.
+// Returns the error bound of GELU for 16-bit activations, where Phi(-|x|) has a relative error of 2^-15: an eighth of the rounding error of
+// f16.
 inline double gelu_fwd_cuda_error_bound(double x, Activation activation, DType stored) {
   const bool coarse = activation == Activation::kGelu && stored != DType::kF32;
   const double tail = std::abs(gelu_exact(-std::abs(x), activation));
   return gelu_fwd_error_bound(x, activation, stored) + (coarse ? 0x1p-15 * tail : 0.0);
 }
-// `activations` is the type of x and d_y.
+// Returns the error bound of the gradient. `activations` is the type of x and d_y.
 inline double gelu_bwd_cuda_error_bound(double x, double d_y, Activation activation, DType activations,
                                         DType stored) {
   const bool coarse = activation == Activation::kGelu && activations != DType::kF32;

@@ -8,7 +8,7 @@ namespace plimsoll {
 namespace {
 
 constexpr double kCubic = 0.044715;
-// The smallest normal fp32. A thread may treat smaller numbers as zero.
+// The smallest normal fp32. A CPU thread may treat smaller numbers as zero.
 constexpr double kLeastNormal = 0x1p-126;
 
 double normal_cdf(double x) {
@@ -44,7 +44,7 @@ double tanh_slope(double x) {
   return 4.0 * e / ((1.0 + e) * (1.0 + e));
 }
 
-// An error bound is this number of fp32 roundoffs plus an absolute floor.
+// An error bound: this number of fp32 roundoffs, relative, plus an absolute term.
 struct Errors {
   double roundoffs;
   double floor;
@@ -68,7 +68,7 @@ Errors value_errors(double x, Activation activation) {
     case Activation::kTanh:
       return {6.0 * exact, 4e-37};
   }
-  PLIMSOLL_CHECK(false, "an unknown activation");
+  PLIMSOLL_CHECK(false, "Activation has a value that is not one of its enumerators");
 }
 
 Errors slope_errors(double x, Activation activation) {
@@ -92,7 +92,7 @@ Errors slope_errors(double x, Activation activation) {
       return {3.0 * exact + 12.0 * y * y + 2.0, 1e-35};
     }
   }
-  PLIMSOLL_CHECK(false, "an unknown activation");
+  PLIMSOLL_CHECK(false, "Activation has a value that is not one of its enumerators");
 }
 
 }  // namespace
@@ -109,7 +109,7 @@ double gelu_exact(double x, Activation activation) {
     case Activation::kTanh:
       return std::tanh(x);
   }
-  PLIMSOLL_CHECK(false, "an unknown activation");
+  PLIMSOLL_CHECK(false, "Activation has a value that is not one of its enumerators");
 }
 
 double gelu_slope_exact(double x, Activation activation) {
@@ -126,7 +126,7 @@ double gelu_slope_exact(double x, Activation activation) {
     case Activation::kTanh:
       return tanh_slope(x);
   }
-  PLIMSOLL_CHECK(false, "an unknown activation");
+  PLIMSOLL_CHECK(false, "Activation has a value that is not one of its enumerators");
 }
 
 double gelu_fwd_error_bound(double x, Activation activation, DType stored) {

@@ -44,21 +44,21 @@ void glu_bwd_ref(const GluBwdArgs& args);
 void glu_bwd_cpu(const GluBwdArgs& args);
 void glu_bwd_cuda(const GluBwdArgs& args, CudaStream stream);
 
-// The bound of y and, with d_y instead of u, of d_u: the error of f(g) and the rounding of the product.
+// Returns the error bound of y and, with d_y instead of u, of d_u: the error of f(g) and the rounding of the product.
 inline double glu_fwd_error_bound(double gate, double up, Activation activation, DType stored) {
   const double y = up * gelu_exact(gate, activation);
   return 1.01 * (std::abs(up) * gelu_fwd_error_bound(gate, activation, DType::kF32) +
                  kRoundoffF32 * std::abs(y)) +
          store_error_bound(stored, y) + 1e-37;
 }
-// The bound of d_g: the error of f'(g) and the roundings of two products.
+// Returns the error bound of d_g: the error of f'(g) and the roundings of two products.
 inline double glu_bwd_error_bound(double gate, double up, double d_y, Activation activation, DType stored) {
   const double d_gate = d_y * up * gelu_slope_exact(gate, activation);
   return 1.01 * (gelu_bwd_error_bound(gate, d_y * up, activation, DType::kF32) +
                  2.0 * kRoundoffF32 * std::abs(d_gate)) +
          store_error_bound(stored, d_gate) + 1e-37;
 }
-// The same on a GPU, where GELU of 16-bit activations is coarser. `activations` is the type of x and d_y.
+// Return the same bounds on a GPU, where GELU of 16-bit activations is less exact. `activations` is the type of x and d_y.
 inline double glu_fwd_cuda_error_bound(double gate, double up, Activation activation, DType activations,
                                        DType stored) {
   const double coarse = gelu_fwd_cuda_error_bound(gate, activation, activations) -

@@ -46,7 +46,8 @@ __global__ void __launch_bounds__(kThreads)
   store_floats<T, N>(d_x + 2 * t * F + F + f, g);
 }
 
-// Calls launch(integral constant N, blocks, packs, packs of a row): packs of 16 bytes if addresses and rows allow it.
+// Calls launch(integral constant N, number of blocks, number of packs, packs per row), with packs of 16 bytes if addresses and rows allow
+// it, otherwise with single elements.
 template <typename T, class Launch>
 void launch_packs(int64_t rows, int64_t F, std::initializer_list<const void*> pointers,
                   const Launch& launch) {

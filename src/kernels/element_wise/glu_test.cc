@@ -1,5 +1,5 @@
-// Tests gated linear units: the fast kernels against the references within the contract's bounds for every activation, and
-// the references' gradient.
+// Tests gated linear units: compares the fast kernels with the references within the error bounds of the contract for every activation, and
+// checks the gradient of the references.
 #include "kernels/element_wise/glu.h"
 
 #include <gtest/gtest.h>

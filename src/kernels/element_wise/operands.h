@@ -30,21 +30,22 @@ inline DType fast_type_of(const char* kernel, std::initializer_list<Operand> ope
     }
     if (!found) dtype = operand.view.dtype;
     found = true;
-    PLIMSOLL_CHECK(operand.view.dtype == dtype, "{}: operand {} is {}, the others are {}", kernel,
-                   operand.name, dtype_name(operand.view.dtype), dtype_name(dtype));
+    PLIMSOLL_CHECK(operand.view.dtype == dtype,
+                   "{}: all operands must have one type, but operand {} is {} and the first operand is {}",
+                   kernel, operand.name, dtype_name(operand.view.dtype), dtype_name(dtype));
     PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16,
-                   "{}: operand {} is {}; f32 and bf16 are handled", kernel, operand.name, dtype_name(dtype));
+                   "{}: operand {} must be f32 or bf16, but is {}", kernel, operand.name, dtype_name(dtype));
   }
   return dtype;
 }
 
-// Checks the operands of a kernel that sums over rows: the destination must be floating, and the scratch for
-// partial sums must be present.
+// Checks the operands of a kernel that sums over rows: the destination must have a floating-point type, and the scratch memory for partial
+// sums must be present.
 inline void check_column_sum(const char* kernel, const Operand& sum, const View& scratch) {
   const bool optional = sum.presence == Operand::Presence::kOptional;
   PLIMSOLL_CHECK(sum.view ? is_floating(sum.view.dtype) : optional,
-                 "{}: operand {} is missing or not floating", kernel, sum.name);
-  PLIMSOLL_CHECK(!sum.view || scratch, "{}: the scratch for the partial sums of {} is missing", kernel,
+                 "{}: operand {} is missing or not of a floating-point type", kernel, sum.name);
+  PLIMSOLL_CHECK(!sum.view || scratch, "{}: the scratch memory for the partial sums of {} is missing", kernel,
                  sum.name);
 }
 
@@ -52,7 +53,8 @@ inline void check_column_sum(const char* kernel, const Operand& sum, const View&
 template <class Body>
 void with_fast_type(DType dtype, const Body& body) {
   if (dtype == DType::kF32) return body(float{});
-  PLIMSOLL_CHECK(dtype == DType::kBF16, "element type {} has no fast kernel", dtype_name(dtype));
+  PLIMSOLL_CHECK(dtype == DType::kBF16, "the CPU kernels support f32 and bf16 elements, not {}",
+                 dtype_name(dtype));
   return body(BF16{});
 }
 

@@ -28,8 +28,8 @@ constexpr double unit_roundoff(DType dtype) {
 // The roundoff of the arithmetic of every fast kernel.
 inline constexpr double kRoundoffF32 = unit_roundoff(DType::kF32);
 
-// Half the distance between the smallest numbers of f16 (2^-24). Ordinary values reach this range, unlike the
-// smallest numbers of f32 and bf16.
+// Half the distance between the smallest numbers of f16, which are 2^-24 apart. Ordinary values can be that small in f16, unlike in f32 and
+// bf16.
 inline constexpr double kHalfSpacingF16 = 0x1p-25;
 
 // Returns the error that the last rounding adds when a result computed in fp32 is stored: 0 for f32 and f64,

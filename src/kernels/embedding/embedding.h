@@ -54,7 +54,7 @@ struct EmbeddingSumFwdArgs {
   int64_t first_row = 0;  // of table_0
   int64_t num_rows = 0;   // of table_0; 0: all rows
 };
-// Returns the row of table_0 of an id, or -1 if table_0 does not hold it.
+// Returns the row of table_0 that belongs to an id, or -1 if table_0 does not contain it.
 constexpr int64_t row_in_first_table(int64_t id, int64_t first_row, int64_t num_rows) {
   if (num_rows == 0) return id;
   return id >= first_row && id - first_row < num_rows ? id - first_row : -1;
@@ -62,7 +62,7 @@ constexpr int64_t row_in_first_table(int64_t id, int64_t first_row, int64_t num_
 void embedding_sum_fwd_ref(const EmbeddingSumFwdArgs& args);
 void embedding_sum_fwd_cpu(const EmbeddingSumFwdArgs& args);
 
-// An element of sorted.
+// An element of `sorted`.
 struct IdOfToken {
   int32_t id, token;
 };
@@ -90,8 +90,8 @@ double embedding_sum_fwd_error_bound(int num_tables, DType x, double abs_sum);
 // of their magnitudes.
 double embedding_bwd_error_bound(int64_t num_terms, double abs_sum);
 
-// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels.
-// Tables and x may each be f32, bf16 or f16; d_table is f32.
+// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Tables and x may each be f32, bf16 or
+// f16; d_table is f32.
 
 // Reads the number of tokens from *num_tokens in device memory; with a null pointer it is args.num_tokens.
 void embedding_sum_fwd_cuda(const EmbeddingSumFwdArgs& args, const int32_t* num_tokens, CudaStream stream);

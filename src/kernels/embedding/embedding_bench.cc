@@ -93,7 +93,7 @@ void sort_ids(benchmark::State& state) {
 }
 BENCHMARK(sort_ids)->Args({4096, 30522})->Args({65536, 30522})->Unit(benchmark::kMicrosecond);
 
-// The size is that of the heads of q and k of Llama 3.2 1B: 32 and 8 heads of 64 elements, rotated in place.
+// Benchmarks rotary embeddings at the sizes of q and k of Llama 3.2 1B: 32 and 8 heads of 64 elements, rotated in place.
 void rope(benchmark::State& state) {
   constexpr int64_t T = 1024, D = 64, H = 40, N = 48 * D;
   std::vector<float> x(static_cast<size_t>(T * N), 1.0f), table(static_cast<size_t>(T * D), 0.5f);

@@ -1,5 +1,5 @@
-// The problems and the scratch memory of the embedding kernels: the host-only part of the contracts in embedding.h and
-// sort_ids.h. Thread-safe: pure functions.
+// The kernel problems and the scratch memory of the embedding kernels: the host-only part of the contracts in embedding.h and sort_ids.h.
+// Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,29 +8,29 @@
 
 namespace plimsoll {
 
-// The problem of embedding_sum_fwd and embedding_bwd.
+// The kernel problem of embedding_sum_fwd and embedding_bwd.
 struct EmbeddingProblem {
   int64_t tokens = 0;   // T
   int64_t columns = 0;  // C, the width of a row of the table
 };
-// The problem of sort_ids.
+// The kernel problem of sort_ids.
 struct SortIdsProblem {
   int64_t tokens = 0;     // T, per list
   int64_t rows = 0;       // V, of the largest table
   int64_t num_lists = 0;  // lists of ids, one per table
 };
 
-// The scratch holds, for each id, the position of its next token.
+// The scratch memory contains, for each id, the position of its next token.
 constexpr int64_t sort_ids_scratch_bytes(int64_t V) {
   return (V * 4 + 63) / 64 * 64;
 }
-// On a GPU the scratch holds the pairs of each list between the passes of the sort.
+// On a GPU the scratch memory contains the pairs of each list between the passes of the sort.
 constexpr int64_t sort_ids_cuda_scratch_bytes(int64_t T, int64_t num_lists) {
   return num_lists * T * 8;
 }
 
-// On a GPU the sorted tokens are divided into pieces of kEmbeddingPiece tokens or more. Each piece has two rows of fp32:
-// the sums of its first and of its last id, which may continue in the neighbouring pieces.
+// On a GPU the sorted tokens are divided into pieces of kEmbeddingPiece tokens or more. The scratch memory contains two rows of fp32 per
+// piece: the sums of its first and of its last id, whose tokens may continue in the neighbouring pieces.
 inline constexpr int64_t kEmbeddingPiece = 32;
 constexpr int64_t embedding_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {
   const int64_t pieces = (T + kEmbeddingPiece - 1) / kEmbeddingPiece;

@@ -60,12 +60,12 @@ void embedding_sum_fwd(const EmbeddingSumFwdArgs& args) {
   });
 }
 
-// The part of a table's gradient that one task writes.
+// The range of rows and columns of a table's gradient that one task computes.
 struct Block {
   int64_t first_row, end_row, first_column, end_column;
 };
 
-// Returns the first pair of an id, or the position where it would be.
+// Returns the first pair of an id, or the position at which it would be inserted.
 const IdOfToken* first_of(std::span<const IdOfToken> sorted, int64_t id) {
   return std::lower_bound(sorted.data(), sorted.data() + sorted.size(), id,
                           [](const IdOfToken& pair, int64_t wanted) { return pair.id < wanted; });
@@ -97,8 +97,8 @@ void gather_gradients(const EmbeddingBwdArgs& args, const Block& block) {
   }
 }
 
-// Elements are independent, so the division into tasks changes no bit. Small tables have long sums and are
-// divided by columns.
+// The number of rows per task. Small tables have long sums, so their tasks divide the columns as well. Elements are independent, so the
+// division into tasks does not change the bits.
 constexpr int64_t kBwdRowsPerTask = 64;
 constexpr int64_t kBwdColumnsPerTask = 128;
 
@@ -136,10 +136,12 @@ void check_ids(const char* kernel, const ConstView& ids) {
 
 void embedding_sum_fwd_cpu(const EmbeddingSumFwdArgs& args) {
   constexpr const char* kKernel = "embedding_sum_fwd_cpu";
-  PLIMSOLL_CHECK(1 <= args.num_tables && args.num_tables <= kMaxEmbeddingTables, "{}: {} tables", kKernel,
+  PLIMSOLL_CHECK(1 <= args.num_tables && args.num_tables <= kMaxEmbeddingTables,
+                 "{}: the number of tables must be 1 to {}, but is {}", kKernel, kMaxEmbeddingTables,
                  args.num_tables);
-  PLIMSOLL_CHECK(0 <= args.num_tokens && args.num_tokens <= args.T, "{}: {} tokens of {}", kKernel,
-                 args.num_tokens, args.T);
+  PLIMSOLL_CHECK(0 <= args.num_tokens && args.num_tokens <= args.T,
+                 "{}: the number of tokens must be at most the {} rows of the bucket, but is {}", kKernel,
+                 args.T, args.num_tokens);
   for (int k = 0; k < args.num_tables; ++k) {
     const auto index = static_cast<size_t>(k);
     fast_type_of(kKernel, {{"table", args.tables[0]}, {"table", args.tables[index]}});

@@ -19,7 +19,7 @@ struct Lookup {
   int64_t num_rows = 0;   // of the first table; 0: all rows
 };
 
-// blockDim = (packs of a row, tokens). The packs of all tables are loaded before the first is added.
+// Sums the rows of kTables tables. blockDim = (packs of a row, tokens). The packs of all tables are loaded before the first is added.
 template <typename X, int N, int kTables>
 __global__ void __launch_bounds__(kThreads) embedding_sum_kernel(const __grid_constant__ Lookup a, X* x) {
   const int64_t t = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
@@ -83,7 +83,8 @@ void check_ids(const char* kernel, const ConstView& ids) {
 
 void embedding_sum_fwd_cuda(const EmbeddingSumFwdArgs& args, const int32_t* num_tokens, CudaStream stream) {
   constexpr const char* kKernel = "embedding_sum_fwd_cuda";
-  PLIMSOLL_CHECK(1 <= args.num_tables && args.num_tables <= kMaxEmbeddingTables, "{}: {} tables", kKernel,
+  PLIMSOLL_CHECK(1 <= args.num_tables && args.num_tables <= kMaxEmbeddingTables,
+                 "{}: the number of tables must be 1 to {}, but is {}", kKernel, kMaxEmbeddingTables,
                  args.num_tables);
   cuda::check_cuda_operands(kKernel, {{"x", args.x}});
   cuda::Lookup operands;
@@ -118,7 +119,7 @@ void embedding_bwd_cuda(const EmbeddingBwdArgs& args, const int32_t* accumulate,
   constexpr const char* kKernel = "embedding_bwd_cuda";
   cuda::check_cuda_operands(kKernel, {{"d_x", args.d_x}});
   cuda::check_ids(kKernel, args.sorted);
-  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: scratch is missing", kKernel);
+  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: the scratch memory is missing", kKernel);
   cuda::launch_embedding_bwd({.d_x = args.d_x,
                               .sorted = {static_cast<const int2*>(args.sorted.data)},
                               .d_table = args.d_table.as<float>(),

@@ -34,7 +34,7 @@ void check_sum(const SumCase& test) {
     tables.emplace_back(fmt::format("{}/table{}", name, k), test.table, kRows[k] * test.C)
         .fill_normal(0.1, 1.0);
     ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, test.T).fill_indices(kRows[k]);
-    // Ids of unused rows are never read: these are far outside the table.
+    // Ids of unused rows must not be read: they are far outside the table here.
     for (int64_t t = test.num_tokens; t < test.T; ++t) ids.back().view().store(t, 1e9);
   }
   GuardedBuffer got(name + "/x", test.x, test.T * test.C), want(name + "/want", DType::kF64, test.T * test.C),
@@ -82,7 +82,8 @@ TEST(EmbeddingSumCuda, MatchesTheReferenceWithinItsBound) {
   }
 }
 
-// Ranks that have some rows of the first table each add up to the lookup in the whole table; small integers are added exactly.
+// The outputs of ranks that each have some rows of the first table must add up to the lookup in the whole table. The elements are small
+// integers, whose sums are exact.
 TEST(EmbeddingSumCuda, SomeRowsOfTheFirstTableAddUp) {
   constexpr int64_t T = 70, V = 37, kPart = 24, kTokens = 65;
   for (const DType dtype : cuda_types()) {
@@ -139,7 +140,7 @@ void check_sort(int64_t T, int64_t num_tokens, std::vector<int64_t> rows) {
   std::vector<GuardedBuffer*> outputs;
   for (size_t k = 0; k < rows.size(); ++k) {
     ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, T).fill_indices(rows[k]);
-    // Ids of unused tokens are never read: these are far outside the table.
+    // Ids of unused tokens must not be read: they are far outside the table here.
     for (int64_t t = num_tokens; t < T; ++t) ids.back().view().store(t, 1e9);
     want.push_back(sorted_ids(name + "/want", ids.back(), T, args.V, num_tokens));
     args.ids[k] = gpu(ids.back());
@@ -307,7 +308,7 @@ void check_parts(const RowsCase& test) {
   }
 }
 
-// Includes sums of many tokens: with 5 ids and 257 tokens, ids continue past the end of a piece.
+// Includes sums of many tokens: with 5 ids and 257 tokens, the tokens of an id continue past the end of a piece.
 TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
   for (const int64_t num_ids : {97, 5}) {
     check_parts({257, 97, num_ids, {{0, 2}, {2, 2}, {4, 66}, {70, 27}}});

@@ -13,7 +13,8 @@
 namespace plimsoll {
 
 void embedding_sum_fwd_ref(const EmbeddingSumFwdArgs& args) {
-  PLIMSOLL_CHECK(1 <= args.num_tables && args.num_tables <= kMaxEmbeddingTables, "{} tables",
+  PLIMSOLL_CHECK(1 <= args.num_tables && args.num_tables <= kMaxEmbeddingTables,
+                 "the number of embedding tables must be 1 to {}, but is {}", kMaxEmbeddingTables,
                  args.num_tables);
   for (int64_t t = 0; t < args.T; ++t) {
     for (int64_t c = 0; c < args.C; ++c) {
@@ -95,14 +96,16 @@ void sequence_mean_bwd_ref(const SequenceMeanBwdArgs& args) {
 }
 
 void check_sort_ids(const char* kernel, const SortIdsArgs& args) {
-  PLIMSOLL_CHECK(1 <= args.num_lists && args.num_lists <= kMaxEmbeddingTables, "{}: {} lists", kernel,
+  PLIMSOLL_CHECK(1 <= args.num_lists && args.num_lists <= kMaxEmbeddingTables,
+                 "{}: the number of lists of ids must be 1 to {}, but is {}", kernel, kMaxEmbeddingTables,
                  args.num_lists);
-  PLIMSOLL_CHECK(0 <= args.num_tokens && args.num_tokens <= args.T, "{}: {} tokens of {}", kernel,
-                 args.num_tokens, args.T);
+  PLIMSOLL_CHECK(0 <= args.num_tokens && args.num_tokens <= args.T,
+                 "{}: the number of tokens must be at most the {} rows of the bucket, but is {}", kernel,
+                 args.T, args.num_tokens);
   for (size_t k = 0; k < static_cast<size_t>(args.num_lists); ++k) {
     PLIMSOLL_CHECK(args.ids[k] && args.ids[k].dtype == DType::kI32, "{}: ids are missing or not i32", kernel);
-    PLIMSOLL_CHECK(args.sorted[k] && args.sorted[k].dtype == DType::kI32, "{}: sorted is missing or not i32",
-                   kernel);
+    PLIMSOLL_CHECK(args.sorted[k] && args.sorted[k].dtype == DType::kI32,
+                   "{}: the output `sorted` is missing or not i32", kernel);
   }
 }
 

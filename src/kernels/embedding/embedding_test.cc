@@ -44,7 +44,7 @@ struct FwdCase {
     for (int k = 0; k < num_tables; ++k) {
       tables.emplace_back(fmt::format("{}/table{}", name, k), table, kRows[k] * C).fill_normal(0.1, 1.0);
       ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, T).fill_indices(kRows[k]);
-      // Ids of unused rows are never read: these are far outside the table.
+      // Ids of unused rows must not be read: they are far outside the table here.
       for (int64_t t = num_tokens; t < T; ++t) ids.back().view().store(t, 1e9);
     }
     for (int k = 0; k < num_tables; ++k) {
@@ -97,8 +97,8 @@ TEST(EmbeddingSumFwd, MatchesTheReferenceWithinItsBound) {
   EXPECT_EQ(num_cases, 2 * 2 * 4 * 4 * 4);
 }
 
-// Ranks that have some rows of the first table each add up to the lookup in the whole table. The addition of zeros is exact, and
-// so is that of small integers.
+// The outputs of ranks that each have some rows of the first table must add up to the lookup in the whole table. Adding zeros is exact, and
+// so is adding small integers.
 TEST(EmbeddingSumFwd, SomeRowsOfTheFirstTableAddUp) {
   constexpr int64_t T = 70, C = 40, V = 37, kPart = 24, kTokens = 65;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {

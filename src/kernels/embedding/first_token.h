@@ -1,17 +1,16 @@
-// The row of one token of each sequence and its gradient: the first ([CLS], which an encoder's classifier reads) or
-// the last (which a decoder's reads). The header states the contract of these kernels, which do not use graphs and
-// allocate nothing.
+// Extracts the row of one token of each sequence, and computes the gradient of that: the first token ([CLS], which an encoder's classifier
+// reads) or the last token (which a decoder's classifier reads). The header states the contract of these kernels, which do not use graphs
+// and allocate nothing.
 //
-//   row(b) = cu_seqlens[b] for the first, cu_seqlens[b + 1] - 1 for the last
-//   fwd:  out[b, c] = x[row(b), c] if cu_seqlens[b] < cu_seqlens[b + 1], else 0
-//   bwd:  d_x[row(b), c] = d_out[b, c] for those b; every other element of d_x is 0
+// row(b) = cu_seqlens[b] for the first token, cu_seqlens[b + 1] - 1 for the last
+// fwd:  out[b, c] = x[row(b), c] if cu_seqlens[b] < cu_seqlens[b + 1], else 0
+// bwd:  d_x[row(b), c] = d_out[b, c] for those b; every other element of d_x is 0
 //
-// Legend: T rows of the bucket, C columns, B sequences (unused ones are empty); row-major and dense. cu_seqlens[B +
-// 1] is i32. Types: x and out f32 or bf16, equal or not (a copy, or one rounding); the references take any floating
-// type. Error: none except the rounding of the store. Repeatability: the same bits everywhere. Scratch: none.
-// Aliasing: outputs overlap no operand. Cost: fwd 2 B C elements moved; bwd T C written. Requires: cu_seqlens rises
-// from 0 to at most T; the caller has validated it and the kernels do not check. Thread-safe: distinct calls may run
-// concurrently on distinct outputs. Ownership: views do not own memory. Errors: kInternal if a view is absent or has
+// Legend: T rows of the bucket, C columns, B sequences (unused ones are empty); row-major and dense. cu_seqlens[B + 1] is i32. Types: x and
+// out f32 or bf16, equal or not (a copy, or one rounding); the references take any floating type. Error: none except the rounding of the
+// store. Repeatability: the same bits everywhere. Scratch: none. Aliasing: outputs overlap no operand. Cost: fwd 2 B C elements moved; bwd
+// T C written. Requires: cu_seqlens rises from 0 to at most T; the caller has validated it and the kernels do not check. Thread-safe:
+// distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory. Errors: kInternal if a view is absent or has
 // an unsupported type.
 #pragma once
 

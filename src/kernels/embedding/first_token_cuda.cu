@@ -17,8 +17,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t c = threadIdx.x; c < C; c += kThreads) out.store(b * C + c, used ? x.at(row * C + c) : 0.0f);
 }
 
-// Returns the sequence that begins (kFirst) or ends (kLast) with a row, or -1. If several begin at the row, the ones
-// before the last of them are empty. Requires: cu_seqlens does not decrease.
+// Returns the sequence that begins (kFirst) or ends (kLast) with a row, or -1. If several sequences begin at the row, all but the last of
+// them are empty, and the last is returned. Requires: cu_seqlens does not decrease.
 __device__ int64_t sequence_of_row(int64_t row, const int32_t* cu_seqlens, int64_t B, SequenceRow which) {
   int64_t low = 0;  // invariant: cu_seqlens[low] <= row < cu_seqlens[high], with cu_seqlens[B] = infinity
   int64_t high = B;

@@ -66,11 +66,12 @@ void rope_ref(const RopeArgs& args);
 void rope_cpu(const RopeArgs& args);
 void rope_cuda(const RopeArgs& args, CudaStream stream);
 
-// The bound of an element of the table. A cosine of double is correct to two units of its last place, and then rounded.
+// Returns the error bound of an element of the table. A cosine in double is correct to two units of its last place, and is then rounded to
+// the type of the table.
 inline double rope_table_error_bound(double scale, double angle, DType stored) {
   return 1.01 * std::abs(scale) * (unit_roundoff(stored) + 0x1p-50 * (1.0 + std::abs(angle)));
 }
-// The bound of y = a c - b s: two products, one of them fused with the sum.
+// Returns the error bound of y = a c - b s: two products, one of which is fused with the subtraction.
 inline double rope_error_bound(double a, double b, double c, double s, double y, DType stored) {
   return 2.02 * kRoundoffF32 * (std::abs(a * c) + std::abs(b * s)) + store_error_bound(stored, y);
 }

@@ -66,7 +66,7 @@ HWY_AFTER_NAMESPACE();
 namespace plimsoll {
 HWY_EXPORT(rope_any);
 
-// Sines and cosines are those of the C library: a table is computed once per batch, and the layers share it.
+// Uses the sines and cosines of the C library, which are slow, because a table is computed only once per batch and all layers share it.
 void rope_table_cpu(const RopeTableArgs& args) {
   PLIMSOLL_CHECK(args.positions && args.cu_seqlens && args.table.dtype == DType::kF32,
                  "rope_table_cpu: an operand is missing, or the table is not f32");

@@ -17,7 +17,7 @@ struct TableArgs {
   RopeFrequencies frequencies;
 };
 
-// Returns the length of the sequence of row t, or 0 for a tail row: the first offset above t ends the sequence.
+// Returns the length of the sequence of row t, or 0 for a tail row. The sequence ends at the first offset above t.
 __device__ int length_of_sequence(const int32_t* cu_seqlens, int B, int64_t t) {
   if (t >= cu_seqlens[B]) return 0;
   int low = 0, high = B;  // cu_seqlens[low] <= t < cu_seqlens[high]
@@ -28,7 +28,7 @@ __device__ int length_of_sequence(const int32_t* cu_seqlens, int B, int64_t t) {
   return cu_seqlens[high] - cu_seqlens[low];
 }
 
-// A thread computes one pair of one row. Neighbouring threads have neighbouring pairs.
+// Computes one pair of one row per thread. Neighbouring threads compute neighbouring pairs.
 __global__ void __launch_bounds__(kThreads) rope_table_kernel(const __grid_constant__ TableArgs args) {
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t t = at / args.half;
@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(kThreads) rope_table_kernel(const __grid_const
   row[args.half + i] = static_cast<float>(f.scale * sine);
 }
 
-// A row consists of units of 2 N elements: N of the first half of a head and N of its second half. The units of heads that
-// are not rotated are copied. A thread handles one unit.
+// Rotates the heads of rows. A thread handles one unit of 2 N elements: N elements of the first half of a head and the corresponding N of
+// its second half. Units of heads that are not rotated are copied.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     rope_kernel(const T* x, const float* table, T* y, int64_t rows, int64_t columns, int units,
@@ -93,7 +93,7 @@ template <typename T, int N>
 void launch_rope(const RopeArgs& args, CudaStream stream) {
   const int64_t units_of_head = args.D / 2 / N;
   const int64_t rotated = args.H * units_of_head;
-  // In place, the heads that are not rotated stay as they are.
+  // If y is x, units of heads that are not rotated need no copy.
   const int64_t units = args.x.data == args.y.data ? rotated : args.N / args.D * units_of_head;
   const int64_t blocks = ceil_div(args.T * units, kThreads);
   if (blocks == 0) return;
@@ -122,7 +122,10 @@ void rope_table_cuda(const RopeTableArgs& args, CudaStream stream) {
 void rope_cuda(const RopeArgs& args, CudaStream stream) {
   const DType dtype = cuda::cuda_type_of("rope_cuda", {{"x", args.x}, {"y", args.y}});
   PLIMSOLL_CHECK(args.table && args.table.dtype == DType::kF32, "rope_cuda: the table is missing or not f32");
-  PLIMSOLL_CHECK(args.N % args.D == 0, "rope_cuda: rows of {} are not whole heads of {}", args.N, args.D);
+  PLIMSOLL_CHECK(
+      args.N % args.D == 0,
+      "rope_cuda: the number of columns must be a multiple of the head size, but they are {} and {}", args.N,
+      args.D);
   cuda::with_cuda_type(dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int kN = cuda::kPack<T>;

@@ -1,5 +1,5 @@
-// Tests rotary embeddings: the fast kernels against the references within the contract's bounds, the rotation's
-// gradient and inverse, tail rows, and the elements that are not rotated.
+// Tests rotary embeddings: compares the fast kernels with the references within the error bounds of the contract, and checks the gradient
+// and the inverse of the rotation, tail rows, and the elements that are not rotated.
 #include "kernels/embedding/rope.h"
 
 #include <gtest/gtest.h>
@@ -66,8 +66,8 @@ TEST(RopeTable, AgreesWithTheReferenceForEveryType) {
   EXPECT_EQ(checked, 24);
 }
 
-// The frequencies of dynamic and longrope follow the token's own sequence: one of 9 tokens is longer than the original 8,
-// the others are not.
+// The frequencies of dynamic and longrope must follow the token's own sequence: one sequence has 9 tokens and is longer than the original
+// length of 8, the others are not.
 TEST(RopeTable, LengthsOfOtherSequencesDoNotMatter) {
   constexpr int64_t D = 4;
   for (const RopeType type : {RopeType::kDynamic, RopeType::kLongRope}) {
@@ -83,7 +83,7 @@ TEST(RopeTable, LengthsOfOtherSequencesDoNotMatter) {
   }
 }
 
-// A far position: fp32 angles would have an error of 10^-2 here.
+// Tests a position so large that angles in fp32 would have an error of 10^-2.
 TEST(RopeTable, FarPositionsKeepTheirPrecision) {
   constexpr int32_t kFar = 1000003, kStart[] = {0, 1};
   GuardedBuffer table("table", DType::kF32, 2);
@@ -140,7 +140,7 @@ TEST(Rope, AgreesWithTheReference) {
   }
 }
 
-// The transposed rotation of the reference is the gradient, and the inverse unless cos and sin are scaled.
+// The transposed rotation of the reference must be the gradient, and also the inverse unless cos and sin are scaled.
 TEST(Rope, TheTransposedRotationIsTheGradient) {
   constexpr int64_t D = 6, H = 2, N = 3 * D;
   RopeParameters p{.type = RopeType::kYarn, .theta = 30.0, .factor = 2.0, .original = 8.0};

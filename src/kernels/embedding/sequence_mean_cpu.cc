@@ -18,7 +18,7 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The columns that one task sums in fp32.
+// The number of columns that one task sums in fp32.
 constexpr int64_t kMeanColumns = 512;
 
 template <class X, class Y>
@@ -54,7 +54,8 @@ void sequence_mean_bwd_of(const SequenceMeanBwdArgs& args) {
   parallel_for((args.T + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) HWY_ATTR {
     const F32Tag d;
     const int64_t first = task * kRowsPerTask, end = std::min(args.T, first + kRowsPerTask);
-    // The last sequence that starts at the row or before it; those before it with the same start are empty.
+    // Finds the last sequence that starts at the row or before it. If several sequences start at the same row, all but the last of them are
+    // empty.
     int64_t b = std::upper_bound(cu_seqlens, cu_seqlens + args.B, first) - cu_seqlens - 1;
     for (int64_t t = first; t < end; ++t) {
       while (b + 1 < args.B && t >= cu_seqlens[b + 1]) ++b;

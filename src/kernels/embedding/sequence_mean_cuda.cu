@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kMeanWidth = 32;
 
-// blockDim = (kMeanWidth columns, kSequenceMeanParts rows); a block sums kMeanWidth columns of one sequence.
+// Computes kMeanWidth columns of one sequence's mean per block. blockDim = (kMeanWidth columns, kSequenceMeanParts partial sums of rows).
 __global__ void __launch_bounds__(kMeanWidth* kSequenceMeanParts)
     sequence_mean_fwd_kernel(AnyFloats x, const int32_t* cu_seqlens, AnyFloatsOut y, int64_t C) {
   __shared__ float sums[kSequenceMeanParts][kMeanWidth];
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kMeanWidth* kSequenceMeanParts)
   y.store(b * C + c, end > first ? sum / static_cast<float>(end - first) : 0.0f);
 }
 
-// A block writes one row.
+// Writes one row per block.
 __global__ void __launch_bounds__(256) sequence_mean_bwd_kernel(AnyFloats d_y, const int32_t* cu_seqlens,
                                                                 AnyFloatsOut d_x, int64_t C, int64_t B) {
   const int64_t row = blockIdx.x;

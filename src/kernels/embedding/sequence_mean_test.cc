@@ -69,7 +69,7 @@ TEST(SequenceMean, IsWithinItsBoundOfTheReference) {
   }
 }
 
-// Computed by hand: the rows (1, 2), (3, 6) and (5, 1), of which the first two are one sequence.
+// Compares with means computed by hand: the rows (1, 2), (3, 6) and (5, 1), of which the first two are one sequence.
 TEST(SequenceMean, DividesByTheRowsOfTheSequence) {
   constexpr int32_t kTwo[] = {0, 2, 3};
   const ConstView starts{kTwo, DType::kI32};

@@ -41,7 +41,7 @@ struct SortIdsArgs {
 void sort_ids_ref(const SortIdsArgs& args);
 void sort_ids_cpu(const SortIdsArgs& args);
 
-// Errors: kInternal if the arguments break the contract.
+// Checks the arguments against the contract. Errors: kInternal if they break it.
 void check_sort_ids(const char* kernel, const SortIdsArgs& args);
 
 // The function below runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels.

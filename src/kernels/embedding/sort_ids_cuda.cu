@@ -12,10 +12,9 @@
 namespace plimsoll::cuda {
 namespace {
 
-// A radix sort in one launch, by digits of 8 bits, the lowest first. The blocks of a list form one cluster,
-// which has barriers and whose blocks read each other's counts. Each block owns a range of positions; it
-// counts their tokens and then moves them, tile by tile. Before compute capability 9.0 there are no clusters,
-// and a list has one block.
+// A radix sort in one launch, by digits of 8 bits, the lowest first. The blocks of a list form one cluster, which has barriers and whose
+// blocks can read each other's counts. Each block sorts a range of positions: it counts the tokens of each digit and then moves them, tile
+// by tile. Before compute capability 9.0 there are no clusters, and one block sorts a list.
 constexpr int kBits = 8;
 constexpr int kDigits = 1 << kBits;
 constexpr int kThreads = 1024;
@@ -25,8 +24,8 @@ constexpr int kMostBlocks = 8;  // the largest cluster that every card with clus
 static_assert(kThreads >= kDigits);
 
 struct List {
-  const int32_t* ids;  // ids of the tokens in their original order
-  int2* halves[2];     // alternating destinations of the passes
+  const int32_t* ids;  // ids in the original order of the tokens
+  int2* halves[2];     // destinations of the passes, used in turn
 };
 
 struct Sort {
@@ -35,11 +34,11 @@ struct Sort {
   int32_t V;
   Integer num_tokens;
   int num_bits;       // bits of the largest key, which is V
-  int rounds;         // tokens of a tile per thread
-  int64_t per_block;  // tokens, a multiple of the tile
+  int rounds;         // tokens per thread in a tile
+  int64_t per_block;  // tokens per block, a multiple of the tile size
 };
 
-// The blocks that sort one list, or the only block.
+// The blocks that sort one list: a cluster or a single block.
 struct Cluster {
 #if __CUDA_ARCH__ >= 900
   static __device__ __forceinline__ int rank() {
@@ -52,7 +51,7 @@ struct Cluster {
   static __device__ __forceinline__ void sync() {
     cooperative_groups::this_cluster().sync();
   }
-  // A launch of one block is not a cluster, so its shared memory has no cluster address.
+  // A single block is not launched as a cluster, so its shared memory has no cluster address and is read directly.
   static __device__ __forceinline__ int read(int* shared, int block) {
     return block == rank() ? *shared : *cooperative_groups::this_cluster().map_shared_rank(shared, block);
   }
@@ -79,16 +78,15 @@ struct Pass {
   int shift;
   int32_t V;
 
-  // kNoId counts as the largest id, V.
+  // Returns the digit of an id. kNoId counts as V, which is larger than every id.
   __device__ __forceinline__ int digit(int32_t id) const { return (min(id, V) >> shift) & (kDigits - 1); }
 };
 
-// The tokens of a tile that a thread holds, one per round. In each round, the tokens of a warp's threads are
-// adjacent.
+// The tokens of a tile that one thread handles, one per round. In each round, the tokens of the threads of a warp are adjacent.
 struct Tile {
   int2 pairs[kRounds];
-  int rank[kRounds];  // among the warp's tokens with the same digit
-  int64_t first;      // the thread's position in the first round
+  int rank[kRounds];  // position among the warp's tokens with the same digit
+  int64_t first;      // position of the thread's token in the first round
   int64_t end;
   int rounds;
 
@@ -98,7 +96,7 @@ struct Tile {
         end(end_of_block),
         rounds(a.rounds) {}
   __device__ __forceinline__ bool has(int round) const { return round < rounds && first + round * 32 < end; }
-  // Starts all loads before it uses the first.
+  // Loads the thread's tokens. All loads are started before the first one is used.
   __device__ __forceinline__ void load(const int32_t* ids, const Pass& pass, int64_t num_tokens) {
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
@@ -111,7 +109,7 @@ struct Tile {
       }
     }
   }
-  // Ranks the tokens and writes the number of the warp's tokens per digit to `counts`.
+  // Computes the ranks of the tokens, and writes the number of the warp's tokens per digit to `counts`.
   __device__ __forceinline__ void count(const Pass& pass, int* counts) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for (int digit = lane; digit < kDigits; digit += 32) counts[digit] = 0;
@@ -138,7 +136,7 @@ struct Tile {
       __syncwarp();
     }
   }
-  // Moves the tokens. `next` holds, per digit, the destination of the warp's first token.
+  // Moves the tokens. `next` contains, per digit, the destination of the warp's first token.
   __device__ __forceinline__ void move(const Pass& pass, const int* next) const {
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
@@ -165,9 +163,8 @@ __device__ __forceinline__ int exclusive_sum(int value, int* warp_sums) {
   return sum - value;
 }
 
-// Returns the position of the block's first token with the thread's digit: after all tokens with lower digits
-// and after those with the same digit in earlier blocks. `total` holds the counts of a block. Requires: every
-// block has written its own.
+// Returns the position of the block's first token with the thread's digit: after all tokens with lower digits, and after those with the
+// same digit in earlier blocks. `total` contains the counts of a block. Requires: every block has written its counts.
 __device__ __forceinline__ int first_place(int* total, int* warp_sums) {
   const int thread = static_cast<int>(threadIdx.x);
   int all = 0, before = 0;
@@ -190,7 +187,7 @@ __global__ void __launch_bounds__(kThreads) sort_ids_kernel(const __grid_constan
   const int64_t begin = Cluster::rank() * a.per_block;
   const int64_t end = begin + a.per_block < a.T ? begin + a.per_block : a.T;
   const int64_t tile_tokens = int64_t{kThreads} * a.rounds;
-  // If a block has only one tile, the tile stays in registers between counting and moving.
+  // If a block has only one tile, its tokens stay in registers between counting and moving.
   const bool one_tile = a.per_block <= tile_tokens;
   const List& list = a.lists[blockIdx.y];
   Pass pass{.from = nullptr, .to = nullptr, .shift = 0, .V = a.V};
@@ -264,7 +261,7 @@ namespace plimsoll {
 void sort_ids_cuda(const SortIdsArgs& args, const int32_t* num_tokens, CudaStream stream) {
   constexpr const char* kKernel = "sort_ids_cuda";
   check_sort_ids(kKernel, args);
-  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: scratch is missing", kKernel);
+  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: the scratch memory is missing", kKernel);
   if (args.T <= 0) return;
   cuda::Sort sort{.lists = {},
                   .T = args.T,
@@ -273,7 +270,7 @@ void sort_ids_cuda(const SortIdsArgs& args, const int32_t* num_tokens, CudaStrea
                   .num_bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(args.V))),
                   .rounds = 0,
                   .per_block = 0};
-  // Choose the buffers such that the last pass writes to the result.
+  // Chooses the buffers such that the last pass writes to the result.
   const int passes = (sort.num_bits + cuda::kBits - 1) / cuda::kBits;
   for (int k = 0; k < args.num_lists; ++k) {
     const auto index = static_cast<size_t>(k);

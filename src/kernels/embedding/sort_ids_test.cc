@@ -18,8 +18,7 @@ namespace {
 using test::GuardedBuffer;
 using test::sorted_ids;
 
-// Each pair belongs to the list, pairs are ordered by id and within an id by token, and unused tokens come
-// last.
+// Each pair must belong to the list, pairs must be ordered by id and within an id by token, and unused tokens must come last.
 TEST(SortIds, PairsRiseByIdAndThenByToken) {
   for (const int64_t V : {1, 2, 300}) {
     for (const auto& [T, num_tokens] : {std::pair<int64_t, int64_t>{1, 0}, {1, 1}, {90, 61}, {700, 700}}) {

@@ -29,10 +29,9 @@
 
 namespace plimsoll {
 
-//   Aliasing: y, x_hat and sum are distinct; each of them may be x or residual. Scratch: none.
-//   Cost: 12*T*C FLOPs (plus the mask, see dropout.h); 5*T*C + T + 3*C elements moved if every operand is
-//   present. Error of x_hat: normalize_fwd_error_bound with input_error from norm_input_error_bound. Error of y:
-//   |gain| times that, plus scale_shift_fwd_error_bound.
+// Computes the forward pass. Aliasing: y, x_hat and sum are distinct; each of them may be x or residual. Scratch: none. Cost: 12*T*C FLOPs
+// (plus the mask, see dropout.h); 5*T*C + T + 3*C elements moved if every operand is present. Error of x_hat: normalize_fwd_error_bound
+// with input_error from norm_input_error_bound. Error of y: |gain| times that, plus scale_shift_fwd_error_bound.
 struct BiasDropoutResidualNormFwdArgs {
   ConstView x;         // [T, C]
   ConstView bias;      // [C]; may be null

@@ -41,7 +41,7 @@ struct ForwardOperands {
   T* sum;
 };
 
-// Computes s of row t in fp32, stores it if it is an output, and returns the mean of what was stored.
+// Computes s of row t in fp32, stores it if it is an output, and returns the mean of the values as they are stored.
 template <bool kDropout, class T, class P>
 HWY_INLINE float sum_branch_and_residual(const BiasDropoutResidualNormFwdArgs& args,
                                          const ForwardOperands<T, P>& from, const DropoutSetup& dropout,
@@ -236,9 +236,9 @@ HWY_EXPORT(backward_any);
 
 namespace {
 void check_problem(const char* kernel, int64_t C, double p) {
-  PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormColumns, "{}: {} columns, 1 to {} are handled", kernel, C,
-                 kMaxNormColumns);
-  PLIMSOLL_CHECK(p >= 0.0 && p < 1.0, "{}: dropout probability {} is not in [0, 1)", kernel, p);
+  PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormColumns, "{}: rows must have 1 to {} columns, but have {}", kernel,
+                 kMaxNormColumns, C);
+  PLIMSOLL_CHECK(p >= 0.0 && p < 1.0, "{}: the dropout probability must be in [0, 1), but is {}", kernel, p);
 }
 }  // namespace
 
@@ -252,7 +252,7 @@ void bias_dropout_residual_norm_fwd_cpu(const BiasDropoutResidualNormFwdArgs& ar
                                            {"sum", args.sum, kOptional}});
   const DType parameters = fast_type_of(
       kName, {{"gain", args.gain}, {"beta", args.beta, kOptional}, {"bias", args.bias, kOptional}});
-  PLIMSOLL_CHECK(!args.rstd || args.rstd.dtype == DType::kF32, "{}: rstd is {}, f32 is handled", kName,
+  PLIMSOLL_CHECK(!args.rstd || args.rstd.dtype == DType::kF32, "{}: rstd must be f32, but is {}", kName,
                  dtype_name(args.rstd.dtype));
   check_problem(kName, args.C, args.p);
   HWY_DYNAMIC_DISPATCH(forward_any)(args, dtype, parameters);
@@ -269,7 +269,7 @@ void bias_dropout_residual_norm_bwd_cpu(const BiasDropoutResidualNormBwdArgs& ar
                                            {"d_x", args.d_x, kOptional}});
   const DType parameters = fast_type_of(kName, {{"gain", args.gain}});
   PLIMSOLL_CHECK(args.rstd && args.rstd.dtype == DType::kF32, "{}: rstd is missing or not f32", kName);
-  PLIMSOLL_CHECK(args.scratch, "{}: the scratch for partial sums is missing", kName);
+  PLIMSOLL_CHECK(args.scratch, "{}: the scratch memory for partial sums is missing", kName);
   for (const Operand& sum :
        {Operand{"d_bias", args.d_bias, kOptional}, Operand{"d_gain", args.d_gain, kOptional},
         Operand{"d_beta", args.d_beta, kOptional}}) {

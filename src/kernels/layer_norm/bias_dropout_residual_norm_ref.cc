@@ -5,11 +5,11 @@
 namespace plimsoll {
 namespace {
 
-// The factor of an element: 0 if it is dropped.
+// Returns the dropout factor of an element: 0 if it is dropped.
 class DropoutFactor {
  public:
   DropoutFactor(double p, const RandomSite& where) : p_(p), where_(where) {
-    PLIMSOLL_CHECK(p >= 0.0 && p < 1.0, "dropout probability {} is not in [0, 1)", p);
+    PLIMSOLL_CHECK(p >= 0.0 && p < 1.0, "the dropout probability must be in [0, 1), but is {}", p);
   }
   double operator()(int64_t element) const {
     if (p_ == 0.0) return 1.0;
@@ -54,7 +54,7 @@ void start_sum(const View& sum, int64_t C, Accumulate accumulate) {
   if (!sum || accumulate == Accumulate::kAdd) return;
   for (int64_t c = 0; c < C; ++c) sum.store(c, 0.0);
 }
-// A sum is stored in the type of its view, which is double if the graph uses double.
+// Adds to a sum in the type of its view, which is double if the graph uses double.
 void add_to_sum(const View& sum, int64_t c, double value) {
   if (sum) sum.store(c, sum.load(c) + value);
 }

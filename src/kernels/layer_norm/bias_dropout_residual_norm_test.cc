@@ -64,7 +64,7 @@ void check_forward(const NormCase& test) {
             << compare(x_hat, want_x_hat, limit_of(bounds.x_hat, zeros));
         EXPECT_TRUE(compare(rstd, want_rstd, limit_of(bounds.rstd)).ok())
             << compare(rstd, want_rstd, limit_of(bounds.rstd));
-        // y overwrites x and x_hat overwrites the residual; then y overwrites the residual and x_hat is not kept.
+        // Tests aliasing: y overwrites x and x_hat overwrites the residual; then y overwrites the residual and x_hat is not stored.
         GuardedBuffer over_x("over x", test.dtype, shape.size()),
             over_residual("over r", test.dtype, shape.size());
         over_x.assign(tensors.x.to_doubles());
@@ -91,7 +91,7 @@ TEST(BiasDropoutResidualNorm, ForwardAgreesWithTheReference) {
   for (const NormCase& test : norm_cases()) check_forward(test);
 }
 
-// s is within its bound of the exact sum, and y, x_hat and rstd are those of a norm of s as it is stored, bit for bit. s
+// s must be within its error bound of the exact sum, and y, x_hat and rstd must be, bit for bit, those of a norm of s as it is stored. s
 // may overwrite the residual while y overwrites x.
 TEST(BiasDropoutResidualNorm, TheSumIsStoredAndNormalizedAsItIsStored) {
   for (const NormCase& test : norm_cases()) {
@@ -142,8 +142,8 @@ TEST(BiasDropoutResidualNorm, TheSumIsStoredAndNormalizedAsItIsStored) {
   }
 }
 
-// d_residual may overwrite d_y, and d_x may overwrite d_y2 (or x_hat), with the same bits; each output has
-// the same bits without the others.
+// d_residual may overwrite d_y, and d_x may overwrite d_y2 (or x_hat), without a change of bits; each output must have the same bits if the
+// others are not requested.
 void expect_aliases_and_absences_change_nothing(const RowKernel<BiasDropoutResidualNormBwdArgs>& norm_bwd,
                                                 const NormCase& test, BackwardTensors& tensors,
                                                 const GuardedBuffer& before, Gradients& got,
@@ -293,7 +293,7 @@ TEST(BiasDropoutResidualNorm, BackwardIsTheDerivative) {
   expect_gradient(tensors.beta, gradients.d_beta, loss, 1e-7);
 }
 
-// The fused reference equals the composition of the references of its decomposition.
+// The fused reference must equal the composition of the references of its decomposition.
 TEST(BiasDropoutResidualNorm, ReferenceEqualsItsDecomposition) {
   const RowsAndColumns shape{4, 9};
   const NormCase test{.shape = shape, .dtype = DType::kF64, .parameters = DType::kF64, .p = 0.25};

@@ -1,6 +1,5 @@
-// Compares the normalization kernels with the machine's copy bandwidth. Each line gives, per second, the
-// bytes that the contract says must move; compare it with the line of copy for the same size (one read and
-// one write).
+// Compares the normalization kernels with the machine's copy bandwidth. Each line gives, per second, the bytes that a kernel must move
+// according to its contract; compare it with the line of copy for the same size (one read and one write).
 #include <benchmark/benchmark.h>
 
 #include <cstring>

@@ -6,22 +6,25 @@ namespace plimsoll::catalog_rows {
 
 Support norm_row_fits(const RowsProblem& rows) {
   if (rows.columns >= 1 && rows.columns <= kMaxNormColumns) return {};
-  return {false,
-          fmt::format("a row of {} columns does not fit its buffer of {}", rows.columns, kMaxNormColumns)};
+  return {false, fmt::format("rows may have at most {} columns, the size of its buffer, but have {}",
+                             kMaxNormColumns, rows.columns)};
 }
 
 Support norm_row_fits_cuda(const RowsProblem& rows) {
   if (rows.columns >= 1 && rows.columns <= kMaxNormCudaColumns) return {};
-  return {false, fmt::format("a row of {} columns does not fit the registers of a block, which hold {}",
-                             rows.columns, kMaxNormCudaColumns)};
+  return {
+      false,
+      fmt::format("rows may have at most {} columns, which the registers of a thread block hold, but have {}",
+                  kMaxNormCudaColumns, rows.columns)};
 }
 
 Support rms_norm_fits_cuda(const RowsProblem& rows) {
   if (rows.columns >= 1 && rows.columns <= kMaxRmsNormCudaColumns) return {};
   return {
       false,
-      fmt::format("a vector of {} elements does not fit the registers of a group of threads, which hold {}",
-                  rows.columns, kMaxRmsNormCudaColumns)};
+      fmt::format(
+          "vectors must have 1 to {} elements, which the registers of a group of threads hold, but have {}",
+          kMaxRmsNormCudaColumns, rows.columns)};
 }
 
 int64_t rms_norm_bwd_cuda_scratch(const RowsProblem& rows) {

@@ -1,4 +1,4 @@
-// The limits and the scratch memory of the norm kernels: the host-only part of their contracts. A problem is a RowsProblem.
+// The limits and the scratch memory of the norm kernels: the host-only part of their contracts. The kernel problem is a RowsProblem.
 // Thread-safe: constants and pure functions.
 #pragma once
 
@@ -9,15 +9,16 @@
 
 namespace plimsoll {
 
-// The CPU kernels keep a row in fp32 on the stack between their passes over it. They decline longer rows, which the
-// reference then computes.
+// The most columns that the CPU kernels support, because they store a row in fp32 on the stack between their passes over it. The reference
+// computes longer rows.
 inline constexpr int64_t kMaxNormColumns = 16384;
 
-// The CUDA kernels keep a row in the registers of a block of at most 512 threads, eight elements per thread.
+// The most columns that the CUDA kernels support, because they store a row in the registers of a block of at most 512 threads, eight
+// elements per thread.
 inline constexpr int64_t kMaxNormCudaColumns = 4096;
 
-// Returns the division of the rows for the backward kernel: num_blocks blocks, two per multiprocessor of a large current
-// card, take the rows in turn, about rows_per_block rows each.
+// Returns the division of the rows for the backward kernel: num_blocks thread blocks, two per multiprocessor of a large current GPU, take
+// the rows in turn, about rows_per_block rows each.
 constexpr RowBlocks norm_bwd_cuda_blocks(int64_t T) {
   if (T <= 0) return {0, 1};
   const int64_t rows = std::max((T + 255) / 256, int64_t{4});
@@ -35,9 +36,9 @@ constexpr double norm_column_sum_cuda_depth(int64_t T) {
   return static_cast<double>(std::min(T, blocks.rows_per_block) + 8 + cuda_partial_depth(blocks.num_blocks));
 }
 
-// The CUDA kernels of rms_norm give a vector to the 32 to 256 threads of a group. Each thread keeps at most kRmsNormElements
-// elements of a vector and of the sums of d_gain in registers. The backward kernel has as many groups as fill a current
-// card, each of at least four vectors, and a row of partial sums per group.
+// The CUDA kernels of rms_norm let a group of 32 to 256 threads handle a vector. Each thread keeps at most kRmsNormElements elements of a
+// vector, and of the sums of d_gain, in registers. The backward kernel uses as many groups as fill a current GPU, each of which handles at
+// least four vectors and writes one row of partial sums.
 inline constexpr int64_t kRmsNormElements = 32;
 inline constexpr int64_t kMaxRmsNormCudaColumns = 256 * kRmsNormElements;
 constexpr int64_t rms_norm_cuda_threads(int64_t C) {

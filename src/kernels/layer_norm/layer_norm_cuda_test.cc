@@ -103,7 +103,7 @@ void check_forward(const NormCase& test) {
   expect_within(y, want_y, bounds.y);
   expect_within(x_hat, want_x_hat, bounds.x_hat);
   expect_within(rstd, want_rstd, bounds.rstd);
-  // y overwrites x and x_hat overwrites the residual.
+  // Tests aliasing: y overwrites x and x_hat overwrites the residual.
   BiasDropoutResidualNormFwdArgs aliased = args;
   aliased.y = gpu(tensors.x);
   aliased.x_hat = gpu(tensors.residual);
@@ -123,8 +123,8 @@ TEST(NormCudaSmall, Forward) {
   for (const NormCase& test : small_norm_cases()) check_forward(test);
 }
 
-// s is within its bound of the exact sum, y, x_hat and rstd are those of a norm of s as it is stored, and s may overwrite the
-// residual while y overwrites x.
+// s must be within its error bound of the exact sum, y, x_hat and rstd must be those of a norm of s as it is stored, and s may overwrite
+// the residual while y overwrites x.
 void check_sum(const NormCase& test) {
   if (!test.has_residual) return;
   const int64_t size = test.shape.size();
@@ -232,7 +232,7 @@ void check_backward(const NormCase& test) {
   run_twice(gpu, {&got.d_residual, &got.d_x, &got.d_bias, &got.d_gain, &got.d_beta},
             [&] { bias_dropout_residual_norm_bwd_cuda(args, numbers, adds, nullptr); });
   expect_within(got, want, bounds);
-  // Computes each output without the others, and without sums.
+  // Requests each output without the others, and no sums over rows.
   GuardedBuffer alone("alone", test.dtype, shape.size());
   BiasDropoutResidualNormBwdArgs lean = args;
   lean.d_residual = lean.d_bias = lean.d_gain = lean.d_beta = lean.scratch = {};
@@ -240,7 +240,7 @@ void check_backward(const NormCase& test) {
   bias_dropout_residual_norm_bwd_cuda(lean, numbers, nullptr, nullptr);
   gpu.download();
   expect_same_bits(alone, got.d_x);
-  // d_residual overwrites d_y, and d_x overwrites d_sum_term, d_y2 or x_hat.
+  // Tests aliasing: d_residual overwrites d_y, and d_x overwrites d_sum_term, d_y2 or x_hat.
   args.d_residual = gpu(tensors.d_y);
   GuardedBuffer& over = test.has_d_sum_term ? tensors.d_sum_term
                         : test.has_d_y2     ? tensors.d_y2
@@ -274,7 +274,7 @@ TEST(NormCuda, BackwardDropsWhereForwardDid) {
     gpu.download();
     for (int64_t i = 0; i < shape.size(); ++i) {
       const bool kept = random_half(kSite, static_cast<uint64_t>(i)) >= dropout_threshold(0.5);
-      // A factor of two does not change the rounding.
+      // With p = 0.5 the dropout scale is two, and a factor of two does not change the rounding.
       EXPECT_EQ(got.d_x.load(i), kept ? 2.0 * got.d_residual.load(i) : 0.0);
     }
   }
@@ -375,8 +375,8 @@ TEST(NormalizeCuda, DeclinesRowsThatDoNotFitItsRegisters) {
   EXPECT_THROW(normalize_fwd_cuda({x.view(), x.view(), rstd.view(), 1, x.count(), kEps}, nullptr), Error);
 }
 
-// With a residual, the result is that of adding, storing and normalizing in turn, bit for bit, and the gradient of the sum
-// is added.
+// With a residual, the result must equal that of adding, storing and normalizing one after the other, bit for bit, and the gradient of the
+// sum must be added.
 TEST(RmsNormCuda, AddsAResidualAndTheGradientOfTheSum) {
   std::vector<RmsNormDims> all = norm_dims();
   all.push_back({.T = 9, .N = 8192, .C = 8192});

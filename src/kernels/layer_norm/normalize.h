@@ -54,14 +54,14 @@ struct NormalizeBwdArgs {
 void normalize_bwd_ref(const NormalizeBwdArgs& args);
 void normalize_bwd_cpu(const NormalizeBwdArgs& args);
 
-// Returns the number of additions through which a term passes in the sum over a row: columns are added 256 at
-// a time into four vectors of at least one lane each, and each group's sum is added to the row's.
+// Returns the number of additions that a term takes part in, in the sum over a row: columns are added 256 at a time into four vectors of at
+// least one lane each, and the sum of each group of 256 is added to the sum of the row.
 constexpr double row_sum_depth(int64_t C) {
   const int64_t additions = (std::min<int64_t>(C, 256) + 3) / 4 + (C + 255) / 256 + 8;
   return static_cast<double>(additions);
 }
 
-// Properties of a row that the bounds below use, exact in double.
+// Properties of a row that the bounds below use. All are computed from exact values, in double.
 struct RowMagnitudes {
   double mean_abs = 0.0;     // mean of |s|, where s are the numbers that are normalized
   double input_error = 0.0;  // the largest error of a computed s; 0 if s is an operand

@@ -18,8 +18,8 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The last pass over a row prefetches the next row, so that memory is not idle while a row is computed. After
-// the last row the prefetch has no effect.
+// The last pass over a row prefetches the next row, so that memory is also read while a row is computed. After the last row the prefetch
+// has no effect.
 
 // Copies a row to fp32 and returns its mean.
 template <class T>
@@ -122,8 +122,8 @@ HWY_EXPORT(normalize_bwd_any);
 
 namespace {
 void check_sizes(const char* kernel, int64_t C, const ConstView& rstd) {
-  PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormColumns, "{}: {} columns, 1 to {} are handled", kernel, C,
-                 kMaxNormColumns);
+  PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormColumns, "{}: rows must have 1 to {} columns, but have {}", kernel,
+                 kMaxNormColumns, C);
   PLIMSOLL_CHECK(rstd && rstd.dtype == DType::kF32, "{}: rstd is missing or not f32", kernel);
 }
 }  // namespace

@@ -81,15 +81,18 @@ void rms_norm_bwd_cpu(const RmsNormBwdArgs& args);
 // rms_norm_bwd_cuda_scratch_bytes, aligned to 16.
 void rms_norm_bwd_cuda(const RmsNormBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 
-// Errors: kInternal if only one of the residual and the sum is present, or if vectors are not whole rows.
+// Checks the residual of the forward pass. Errors: kInternal if only one of the residual and the sum is present, or if they are present and
+// a vector is not a whole row.
 inline void check_rms_norm_residual(const char* kernel, const RmsNormFwdArgs& args) {
   PLIMSOLL_CHECK(static_cast<bool>(args.residual) == static_cast<bool>(args.sum) &&
                      (!args.residual || args.dims.C == args.dims.N),
-                 "{}: a residual for vectors of {} in rows of {}", kernel, args.dims.C, args.dims.N);
+                 "{}: residual and sum must both be present or absent, and if present, the norm must cover "
+                 "complete rows, but it covers vectors of {} in rows of {} elements",
+                 kernel, args.dims.C, args.dims.N);
 }
 
-// Returns the blocks of rows for `count` vectors per row. A block has as many vectors as for `most` vectors per row,
-// for which the scratch is planned.
+// Returns the division of rows into blocks for `count` vectors per row. A block has as many vectors as with `most` vectors per row, for
+// which the scratch memory is planned.
 constexpr RowBlocks rms_norm_blocks(int64_t T, int64_t count, int64_t most, int64_t C) {
   const int64_t rows = row_blocks(T * most, C).rows_per_block;
   return {(T * count + rows - 1) / rows, rows};
@@ -100,7 +103,7 @@ constexpr int64_t rms_norm_bwd_scratch_bytes(const RmsNormDims& dims) {
 constexpr int64_t rms_norm_bwd_cuda_scratch_bytes(const RmsNormDims& dims) {
   return rms_norm_cuda_scratch_bytes(dims.T * std::max(dims.H, dims.G), dims.C);
 }
-// The largest number of additions that a term of d_gain takes part in, on a CPU and on a GPU.
+// Return the largest number of additions that a term of d_gain takes part in, on a CPU and on a GPU.
 constexpr double rms_norm_gain_depth(const RmsNormDims& dims) {
   const int64_t most = std::max(dims.H, dims.G);
   return static_cast<double>(row_blocks(dims.T * most, dims.C).rows_per_block) + 64.0 + 2.0;
@@ -110,15 +113,15 @@ constexpr double rms_norm_gain_cuda_depth(const RmsNormDims& dims) {
   return static_cast<double>(groups.rows_per_block + cuda_partial_depth(groups.num_blocks));
 }
 
-// Error bounds, of a GPU too: no order of additions is deeper than row_sum_depth. All terms of the sum of squares have one
-// sign, so its relative error is bounded by the depth; the root halves it.
+// Error bounds, which hold on a GPU too, because no order of additions is deeper than row_sum_depth. All terms of the sum of squares have
+// the same sign, so its relative error is bounded by the depth; the square root halves it.
 inline double rms_rstd_relative_error(int64_t C) {
   return 1.01 * (0.5 * (row_sum_depth(C) + 3.0) + 3.0) * kRoundoffF32;
 }
 inline double rms_norm_fwd_error_bound(double y, int64_t C, DType stored) {
   return std::abs(y) * (rms_rstd_relative_error(C) + 2.02 * kRoundoffF32) + store_error_bound(stored, y);
 }
-// `mean_abs` is the mean of |g x_hat| over the vector.
+// Returns the error bound of an element of d_x. `mean_abs` is the mean of |g x_hat| over the vector.
 inline double rms_norm_bwd_error_bound(double rstd, double g, double x_hat, double mean_abs, double d_x,
                                        int64_t C, DType stored) {
   const double error = 4.0 * std::abs(g) + std::abs(x_hat) * (row_sum_depth(C) + 10.0) * mean_abs;

@@ -22,13 +22,13 @@
 namespace plimsoll {
 namespace {
 
-// The vectors of a row that one gain applies to: `count` of them, from number `first` on.
+// The vectors of a row to which one gain applies: `count` of them, starting with number `first`.
 struct RmsNormPart {
   RmsNormDims dims;
   int64_t first = 0;
   int64_t count = 0;
 
-  // Return the first element, and the place in rstd, of vector r of the T * count vectors of this part.
+  // Return the index of the first element, and the index in rstd, of vector r of these T * count vectors.
   int64_t element(int64_t r) const { return r / count * dims.N + (first + r % count) * dims.C; }
   int64_t place(int64_t r) const { return r / count * (dims.H + dims.G) + first + r % count; }
 };
@@ -159,11 +159,13 @@ namespace {
 
 void check_dims(const char* kernel, const RmsNormDims& dims, const ConstView& second_gain) {
   PLIMSOLL_CHECK(dims.C >= 1 && dims.H >= 1 && dims.G >= 0 && (dims.H + dims.G) * dims.C <= dims.N,
-                 "{}: {} and {} vectors of {} in rows of {}", kernel, dims.H, dims.G, dims.C, dims.N);
+                 "{}: the vectors of both gains must fit into a row, but there are {} and {} vectors of {} "
+                 "elements in rows of {}",
+                 kernel, dims.H, dims.G, dims.C, dims.N);
   PLIMSOLL_CHECK(dims.G == 0 || second_gain, "{}: second_gain is missing", kernel);
 }
 
-// Copies the elements after the vectors that are normalized.
+// Copies the elements of a row after the vectors that are normalized.
 void copy_rest(const RmsNormDims& dims, const ConstView& from, const View& to) {
   const int64_t width = dtype_bytes(from.dtype), first = (dims.H + dims.G) * dims.C;
   if (from.data == to.data || first == dims.N) return;

@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// A group of one warp shares its block with others; a larger group is a block.
+// Returns the number of groups in a block. A group of one warp shares its block with other groups; a larger group is a whole block.
 constexpr int64_t groups_of_block(int64_t threads) {
   return threads == 32 ? 4 : 1;
 }
@@ -18,10 +18,10 @@ constexpr int kMaxGroupThreads = 256;
 constexpr int kMaxGroupWarps = kMaxGroupThreads / 32;
 constexpr int kElements = static_cast<int>(kRmsNormElements);
 
-// The vectors that one gain applies to: `count` per row, from number `first` on.
+// The vectors to which one gain applies: `count` per row, starting with number `first`.
 struct Vectors {
   int64_t row_elements = 0;  // N
-  int64_t per_row = 0;       // H + G, of rstd
+  int64_t per_row = 0;       // H + G, the row length of rstd
   int64_t total = 0;         // T * count
   int count = 1, first = 0;
   int C = 0;
@@ -34,7 +34,7 @@ struct Vectors {
   }
 };
 
-// A thread's part of a vector: packs of N elements, of which neighbouring threads have neighbouring ones.
+// The elements of a vector that one thread handles: packs of N elements; neighbouring threads handle neighbouring packs.
 template <typename T, int N, int kPacks>
 struct Part {
   float x[kPacks][N];
@@ -51,7 +51,7 @@ struct Part {
       }
     }
   }
-  // Adds another vector, stores the sum, and keeps it as it was rounded.
+  // Adds another vector, stores the sum, and continues with the sum as it was rounded.
   __device__ __forceinline__ void add_and_store(const T* other, T* sum, int C, int thread, int threads) {
     Raw<T, N> terms[kPacks];
 #pragma unroll
@@ -74,13 +74,13 @@ struct Part {
   }
 };
 
-// The sum over the threads of a group. A group of one warp needs no barrier; a larger one is a whole block, all of whose
-// threads call this. `slots` alternate between calls.
+// Returns the sum over the threads of a group. A group of one warp needs no barrier; a larger one is a whole block, whose threads must all
+// call this. `slots` must alternate between two calls.
 __device__ __forceinline__ float group_sum(float value, int thread, int threads, float* slots) {
   return threads == 32 ? warp_sum(value) : block_sum(value, thread, threads / 32, slots);
 }
 
-// blockDim = (threads of a group, groups). A group handles every `step`-th vector.
+// Normalizes vectors. blockDim = (threads of a group, groups). A group handles every `step`-th vector.
 template <typename T, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxGroupThreads)
     rms_norm_fwd_kernel(const T* x, const T* residual, T* y, T* sum, float* rstds, AnyFloats gain,
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
   }
 }
 
-// Group g of the grid handles vectors g, g + num_groups, ... and writes row g of the partial sums.
+// Computes the gradients. Group g of the grid handles vectors g, g + num_groups, ... and writes row g of the partial sums.
 template <typename T, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxGroupThreads)
     rms_norm_bwd_kernel(const T* d_y, const T* x, const T* d_sum_term, const float* rstds, T* d_x,
@@ -133,7 +133,8 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
   let_next_launch_begin();
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int64_t group = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-  if (group >= partials.num_blocks) return;  // a warp in a block of several groups, which has no barrier
+  if (group >= partials.num_blocks)
+    return;  // such a group is one warp in a block of several groups, which has no barriers
   float sums[kPacks][N] = {};
   int slot = 0;
   for (int64_t r = group; r < vectors.total; r += partials.num_blocks, slot ^= 1) {
@@ -188,7 +189,7 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
   }
 }
 
-// Copies the elements of each row from `first` on.
+// Copies the elements of each row from element `first` on.
 template <typename T, int N>
 __global__ void __launch_bounds__(kMaxGroupThreads)
     copy_rest_kernel(const T* from, T* to, int64_t packs, int64_t packs_of_row, int64_t row_elements,
@@ -217,7 +218,7 @@ void copy_rest(const RmsNormDims& dims, const ConstView& from, const View& to, C
     copy_rest_kernel<T, 1>
         <<<blocks, kMaxGroupThreads, 0, stream>>>(source, target, total, of_row, dims.N, first);
   }
-  PLIMSOLL_CHECK_LAUNCH("rms_norm: copying the other elements");
+  PLIMSOLL_CHECK_LAUNCH("rms_norm (copy of the elements that are not normalized)");
 }
 
 Vectors vectors_of(const RmsNormDims& dims, int64_t first, int64_t count) {
@@ -232,11 +233,13 @@ Vectors vectors_of(const RmsNormDims& dims, int64_t first, int64_t count) {
 void check_dims(const char* kernel, const RmsNormDims& dims) {
   PLIMSOLL_CHECK(dims.C >= 1 && dims.C <= kMaxRmsNormCudaColumns && dims.H >= 1 && dims.G >= 0 &&
                      (dims.H + dims.G) * dims.C <= dims.N,
-                 "{}: {} and {} vectors of {} in rows of {}", kernel, dims.H, dims.G, dims.C, dims.N);
+                 "{}: the vectors of both gains must fit into a row and into registers, but there are {} and "
+                 "{} vectors of {} elements in rows of {}",
+                 kernel, dims.H, dims.G, dims.C, dims.N);
 }
 
-// Calls launch(integral constant N, integral constant kPacks, threads of a group): packs of 16 bytes if addresses and sizes
-// allow it, and as few elements per thread as the vector needs.
+// Calls launch(integral constant N, integral constant kPacks, threads per group), with packs of 16 bytes if addresses and sizes allow it,
+// and with as few elements per thread as the vector needs.
 template <typename T, class Launch>
 void with_packs(const RmsNormDims& dims, std::initializer_list<const void*> pointers, const Launch& launch) {
   const int64_t threads = rms_norm_cuda_threads(dims.C);
@@ -270,7 +273,8 @@ void rms_norm_fwd_cuda(const RmsNormFwdArgs& args, CudaStream stream) {
           args.dims, {args.x.data, args.residual.data, args.y.data, args.sum.data, gain.data},
           [&](auto n, auto packs, int64_t threads) {
             const int64_t groups = cuda::groups_of_block(threads);
-            // At most eight blocks of 256 threads for each of 264 multiprocessors; larger tensors take several turns.
+            // Launches at most eight blocks of 256 threads for each of 264 multiprocessors; with larger tensors each block handles several
+            // vectors in turn.
             const int64_t blocks =
                 std::min(cuda::ceil_div(vectors.total, groups), 264 * 2048 / (threads * groups));
             const dim3 block(static_cast<unsigned>(threads), static_cast<unsigned>(groups));

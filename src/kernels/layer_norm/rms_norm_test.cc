@@ -1,5 +1,5 @@
-// Tests root-mean-square normalization of rows and of heads: the fast kernels against the references within the contract's
-// bounds, the references' gradient, aliasing, accumulation, and the elements that are copied.
+// Tests root-mean-square normalization of rows and of heads: compares the fast kernels with the references within the error bounds of the
+// contract, and checks the references' gradient, aliasing, accumulation, and the elements that are copied.
 #include "kernels/layer_norm/rms_norm.h"
 
 #include <gtest/gtest.h>
@@ -90,8 +90,8 @@ TEST(RmsNorm, InPlaceAndAddedResultsAreTheSame) {
   }
 }
 
-// With a residual, the result is that of adding, storing and normalizing in turn, bit for bit, and the gradient of the sum
-// is added. The sum may overwrite the residual while y overwrites x, and d_x may overwrite d_sum_term.
+// With a residual, the result must equal that of adding, storing and normalizing one after the other, bit for bit, and the gradient of the
+// sum must be added. The sum may overwrite the residual while y overwrites x, and d_x may overwrite d_sum_term.
 TEST(RmsNorm, AddsAResidualAndTheGradientOfTheSum) {
   for (const RmsNormDims& dims : norm_dims()) {
     if (dims.C != dims.N) continue;

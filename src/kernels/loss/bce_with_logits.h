@@ -72,7 +72,7 @@ constexpr double bce_with_logits_bwd_error(double abs_label, double scale) {
 void bce_with_logits_fwd_ref(const BceWithLogitsFwdArgs& args);
 void bce_with_logits_bwd_ref(const BceWithLogitsBwdArgs& args);
 
-// Requires: the [B,K] views are f32.
+// Compute the loss and the gradient on a CPU. Requires: the [B,K] views are f32.
 void bce_with_logits_fwd_cpu(const BceWithLogitsFwdArgs& args);
 void bce_with_logits_bwd_cpu(const BceWithLogitsBwdArgs& args);
 
@@ -81,7 +81,7 @@ void bce_with_logits_bwd_cpu(const BceWithLogitsBwdArgs& args);
 // number of real rows is read from the one element (i32 or i64) of `num_real_rows` in device memory; with a
 // null view it is args.num_real_rows.
 
-// Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8.
+// Compute the loss and the gradient on a GPU. Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8.
 void bce_with_logits_fwd_cuda(const BceWithLogitsFwdArgs& args, ConstView num_real_rows, CudaStream stream);
 void bce_with_logits_bwd_cuda(const BceWithLogitsBwdArgs& args, ConstView num_real_rows, CudaStream stream);
 

@@ -24,7 +24,7 @@ double bce_row(const float* x, const float* labels, int64_t n) {
   });
 }
 
-// d_x may be x.
+// Computes the gradients of a row. d_x may be x.
 void bce_bwd_row(const float* x, const float* labels, float* d_x, int64_t n, double scale) {
   const FloatTag tag;
   const FloatVec one = hn::Set(tag, 1.0f);

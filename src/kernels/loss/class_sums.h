@@ -50,14 +50,14 @@
 
 namespace plimsoll {
 
-// The classes of a rank.
+// The range of classes of one rank.
 struct ClassShare {
   int64_t rank = 0;
   int64_t first = 0;
   int64_t count = 0;  // without padding
   constexpr bool has(int64_t label) const { return label >= first && label - first < count; }
 };
-// Returns the classes of a rank that has `columns` columns of logits.
+// Returns the range of classes of a rank whose logits have `columns` columns.
 constexpr ClassShare class_share(int64_t rank, int64_t columns, int64_t all_classes) {
   return {rank, rank * columns, std::clamp<int64_t>(all_classes - rank * columns, 0, columns)};
 }
@@ -67,7 +67,7 @@ struct ClassSumsArgs {
   ConstView labels_B = {};  // i32, of all classes
   View sums_BS = {};
   int64_t num_rows = 0;
-  int64_t row_stride = 0;  // elements from a row of logits to the next
+  int64_t row_stride = 0;  // distance in elements between two rows of logits
   ClassShare share = {};
   ClassColumns columns = {};
 };
@@ -78,7 +78,7 @@ struct ClassSumsBwdArgs {
   ConstView d_sums_BS = {};
   View d_logits_BK = {};
   int64_t num_rows = 0;
-  int64_t row_stride = 0;   // of logits and of d_logits
+  int64_t row_stride = 0;   // distance in elements between two rows of logits, and of d_logits
   int64_t num_columns = 0;  // K, with padding
   ClassShare share = {};
   ClassColumns columns = {};

@@ -116,11 +116,13 @@ void class_sums_cpu(const ClassSumsArgs& args) {
 void class_sums_bwd_cpu(const ClassSumsBwdArgs& args) {
   const int32_t* labels = args.labels_B.as<int32_t>();
   const bool widens = args.logits_BK.dtype != DType::kF32;
-  PLIMSOLL_CHECK(args.logits_BK.dtype == args.d_logits_BK.dtype, "logits are {}, their gradients {}",
+  PLIMSOLL_CHECK(args.logits_BK.dtype == args.d_logits_BK.dtype,
+                 "logits and their gradients must have one type, but are {} and {}",
                  dtype_name(args.logits_BK.dtype), dtype_name(args.d_logits_BK.dtype));
-  PLIMSOLL_CHECK(!widens || (args.logits_BK.dtype == DType::kBF16 && args.wide_row), "logits are {}{}",
-                 dtype_name(args.logits_BK.dtype),
-                 args.wide_row ? "" : ", and there is no scratch to widen them");
+  PLIMSOLL_CHECK(
+      !widens || (args.logits_BK.dtype == DType::kBF16 && args.wide_row),
+      "logits that are not f32 must be bf16 and need scratch memory for a row in fp32, but they are {}{}",
+      dtype_name(args.logits_BK.dtype), args.wide_row ? "" : " and the scratch memory is missing");
   const auto row_function = &HWY_DYNAMIC_DISPATCH(class_gradient);
   const int64_t blocks = num_row_blocks(args.num_rows, args.num_columns);
   const int64_t element = dtype_bytes(args.d_logits_BK.dtype);
@@ -141,7 +143,7 @@ void class_sums_bwd_cpu(const ClassSumsBwdArgs& args) {
 
 namespace {
 
-// Returns log Z of a row of sums.
+// Returns log Z, computed from a row of sums.
 double log_sum_of_ranks_cpu(const float* sums, const ClassColumns& columns) {
   const float* log_sums = sums + columns.log_sum(0);
   const auto most = static_cast<double>(*std::max_element(log_sums, log_sums + columns.ranks));
@@ -150,7 +152,8 @@ double log_sum_of_ranks_cpu(const float* sums, const ClassColumns& columns) {
   return most + std::log(sum);
 }
 
-// Returns true if no logit of another rank beats that of the label, which is the largest of its own rank.
+// Returns true if the label has the largest logit of all ranks. It must be the largest logit of its own rank; the function compares it with
+// the largest logits of the other ranks.
 bool predicts_label_cpu(const ClassSumsLossArgs& args, const float* sums, int64_t label) {
   const ClassColumns& columns = args.columns;
   if (sums[columns.label_is_largest()] == 0.0f) return false;
@@ -163,7 +166,7 @@ bool predicts_label_cpu(const ClassSumsLossArgs& args, const float* sums, int64_
   return true;
 }
 
-// The loss of a row, or the sum of several, and the number of correct predictions.
+// The loss of a row or of several rows, and the number of correct predictions.
 struct CountedLoss {
   RowLoss loss;
   int32_t num_correct = 0;
@@ -174,7 +177,7 @@ struct CountedLoss {
   }
 };
 
-// The exponentials of a row of sums take about as long as those of as many logits.
+// The cost of a row of sums, which decides how rows are distributed: a sum takes about as long as this many logits.
 constexpr int64_t kLogitsPerSum = 4;
 
 }  // namespace
@@ -184,7 +187,8 @@ void class_sums_loss_cpu(const ClassSumsLossArgs& args) {
   const int32_t* labels = args.labels_B.as<int32_t>();
   const auto* all = args.sums_BS.as<float>();
   const auto classes = static_cast<double>(args.num_classes);
-  PLIMSOLL_CHECK(!args.num_correct || columns.counts, "the sums do not count correct predictions");
+  PLIMSOLL_CHECK(!args.num_correct || columns.counts,
+                 "the number of correct predictions is requested, but the class sums do not contain it");
   check_labels(labels, args.num_rows, args.num_classes);
   const auto total =
       sum_over_rows<CountedLoss>(args.num_rows, kLogitsPerSum * columns.size(), [&](int64_t b) {

@@ -10,8 +10,8 @@ namespace {
 struct ClassRows {
   const int32_t* labels = nullptr;
   int64_t num_rows = 0;
-  int64_t stride = 0;       // elements from a row to the next
-  int64_t num_columns = 0;  // of the gradients, with padding
+  int64_t stride = 0;       // distance in elements between two rows
+  int64_t num_columns = 0;  // number of columns of the gradients, with padding
   ClassShare share;
   ClassColumns columns;
 };
@@ -28,7 +28,8 @@ __device__ __forceinline__ float block_max(float value, float* slots) {
   return most;
 }
 
-// The largest logit of a row, and the number of classes whose logit beats `limit`, which is that of class `label`.
+// The largest logit of a row, and the number of classes whose logit is above `limit`, the logit of class `label`, or equal to it with a
+// smaller class.
 struct BeatenLabel {
   float most = -INFINITY;
   float better = 0.0f;
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(kLossThreads)
   if (threadIdx.x == 0) {
     for (int64_t s = 0; s < a.columns.size(); ++s) sums[s] = 0.0f;
   }
-  if (label < 0) return;  // the same for all threads of the row
+  if (label < 0) return;  // `label` is the same for all threads of the row
   const T* x = logits + row * a.stride;
   const bool has_label = a.share.has(label);
   float label_logit[1] = {0.0f};
@@ -96,7 +97,8 @@ __global__ void __launch_bounds__(kLossThreads)
   sums[a.columns.label_is_largest()] = is_largest ? 1.0f : 0.0f;
 }
 
-// d_logits may be the logits: the whole row, including the label's logit, is read before the first element is written.
+// Computes d_logits of a row. d_logits may be the logits, because the whole row, including the label's logit, is read before the first
+// element is written.
 template <typename T, int N>
 __global__ void __launch_bounds__(kLossThreads)
     class_sums_bwd_kernel(const T* logits, T* d_logits, const __grid_constant__ ClassRows a,
@@ -132,8 +134,7 @@ __global__ void __launch_bounds__(kLossThreads)
       store_floats<T, N>(d_x + k, values);
     }
   }
-  // The gradient at the label is written by the thread that stored the pack of the label, so that the two stores are
-  // in order.
+  // The thread that stored the pack with the label also writes the gradient at the label, so that its two stores are in order.
   if (has_label && threadIdx.x == static_cast<uint32_t>(own_label) / N % blockDim.x) {
     const double p = exp(static_cast<double>(label_logit[0]) - static_cast<double>(all.reference)) / all.sum;
     const double of_label = static_cast<double>(d_sums[a.columns.label_logit()]);
@@ -144,7 +145,7 @@ __global__ void __launch_bounds__(kLossThreads)
 
 inline constexpr int kSumsThreads = 256;
 
-// Returns log Z of a row of sums.
+// Returns log Z, computed from a row of sums.
 __device__ __forceinline__ double log_sum_of_ranks(const float* sums, const ClassColumns& columns) {
   float most = -FLT_MAX;
   for (int64_t r = 0; r < columns.ranks; ++r) most = fmaxf(most, sums[columns.log_sum(r)]);
@@ -154,7 +155,8 @@ __device__ __forceinline__ double log_sum_of_ranks(const float* sums, const Clas
   return static_cast<double>(most) + log(sum);
 }
 
-// Returns true if no logit of another rank beats that of the label, which is the largest of its own rank.
+// Returns true if the label has the largest logit of all ranks. It must be the largest logit of its own rank; the function compares it with
+// the largest logits of the other ranks.
 __device__ __forceinline__ bool predicts_label(const float* sums, const ClassColumns& columns, int64_t own) {
   if (sums[columns.label_is_largest()] == 0.0f) return false;
   const float limit = sums[columns.label_logit()];
@@ -203,7 +205,7 @@ __global__ void __launch_bounds__(kSumsThreads)
     loss = (1.0 - a.smoothing) * (log_z - static_cast<double>(sums[a.columns.label_logit()])) + z_loss;
     if (a.columns.smooths)
       loss += a.smoothing * (log_z - static_cast<double>(sums[a.columns.logit_sum()]) / a.num_classes);
-    // Additions of integers give the same sum in any order.
+    // The order of these additions does not matter, because they add integers.
     if (num_correct != nullptr && predicts_label(sums, a.columns, label / a.rank_classes))
       atomicAdd(num_correct, 1);
   }
@@ -280,7 +282,8 @@ void class_sums_loss_cuda(const ClassSumsLossArgs& args, CudaStream stream) {
   double* z_losses = args.z_loss ? losses + args.num_rows : nullptr;
   int32_t* num_correct = args.num_correct ? args.num_correct.as<int32_t>() : nullptr;
   if (num_correct != nullptr) {
-    PLIMSOLL_CHECK(args.columns.counts, "the sums do not count correct predictions");
+    PLIMSOLL_CHECK(args.columns.counts,
+                   "the number of correct predictions is requested, but the class sums do not contain it");
     cuda::set_no_row_correct_kernel<<<1, 1, 0, stream>>>(num_correct);
     PLIMSOLL_CHECK_LAUNCH("class_sums_loss_zero");
   }

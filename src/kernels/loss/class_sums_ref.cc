@@ -53,7 +53,8 @@ double log_sum_of_ranks(const ConstView& sums, int64_t row, const ClassColumns& 
   return most + std::log(sum);
 }
 
-// Returns true if no logit of another rank beats that of the label, which is the largest of its own rank.
+// Returns true if the label has the largest logit of all ranks. It must be the largest logit of its own rank; the function compares it with
+// the largest logits of the other ranks.
 bool predicts_label(const ClassSumsLossArgs& args, int64_t row, int64_t label) {
   const int64_t begin = row * args.columns.size();
   if (args.sums_BS.load(begin + args.columns.label_is_largest()) == 0.0) return false;
@@ -114,12 +115,13 @@ void class_sums_bwd_ref(const ClassSumsBwdArgs& args) {
 void class_sums_loss_ref(const ClassSumsLossArgs& args) {
   const ClassColumns& columns = args.columns;
   const auto classes = static_cast<double>(args.num_classes);
-  PLIMSOLL_CHECK(!args.num_correct || columns.counts, "the sums do not count correct predictions");
+  PLIMSOLL_CHECK(!args.num_correct || columns.counts,
+                 "the number of correct predictions is requested, but the class sums do not contain it");
   double sum = 0.0, z_sum = 0.0;
   int32_t num_correct = 0;
   for (int64_t b = 0; b < args.num_rows; ++b) {
     const int64_t label = label_of(args.labels_B, b), begin = b * columns.size();
-    PLIMSOLL_CHECK(label < args.num_classes, "row {} has label {}, there are {} classes", b, label,
+    PLIMSOLL_CHECK(label < args.num_classes, "row {} has label {}, but there are only {} classes", b, label,
                    args.num_classes);
     if (label < 0) continue;
     const double log_z = log_sum_of_ranks(args.sums_BS, b, columns);

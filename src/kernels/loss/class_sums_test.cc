@@ -23,9 +23,9 @@ using testing::Division;
 using testing::for_each_case;
 using testing::kNan;
 
-// In double, the loss of the sums of all ranks is that of the logits of all classes, and so are its gradient and the number of correct
-// predictions. A term of the loss or of its gradient takes fewer than 64 roundings of numbers that are not larger than the bounds below,
-// next to the sums over the classes, which both ways of computing add in an order of their own.
+// In double, the loss computed from the sums of all ranks must equal that of the logits of all classes, and so must its gradient and the
+// number of correct predictions. A term of the loss or of its gradient takes fewer than 64 roundings of numbers that are not larger than
+// the bounds below, in addition to the sums over the classes, which the two ways of computing add in different orders.
 TEST(ClassSums, GiveTheLossOfAllClasses) {
   for_each_case(DType::kF64, [](Classes& c) {
     const Division& d = c.division;
@@ -138,7 +138,8 @@ TEST(ClassSumsLoss, Fp32MatchesTheReference) {
   });
 }
 
-// Compares the gradients of the logits of every rank with the reference. In place, `kernel` works on bf16 logits with a row of scratch.
+// Compares the gradients of the logits of every rank with the reference. In place, `kernel` processes bf16 logits with one row of scratch
+// memory.
 template <typename Kernel>
 void check_bwd(Classes& c, DType dtype, const Kernel& kernel) {
   const Division& d = c.division;
@@ -179,7 +180,7 @@ TEST(ClassSumsBwd, MatchesTheReference) {
   for_each_case(DType::kBF16, [](Classes& c) { check_bwd(c, DType::kBF16, class_sums_bwd_cpu); });
 }
 
-// A logit that is not a number on one rank makes the loss of all NaN.
+// If a logit on one rank is NaN, the loss of all ranks must be NaN.
 TEST(ClassSumsLoss, IsNanIfALogitIsNotANumber) {
   for (const double bad : {kNan, std::numeric_limits<double>::infinity()}) {
     Classes c({7, 37, 2, 24}, {}, DType::kF32);

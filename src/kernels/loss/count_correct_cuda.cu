@@ -10,7 +10,7 @@ struct CountedRows {
   const int32_t* labels = nullptr;
   int64_t num_rows = 0;
   int64_t num_classes = 0;
-  int64_t stride = 0;  // elements from a row to the next
+  int64_t stride = 0;  // distance in elements between two rows
 };
 
 __global__ void set_zero_kernel(int32_t* count) {
@@ -24,12 +24,13 @@ __global__ void __launch_bounds__(kLossThreads)
   const int64_t row = loss_row();
   if (row >= a.num_rows) return;
   const int32_t label = a.labels[row];
-  if (label < 0) return;  // the same for all threads of the row
+  if (label < 0) return;  // `label` is the same for all threads of the row
   const T* x = logits + row * a.stride;
   float at_label[1];
   load_floats<T, 1>(x + label, at_label);
   const float limit = at_label[0];
-  // The number of classes whose logit beats that of the label. If the label's logit is NaN, it starts at one.
+  // Counts the classes whose logit is above the label's logit, or equal to it with a smaller class. If the label's logit is NaN, the count
+  // starts at one, so that the row is not correct.
   float better = limit == limit ? 0.0f : 1.0f;
   for (int64_t k = threadIdx.x * N; k < a.num_classes; k += blockDim.x * N) {
     float values[N];
@@ -42,7 +43,7 @@ __global__ void __launch_bounds__(kLossThreads)
     }
   }
   better = block_sum(better, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x) / 32, slots);
-  // Additions of integers give the same sum in any order.
+  // The order of these additions does not matter, because they add integers.
   if (threadIdx.x == 0 && better == 0.0f) atomicAdd(count, 1);
 }
 

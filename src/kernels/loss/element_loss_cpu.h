@@ -8,10 +8,11 @@
 
 namespace plimsoll {
 
-// row(x, labels, K) returns the sum over a row of K elements.
+// Computes a loss. row(x, labels, K) must return the sum over a row of K elements.
 template <typename Args, typename Row>
 void element_loss_fwd_cpu(const Args& args, Row* row) {
-  PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows, "{} real rows of {}", args.num_real_rows,
+  PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows,
+                 "the loss counts {} real rows, but there are only {} rows", args.num_real_rows,
                  args.num_rows);
   const int64_t K = args.num_classes;
   const float* x = args.x_BK.template as<float>();
@@ -21,10 +22,11 @@ void element_loss_fwd_cpu(const Args& args, Row* row) {
   store_loss(args.loss, sum / (args.denominator.load(0) * static_cast<double>(K)), args.accumulate);
 }
 
-// row(x, labels, d_x, K, scale) sets d_x to scale times the slope of each term divided by `factor`.
+// Computes a gradient. row(x, labels, d_x, K, scale) must set d_x to scale times the slope of each term divided by `factor`.
 template <typename Args, typename Row>
 void element_loss_bwd_cpu(const Args& args, double factor, Row* row) {
-  PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows, "{} real rows of {}", args.num_real_rows,
+  PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows,
+                 "the loss counts {} real rows, but there are only {} rows", args.num_real_rows,
                  args.num_rows);
   const int64_t K = args.num_classes;
   const float* x = args.x_BK.template as<float>();

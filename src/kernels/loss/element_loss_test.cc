@@ -1,4 +1,4 @@
-// Tests of the two losses that add up elements: binary cross-entropy on logits and mean squared error.
+// Tests the two losses that are sums over elements: binary cross-entropy on logits and mean squared error.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,7 +41,7 @@ struct ElementLossTensors {
     x.fill_normal(0.0, 4.0);
     labels.fill_uniform(0.0, 1.0);
     denominator = static_cast<double>(s.R);
-    // Rows after the real ones are poison that no kernel may read.
+    // Rows after the real ones contain poison, because no kernel may read them.
     for (int64_t i = s.R * s.K; i < s.B * s.K; ++i) {
       x.view().store(i, std::numeric_limits<double>::quiet_NaN());
     }
@@ -84,7 +84,7 @@ struct ElementLossTensors {
     if (loss == Loss::kBce) return bce_with_logits_bwd_cpu(bwd<BceWithLogitsBwdArgs>(d_x));
     mse_bwd_cpu(bwd<MseBwdArgs>(d_x));
   }
-  // Returns the contracts' bounds.
+  // Returns the error bounds of the contracts.
   double fwd_limit(double want) const {
     if (loss == Loss::kMse) return (0x1p-24 + 0x1p-53 * static_cast<double>(shape.B * shape.K)) * want;
     double magnitude = 0.0;

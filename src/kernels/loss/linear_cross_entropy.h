@@ -112,16 +112,15 @@ struct LinearCrossEntropyWithGradientsArgs {
 constexpr double linear_cross_entropy_row_error(int64_t num_classes, double logit_error) {
   return 2.0 * logit_error + softmax_cross_entropy_row_error(num_classes);
 }
-// Returns the bound for one element of d_z, with scale = |d_loss / denominator|, without the rounding of its
-// store. Requires: logit_error <= 1/8, so that exp(2 e) - 1 <= 2.3 e.
-// A z-loss multiplies the probability, and its factor has the error of log Z.
+// Returns an error bound for one element of d_z, with scale = |d_loss / denominator|, without the rounding of its store. Requires:
+// logit_error <= 1/8, so that exp(2 e) - 1 <= 2.3 e. A z-loss multiplies the probability, and its factor has the error of log Z.
 constexpr double linear_cross_entropy_d_logit_error(int64_t num_classes, double logit_error, double scale,
                                                     const ZLossBound& z = {}) {
   return (2.3 * logit_error * z.gradient_factor() + 2.0 * z.coefficient * logit_error) * scale +
          softmax_cross_entropy_bwd_error(num_classes, scale, z);
 }
 
-// The references process the same chunks with the references of their parts.
+// The references process the same chunks as the fast kernels, with the references of the kernels that these call.
 void linear_cross_entropy_fwd_ref(const LinearCrossEntropyProblem& problem,
                                   const LinearCrossEntropyFwdArgs& args);
 void linear_cross_entropy_bwd_ref(const LinearCrossEntropyProblem& problem,
@@ -131,15 +130,15 @@ void linear_cross_entropy_grad_ref(const LinearCrossEntropyProblem& problem,
 void linear_cross_entropy_with_gradients_ref(const LinearCrossEntropyProblem& problem,
                                              const LinearCrossEntropyWithGradientsArgs& args);
 
-// A computation for which everything has been decided, compiled and allocated beforehand. Requires of run():
-// args match the problem. Errors: as PreparedMatmul.
+// A computation that is ready to run: its matrix products are chosen and compiled, and its memory is allocated. run() requires that args
+// match the problem. Errors: as PreparedMatmul.
 template <typename Args>
 class PreparedLossChunks {
  public:
   virtual ~PreparedLossChunks() = default;
   virtual void run(const Args& args) = 0;
 };
-// Errors and cost: as for prepare_matmul_cpu().
+// Prepare the computations on a CPU. Errors and cost: as for prepare_matmul_cpu().
 std::unique_ptr<PreparedLossChunks<LinearCrossEntropyFwdArgs>> prepare_linear_cross_entropy_fwd_cpu(
     const LinearCrossEntropyProblem& problem);
 std::unique_ptr<PreparedLossChunks<LinearCrossEntropyBwdArgs>> prepare_linear_cross_entropy_bwd_cpu(
@@ -178,8 +177,8 @@ inline CountCorrectArgs count_of_chunk(const LinearCrossEntropyFwdArgs& args, Co
           .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite};
 }
 
-// Return the arguments that compute the sums of a chunk of rows, and that replace the logits of a chunk by their gradients, if the
-// ranks divide the classes.
+// Return the arguments of the two computations that replace the loss if ranks divide the classes: the class sums of a chunk of rows, and
+// the gradients that replace the logits of a chunk.
 inline ClassSumsArgs class_sums_of_chunk(const LinearCrossEntropyProblem& problem,
                                          const LinearCrossEntropyFwdArgs& args, ConstView logits,
                                          int64_t row_stride, int64_t first, int64_t rows) {
@@ -219,8 +218,8 @@ template <typename Args>
 class CudaLossChunks {
  public:
   virtual ~CudaLossChunks() = default;
-  // Adds the gradients of parameters to their destinations if `accumulate` points to device memory that is
-  // not 0; null: overwrites them. args.accumulate is ignored. *accumulate is 0 or the bits of 1.0f.
+  // Runs the computation. Adds the gradients of parameters to their destinations if `accumulate` points to device memory that is not 0; if
+  // it is null, overwrites them. args.accumulate is ignored. *accumulate is 0 or the bits of 1.0f.
   virtual void run(const Args& args, const int32_t* accumulate, CudaStream stream) = 0;
 };
 

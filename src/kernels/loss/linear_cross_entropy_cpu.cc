@@ -10,15 +10,15 @@
 namespace plimsoll {
 namespace {
 
-// A weight as the products of one kind read it: as it is stored, or a copy in their own layout.
+// The weight as one kind of matrix product reads it: as it is stored, or a copy in the layout of that product.
 struct ChunkWeight {
   bool packs = false;
   int64_t packed_bytes = 0;
   ConstView view = {};
 };
 
-// The state that all computations share: the products of full chunks and of the last chunk, and the
-// locations of the scratch's parts.
+// The state that all computations share: the matrix products of full chunks and of the last chunk, and the offsets of the arrays in scratch
+// memory.
 class Chunks {
  public:
   Chunks(const LinearCrossEntropyProblem& problem, LossPart part)
@@ -45,8 +45,9 @@ class Chunks {
   };
 
   void begin(ConstView w, std::span<std::byte> scratch) {
-    PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts_.bytes, "scratch of {} bytes, needed {}",
-                   scratch.size(), parts_.bytes);
+    PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts_.bytes,
+                   "linear_cross_entropy needs {} bytes of scratch memory, but has {}", parts_.bytes,
+                   scratch.size());
     scratch_ = scratch.data();
     if (copies_weight_) {
       const View copy{scratch_ + parts_.weight, problem_.x};
@@ -81,8 +82,8 @@ class Chunks {
                                 .scratch = workspace()});
   }
 
-  // Adds the loss of the current chunk to sum(), and counts its correct predictions if that is wanted. If ranks divide the classes, stores
-  // the sums of the rows instead.
+  // Adds the loss of the current chunk to sum(), and counts its correct predictions if that is requested. If ranks divide the classes,
+  // stores the class sums of the rows instead.
   void add_loss(const LinearCrossEntropyFwdArgs& args, int64_t first, int64_t rows) {
     if (problem_.x != DType::kF32) cast_fwd_cpu({.x = narrow(), .y = wide(), .n = rows * problem_.classes});
     if (problem_.is_divided())
@@ -100,7 +101,7 @@ class Chunks {
     if (args.num_correct) count_correct_cpu(count_of_chunk(args, wide(), first, rows, problem_.classes));
   }
 
-  // Replaces the logits of the current chunk with their gradients, and adds its loss to sum() if it is computed.
+  // Replaces the logits of the current chunk with their gradients, and adds the loss of the chunk to sum() if the loss is requested.
   template <typename Args>
   void compute_d_logits(const Args& args, int64_t first, int64_t rows) {
     if (problem_.is_divided()) {
@@ -130,7 +131,7 @@ class Chunks {
     if (args.z_loss) args.z_loss.store(0, problem_.z_coefficient > 0.0 ? z_sum().load(0) : 0.0);
   }
 
-  // The functions below read the gradients of the logits of the current chunk.
+  // The functions below compute gradients from the gradients of the current chunk's logits.
   template <typename Args>
   void compute_d_x(const Args& args, int64_t first, int64_t rows) {
     prepared(rows).d_x->run({.a = narrow(),
@@ -177,7 +178,7 @@ class Chunks {
   LossPart part_;
   LinearCrossEntropyScratch parts_;
   bool copies_weight_;
-  std::map<int64_t, Prepared> prepared_;  // indexed by the number of rows of a chunk; at most two entries
+  std::map<int64_t, Prepared> prepared_;  // key: number of rows of a chunk; at most two entries
   std::byte* scratch_ = nullptr;
   ChunkWeight w_of_logits_, w_of_d_x_;
 };

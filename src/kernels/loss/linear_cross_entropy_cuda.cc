@@ -13,16 +13,16 @@
 namespace plimsoll {
 namespace {
 
-// Consecutive classes.
+// A range of consecutive classes.
 struct ClassRange {
   int64_t first = 0;
   int64_t count = 0;
 };
 
-// Returns the ranges of classes by which products are computed. cuBLASLt's fast algorithms need dimensions whose rows fill
-// 16 bytes: on an H100, the three products of 16384 rows and GPT-2's 50257 classes take 26 ms. So the last classes, up to
-// kRangeClasses, are products of their own; they come first, so that the rounding of a 16-bit d_x between the two is one
-// of a small sum.
+// Returns the ranges of classes for which matrix products are computed separately. cuBLASLt's fast algorithms need dimensions whose rows
+// fill 16 bytes: on an H100, the three products of 16384 rows and GPT-2's 50257 classes take 26 ms as a whole. The last classes, up to
+// kRangeClasses of them, are therefore separate products. They are computed first, so that the intermediate rounding of a 16-bit d_x
+// affects a small sum.
 constexpr int64_t kRangeClasses = 128;  // later ranges begin at addresses that are multiples of 256 bytes
 std::vector<ClassRange> class_ranges(const LinearCrossEntropyProblem& problem) {
   const int64_t whole = problem.classes / kRangeClasses * kRangeClasses;
@@ -30,8 +30,8 @@ std::vector<ClassRange> class_ranges(const LinearCrossEntropyProblem& problem) {
   return {{whole, problem.classes - whole}, {0, whole}};
 }
 
-// The state that all computations share: the products of full chunks and of the last chunk, and the
-// locations of the scratch's parts.
+// The state that all computations share: the matrix products of full chunks and of the last chunk, and the offsets of the arrays in scratch
+// memory.
 class Chunks {
  public:
   Chunks(const LinearCrossEntropyProblem& problem, LossPart part)
@@ -39,7 +39,8 @@ class Chunks {
         stride_(linear_cross_entropy_cuda_logit_stride(problem)),
         parts_(linear_cross_entropy_cuda_scratch(problem, part)) {
     PLIMSOLL_CHECK(problem.fp32 != Fp32Products::kTf32x3,
-                   "the chunked loss does not support products as three TF32 products");
+                   "linear_cross_entropy does not support fp32 matrix products that are computed as three "
+                   "TF32 products");
     problem_.chunk_rows = linear_cross_entropy_cuda_chunk_rows(problem);
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t, int64_t rows) {
       std::vector<Products>& prepared = prepared_[rows];
@@ -48,7 +49,7 @@ class Chunks {
         LinearCrossEntropyProblem of_range = problem_;
         of_range.classes = range.count;
         LossChunkProducts products = loss_chunk_products(of_range, rows, problem_.w, stride_);
-        // The product of a later range adds to that of the first.
+        // d_x of a later range of classes is added to that of the first one.
         if (!prepared.empty()) products.d_x.writes = MatmulWrites::kOverwriteOrAdd;
         Products& own = prepared.emplace_back();
         own.range = range;
@@ -66,8 +67,9 @@ class Chunks {
   };
 
   void check(std::span<std::byte> scratch) const {
-    PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts_.bytes, "scratch of {} bytes, needed {}",
-                   scratch.size(), parts_.bytes);
+    PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts_.bytes,
+                   "linear_cross_entropy needs {} bytes of scratch memory, but has {}", parts_.bytes,
+                   scratch.size());
   }
   View logits(std::span<std::byte> scratch) const { return {scratch.data() + parts_.wide, problem_.x}; }
   View losses(std::span<std::byte> scratch) const { return {scratch.data() + parts_.losses, DType::kF64}; }
@@ -109,7 +111,7 @@ class Chunks {
     loss.z_scratch = z_losses(args.scratch);
     return loss;
   }
-  // Computes the losses of the rows of a chunk, whose logits exist, or the sums of its rows if ranks divide the classes.
+  // Computes the losses of the rows of a chunk from its logits, or the class sums of its rows if ranks divide the classes.
   template <typename Args>
   void compute_losses(const Args& args, int64_t first, int64_t rows, CudaStream stream) {
     if (problem_.is_divided()) {
@@ -149,7 +151,7 @@ class Chunks {
                                    stream);
   }
 
-  // The functions below read the gradients of the logits of a chunk.
+  // The functions below compute gradients from the gradients of a chunk's logits.
   template <typename Args>
   void compute_d_x(const Args& args, int64_t first, int64_t rows, CudaStream stream) {
     const int32_t* adds = nullptr;
@@ -195,8 +197,7 @@ class Chunks {
 
  private:
   LinearCrossEntropyScratch parts_;
-  std::map<int64_t, std::vector<Products>>
-      prepared_;  // indexed by the number of rows of a chunk; at most two entries
+  std::map<int64_t, std::vector<Products>> prepared_;  // key: number of rows of a chunk; at most two entries
 };
 
 class Forward final : public CudaLossChunks<LinearCrossEntropyFwdArgs>, private Chunks {

@@ -15,8 +15,9 @@ View scratch_view(std::span<std::byte> scratch, int64_t offset, DType dtype) {
 LinearCrossEntropyScratch checked_scratch(const LinearCrossEntropyProblem& problem,
                                           std::span<std::byte> scratch) {
   const LinearCrossEntropyScratch parts = linear_cross_entropy_ref_scratch(problem);
-  PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts.bytes, "scratch of {} bytes, needed {}",
-                 scratch.size(), parts.bytes);
+  PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts.bytes,
+                 "linear_cross_entropy needs {} bytes of scratch memory, but has {}", parts.bytes,
+                 scratch.size());
   return parts;
 }
 
@@ -49,7 +50,7 @@ void loss_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_
                                  .z_loss = z_sum});
 }
 
-// Returns the place of the sum of the z-loss, if there is one.
+// Returns where the sum of the z-loss is stored; null if there is no z-loss.
 View z_sum_of(const LinearCrossEntropyProblem& problem, const LinearCrossEntropyScratch& parts,
               std::span<std::byte> scratch) {
   return problem.z_coefficient > 0.0 ? scratch_view(scratch, parts.z_losses, DType::kF64) : View();

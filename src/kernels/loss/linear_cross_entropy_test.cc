@@ -26,8 +26,8 @@ std::span<std::byte> bytes_of(GuardedBuffer& buffer) {
   return {static_cast<std::byte*>(buffer.view().data), static_cast<size_t>(buffer.size_bytes())};
 }
 
-// Returns a problem. The tests use every kind of chunk: a single row, a chunk that is not full, as many rows as the
-// library packs B for, and all rows in one chunk.
+// Returns a problem. The tests use every kind of chunk: a single row, a chunk that is not full, so many rows that the library packs B, and
+// all rows in one chunk.
 LinearCrossEntropyProblem problem_of(int64_t rows, int64_t hidden, int64_t classes, int64_t chunk) {
   return {.rows = rows,
           .chunk_rows = chunk,
@@ -90,7 +90,7 @@ struct Results {
   GuardedBuffer loss, z_loss, d_x, d_w, d_bias;
 };
 
-// The kernels: three that compute a part each, or one that computes everything.
+// Which kernels compute the results: three kernels with one result each, or one kernel that computes everything.
 enum class Way { kRef, kCpu, kRefTogether, kCpuTogether };
 constexpr Way kWays[] = {Way::kRef, Way::kCpu, Way::kRefTogether, Way::kCpuTogether};
 constexpr bool is_reference(Way way) {
@@ -155,11 +155,11 @@ void run(Case& c, Way way, Results& results, Accumulate accumulate, Wants wants 
     EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact) << c.name;
 }
 
-// The ranks that divide the classes in the tests: one has half of them and one more, and the other one has the rest, or none of them, and
-// padding.
+// The two ranks that divide the classes in the tests. One has half of the classes and one more; the other has the rest, or none of them,
+// and padding.
 constexpr int64_t kRanks = 2;
 
-// Runs forward and backward with classes that ranks divide. The results are those of all classes.
+// Runs forward and backward with classes that are divided between ranks. The results must be those of all classes.
 void run_divided(Case& c, Way way, Results& results) {
   const LinearCrossEntropyProblem& p = c.problem;
   LinearCrossEntropyProblem part = p;
@@ -172,7 +172,7 @@ void run_divided(Case& c, Way way, Results& results) {
                          is_reference(way) ? linear_cross_entropy_ref_scratch(part).bytes
                                            : linear_cross_entropy_cpu_scratch(part, which).bytes);
   };
-  // The weight of a rank ends in rows of zeros. The bias of padding must have no effect.
+  // The weight of a rank ends with rows of zeros for padding. The bias of padding must have no effect.
   std::vector<GuardedBuffer> weights, biases;
   for (int64_t r = 0; r < kRanks; ++r) {
     GuardedBuffer& w = weights.emplace_back(c.name + "/w of a rank", p.w, K * H);
@@ -346,8 +346,8 @@ struct Exact {
     for (const double logit : z) largest_logit = std::max(largest_logit, std::abs(logit));
     const ZLossBound of_z{p.z_coefficient, largest_logit + std::log(static_cast<double>(K))};
     const double scale = c.d_loss / c.denominator;
-    // The logarithm of the sum of exponentials of each rank is rounded to fp32, and so are the sum of all logits, of which a row's loss
-    // has the share 1 / K, and d_sums.
+    // With several ranks, additional values are rounded to fp32: the logarithm of the sum of exponentials of each rank, the sum of all
+    // logits, of which a row's loss has the share 1 / K, and d_sums.
     const double sums_error = ranks > 1 ? 0x1p-24 * (2.0 * of_z.largest_log_z + 4.0) : 0.0;
     const double d_error = linear_cross_entropy_d_logit_error(K, logit_error, scale, of_z) +
                            (narrow ? 0x1p-8 * of_z.gradient_factor() * scale : 0.0) +
@@ -389,7 +389,7 @@ struct Exact {
           w_sum += std::abs(v);
         }
         results.d_x.view().store(b * H + h, sum);
-        // Each rank rounds its term of the sum, which is at most its part of the magnitude.
+        // Each rank rounds its term of the sum, which is at most the sum of magnitudes over its classes.
         const double stored_terms = ranks > 1 ? magnitude : std::abs(sum);
         const double store = narrow ? 0x1p-8 * (stored_terms + d_error * w_sum) : 0.0;
         x_limits.push_back(d_error * w_sum + (static_cast<double>(K) + 2.0) * u * magnitude + store);
@@ -485,7 +485,7 @@ TEST(LinearCrossEntropy, AddsToGradientsOfParameters) {
   }
 }
 
-// Earlier contents of the scratch do not affect the results.
+// The earlier contents of the scratch memory must not affect the results.
 TEST(LinearCrossEntropy, SameBitsInEveryRun) {
   for (const LinearCrossEntropyProblem& problem : problems()) {
     Case c(problem, "linear_ce_bits");
@@ -552,7 +552,7 @@ TEST(LinearCrossEntropy, GradientsAreFiniteDifferences) {
   }
 }
 
-// Results without a destination are not computed, and no product writes outside its destination.
+// Results without a destination must not be computed, and no matrix product may write outside its destination.
 TEST(LinearCrossEntropy, ComputesOnlyRequestedGradients) {
   for (const Way way : kWays) {
     Case c(problem_of(10, 16, 24, 4), "linear_ce_optional");

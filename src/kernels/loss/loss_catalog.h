@@ -1,5 +1,5 @@
-// The problems and the scratch memory of the loss kernels: the host-only part of their contracts. Losses that read whole
-// logits have a RowsProblem. Thread-safe: pure functions.
+// The kernel problems and the scratch memory of the loss kernels: the host-only part of their contracts. The kernel problem of a loss that
+// reads whole logits is a RowsProblem. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace plimsoll {
 
-// On a GPU the scratch holds the loss of each row as an f64 until one thread block adds them.
+// On a GPU the scratch memory contains the loss of each row as an f64 until one thread block adds them.
 constexpr int64_t row_loss_cuda_scratch_bytes(int64_t num_rows) {
   return num_rows * 8;
 }
 
-// The problem of linear_cross_entropy.h: the last product of a classifier and its loss, in chunks of rows.
-// Requires: rows, chunk_rows, hidden, classes >= 1.
+// The kernel problem of linear_cross_entropy.h: the last matrix product of a classifier and its loss, in chunks of rows. Requires: rows,
+// chunk_rows, hidden, classes >= 1.
 struct LinearCrossEntropyProblem {
   int64_t rows = 0;        // B
   int64_t chunk_rows = 0;  // a number larger than `rows` makes one chunk
@@ -40,7 +40,7 @@ struct LinearCrossEntropyProblem {
   constexpr bool is_divided() const { return columns.ranks > 0; }
 };
 
-// The part that one of its kernels computes: the loss; d_x; d_w and d_bias; the loss and all gradients.
+// The results that one kernel of linear_cross_entropy computes: the loss; d_x; d_w and d_bias; or the loss and all gradients.
 enum class LossPart : uint8_t { kLoss, kInput, kParameters, kEverything };
 constexpr bool computes_loss(LossPart part) {
   return part == LossPart::kLoss || part == LossPart::kEverything;
@@ -52,21 +52,21 @@ constexpr bool computes_d_w(LossPart part) {
   return part == LossPart::kParameters || part == LossPart::kEverything;
 }
 
-// The products of a chunk.
+// The matrix products of a chunk.
 struct LossChunkProducts {
   MatmulProblem logits;  // x w^T + bias
   MatmulProblem d_w;     // d_logits^T x, overwriting or added
   MatmulProblem d_x;     // d_logits w
 };
-// Returns the products of a chunk of `rows` rows. `w` is the type in which the weight is read, which may be a copy;
-// `logit_stride` is the number of elements from a row of logits to the next, 0 for adjacent rows.
+// Returns the matrix products of a chunk of `rows` rows. `w` is the type in which the weight is read, which may be that of a copy;
+// `logit_stride` is the distance in elements between two rows of logits, 0 for adjacent rows.
 LossChunkProducts loss_chunk_products(const LinearCrossEntropyProblem& problem, int64_t rows, DType w,
                                       int64_t logit_stride = 0);
 
-// The byte at which each part of the scratch begins. Parts that a kernel does not use have no bytes.
+// The offset in bytes of each array in the scratch memory. Arrays that a kernel does not use have no bytes.
 struct LinearCrossEntropyScratch {
   int64_t losses = 0;         // forward: the sum so far (f64); on a GPU one f64 per row
-  int64_t z_losses = 0;       // the same of the z-loss, if there is one
+  int64_t z_losses = 0;       // the same for the z-loss, if there is one
   int64_t narrow = 0;         // a chunk of logits in the type of x, if `wide` has another type
   int64_t wide = 0;           // logits in the type that the loss reads: a chunk, or a row per thread of a CPU
   int64_t weight = 0;         // w in the type of x
@@ -82,21 +82,21 @@ LinearCrossEntropyScratch linear_cross_entropy_cpu_scratch(const LinearCrossEntr
 LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEntropyProblem& problem,
                                                             LossPart part);
 
-// Returns true if the CPU kernels round w once for all chunks: w is f32, x is bf16, and chunks have so few rows that
-// products do not copy w into their own layout anyway.
+// Returns true if the CPU kernels round w once for all chunks: w is f32, x is bf16, and chunks have so few rows that no matrix product
+// copies w into its own layout anyway.
 bool linear_cross_entropy_copies_weight(const LinearCrossEntropyProblem& problem);
-// Returns the products of a chunk of `rows` rows on a CPU. Those that would copy w into their own layout for every chunk read one copy, which
-// is made once for all chunks.
+// Returns the matrix products of a chunk of `rows` rows on a CPU. Products that would copy w into their own layout for every chunk read a
+// common copy instead, which is made once for all chunks.
 LossChunkProducts linear_cross_entropy_cpu_products(const LinearCrossEntropyProblem& problem, int64_t rows);
-// The floats of the row that a thread widens, if logits are bf16.
+// Returns the number of floats of scratch memory per thread into which a row of bf16 logits is widened.
 constexpr int64_t cross_entropy_wide_row_floats(int64_t classes) {
   return (classes + 15) / 16 * 16;
 }
-// Returns the rows per chunk on a GPU: chunk_rows rounded up so that every chunk of x begins at a multiple of 256 bytes,
-// which cuBLASLt assumes.
+// Returns the number of rows per chunk on a GPU: chunk_rows rounded up so that every chunk of x begins at a multiple of 256 bytes, which
+// cuBLASLt assumes.
 int64_t linear_cross_entropy_cuda_chunk_rows(const LinearCrossEntropyProblem& problem);
-// Returns the number of elements from a row of logits to the next on a GPU: the classes, rounded up to kLogitRowBytes.
-// Adjacent rows of GPT-2's 50257 classes would begin at odd addresses, for which cuBLASLt has only slow algorithms.
+// Returns the distance in elements between two rows of logits on a GPU: the classes, rounded up to kLogitRowBytes. Adjacent rows of GPT-2's
+// 50257 classes would begin at odd addresses, for which cuBLASLt has only slow algorithms.
 int64_t linear_cross_entropy_cuda_logit_stride(const LinearCrossEntropyProblem& problem);
 inline constexpr int64_t kLogitRowBytes = 128;
 

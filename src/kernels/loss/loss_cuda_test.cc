@@ -35,8 +35,8 @@ std::vector<double> bounds_of(const GuardedBuffer& want, DType stored, double bo
   return bounds;
 }
 
-// Logits and labels. Every third row is ignored, but never the first; its logits are poison that no kernel
-// may read.
+// Logits and labels. Every third row has an ignored label, but never the first; the logits of ignored rows are poison, because no kernel
+// may read them.
 struct Classified {
   RowsAndColumns shape;
   GuardedBuffer logits, labels, denominator{"denominator", DType::kF32, 1}, d_loss{"d_loss", DType::kF64, 1};
@@ -137,8 +137,8 @@ TEST(SoftmaxCrossEntropyCuda, MatchesTheReference) {
   }
 }
 
-// Rows that begin at whole packs although the number of classes is no multiple of one: the padding between rows is not read,
-// and the gradients, the losses and the count are those of the reference.
+// Tests rows that begin at whole packs although the number of classes is not a multiple of a pack: the padding between rows must not be
+// read, and the gradients, the losses and the count must be those of the reference.
 void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype, double z_coefficient) {
   Classified problem(shape, dtype);
   GuardedBuffer padded(tensor_name("padded", shape, dtype), dtype, shape.T * stride);
@@ -369,7 +369,7 @@ TEST(NllCuda, MatchesTheReference) {
   }
 }
 
-// Samples by labels. The last three rows (if there are enough) are unused and poison.
+// A tensor of samples x labels. The last three rows, if there are enough, are unused and contain poison.
 struct Regressed {
   RowsAndColumns shape;
   int64_t real;
@@ -471,7 +471,7 @@ void check_mse(RowsAndColumns shape, DType dtype) {
   });
   EXPECT_NEAR(loss.load(0), want_loss.load(0),
               (0x1p-24 + 0x1p-53 * static_cast<double>(shape.size())) * want_loss.load(0));
-  // Three roundings: difference, factor and product, each relative to the difference.
+  // The error has three roundings: those of the difference, of the factor and of the product, each relative to the difference.
   std::vector<double> bounds;
   for (int64_t i = 0; i < shape.size(); ++i) {
     bounds.push_back(3.01 * 0x1p-24 * std::abs(want_d.load(i)) + store_error_bound(dtype, want_d.load(i)));

@@ -61,7 +61,8 @@ void nll_fwd_ref(const NllFwdArgs& args) {
   double sum = 0.0;
   for (int64_t b = 0; b < args.num_rows; ++b) {
     const int32_t label = args.labels_B.as<int32_t>()[b];
-    PLIMSOLL_CHECK(label < num_classes, "row {} has label {}, there are {} classes", b, label, num_classes);
+    PLIMSOLL_CHECK(label < num_classes, "row {} has label {}, but there are only {} classes", b, label,
+                   num_classes);
     if (label < 0) continue;
     double sum_log_p = 0.0;
     for (int64_t k = 0; k < num_classes; ++k) sum_log_p += args.y_BK.load(b * num_classes + k);
@@ -79,7 +80,7 @@ void count_correct_ref(const CountCorrectArgs& args) {
   int32_t count = args.accumulate == Accumulate::kAdd ? args.count.as<int32_t>()[0] : 0;
   for (int64_t b = 0; b < args.num_rows; ++b) {
     const int32_t label = args.labels_B.as<int32_t>()[b];
-    PLIMSOLL_CHECK(label < args.num_classes, "row {} has label {}, there are {} classes", b, label,
+    PLIMSOLL_CHECK(label < args.num_classes, "row {} has label {}, but there are only {} classes", b, label,
                    args.num_classes);
     if (label < 0) continue;
     const double limit = args.logits_BK.load(b * args.num_classes + label);
@@ -98,7 +99,8 @@ void nll_bwd_ref(const NllBwdArgs& args) {
   const double scale = args.d_loss.load(0) / args.denominator.load(0);
   for (int64_t b = 0; b < args.num_rows; ++b) {
     const int32_t label = args.labels_B.as<int32_t>()[b];
-    PLIMSOLL_CHECK(label < num_classes, "row {} has label {}, there are {} classes", b, label, num_classes);
+    PLIMSOLL_CHECK(label < num_classes, "row {} has label {}, but there are only {} classes", b, label,
+                   num_classes);
     for (int64_t k = 0; k < num_classes; ++k) {
       const double target = (k == label ? 1.0 - args.label_smoothing : 0.0) +
                             args.label_smoothing / static_cast<double>(num_classes);

@@ -31,7 +31,7 @@ void for_each_row(int64_t num_rows, int64_t num_classes, Body&& body) {
   });
 }
 
-// The loss of a row, or the sum of several, and the part of it that is the z-loss.
+// The loss of a row or of several rows, and the share of it that is the z-loss.
 struct RowLoss {
   double loss = 0.0;
   double z_loss = 0.0;
@@ -68,12 +68,11 @@ inline void store_loss(const View& loss, double value, Accumulate accumulate) {
   loss.store(0, accumulate == Accumulate::kAdd ? loss.load(0) + value : value);
 }
 
-// Errors: kInternal if a label is not below the number of classes (the readers of data refuse such labels
-// earlier).
+// Checks that labels are below the number of classes. Errors: kInternal if one is not (the readers of data refuse such labels earlier).
 inline void check_labels(const int32_t* labels, int64_t num_rows, int64_t num_classes) {
   for (int64_t b = 0; b < num_rows; ++b) {
-    PLIMSOLL_CHECK(labels[b] < num_classes, "row {} has label {}, there are {} classes", b, labels[b],
-                   num_classes);
+    PLIMSOLL_CHECK(labels[b] < num_classes, "row {} has label {}, but there are only {} classes", b,
+                   labels[b], num_classes);
   }
 }
 

@@ -56,7 +56,7 @@ struct MseBwdArgs {
 void mse_fwd_ref(const MseFwdArgs& args);
 void mse_bwd_ref(const MseBwdArgs& args);
 
-// Requires: the [B,K] views are f32.
+// Compute the loss and the gradient on a CPU. Requires: the [B,K] views are f32.
 void mse_fwd_cpu(const MseFwdArgs& args);
 void mse_bwd_cpu(const MseBwdArgs& args);
 
@@ -65,7 +65,7 @@ void mse_bwd_cpu(const MseBwdArgs& args);
 // number of real rows is read from the one element (i32 or i64) of `num_real_rows` in device memory; with a
 // null view it is args.num_real_rows.
 
-// Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8.
+// Compute the loss and the gradient on a GPU. Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8.
 void mse_fwd_cuda(const MseFwdArgs& args, ConstView num_real_rows, CudaStream stream);
 void mse_bwd_cuda(const MseBwdArgs& args, ConstView num_real_rows, CudaStream stream);
 

@@ -57,7 +57,7 @@ struct NllBwdArgs {
 void nll_fwd_ref(const NllFwdArgs& args);
 void nll_bwd_ref(const NllBwdArgs& args);
 
-// Requires: the [B,K] view is f32.
+// Compute the loss and the gradient on a CPU. Requires: the [B,K] view is f32.
 void nll_fwd_cpu(const NllFwdArgs& args);
 void nll_bwd_cpu(const NllBwdArgs& args);
 
@@ -65,7 +65,7 @@ void nll_bwd_cpu(const NllBwdArgs& args);
 // [B,K] view is f32, bf16 or f16; denominator, loss and d_loss are in device memory and f32 or f64. Labels
 // that are too large are not detected; the caller has validated them.
 
-// Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8.
+// Compute the loss and the gradient on a GPU. Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8.
 void nll_fwd_cuda(const NllFwdArgs& args, CudaStream stream);
 void nll_bwd_cuda(const NllBwdArgs& args, CudaStream stream);
 

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kLossThreads) nll_fwd_kernel(const T* y, const
   if (row >= a.num_rows) return;
   const int32_t label = a.labels[row];
   double loss = 0.0;
-  if (label >= 0) {  // the same for all threads of the row
+  if (label >= 0) {  // `label` is the same for all threads of the row
     const T* log_p = y + row * a.num_classes;
     float of_label[1];
     load_floats<T, 1>(log_p + label, of_label);

@@ -30,7 +30,7 @@ using HalfFloatTag = hn::Rebind<float, DoubleTag>;  // has as many lanes as a ve
 using FloatVec = hn::Vec<FloatTag>;
 using DoubleVec = hn::Vec<DoubleTag>;
 
-// Loads the first n values of x; the other lanes are `rest`. Never reads past x[n - 1]. Requires: n <= lanes.
+// Loads the first n values of x; the other lanes are set to `rest`. Never reads past x[n - 1]. Requires: n <= lanes.
 template <typename Tag>
 HWY_INLINE hn::Vec<Tag> load_first(Tag tag, const float* x, int64_t n, float rest) {
   HWY_ALIGN float lanes[hn::MaxLanes(Tag())];
@@ -84,7 +84,8 @@ HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max) {
       sum = hn::Add(sum, exp_keeping_nan(hn::Sub(hn::LoadU(tag, x + i), max_v)));
     }
     if (i < end) {
-      // exp(-inf) adds nothing. If the maximum is -inf, the extra lanes are NaN, but so are the real ones.
+      // The lanes after the end are -inf, whose exponential adds nothing. If the maximum is -inf as well, these lanes are NaN, but so are
+      // the real ones.
       const FloatVec tail = load_first(tag, x + i, end - i, -std::numeric_limits<float>::infinity());
       sum = hn::Add(sum, exp_keeping_nan(hn::Sub(tail, max_v)));
     }

@@ -63,7 +63,7 @@ constexpr double softmax_fwd_error(int64_t num_classes) {
 constexpr double log_softmax_fwd_error(int64_t num_classes, double abs_y) {
   return softmax_sum_error(num_classes) + 0x1p-23 * abs_y;
 }
-// exp(y) with y rounded to fp32 has an additional error of u |y| exp(y) <= 0.37 u.
+// Returns the bound of the gradient. exp(y) with y rounded to fp32 has an additional error of u |y| exp(y) <= 0.37 u.
 constexpr double log_softmax_bwd_error(int64_t num_classes, double sum_abs_d_y) {
   return 0x1p-24 * (8.0 + static_cast<double>(softmax_sum_chain(num_classes))) * sum_abs_d_y;
 }
@@ -71,7 +71,7 @@ constexpr double log_softmax_bwd_error(int64_t num_classes, double sum_abs_d_y) 
 void log_softmax_fwd_ref(const SoftmaxFwdArgs& args);
 void log_softmax_bwd_ref(const SoftmaxBwdArgs& args);
 
-// Requires: every view is f32.
+// Compute log-softmax and its gradient on a CPU. Requires: every view is f32.
 void log_softmax_fwd_cpu(const SoftmaxFwdArgs& args);
 void log_softmax_bwd_cpu(const SoftmaxBwdArgs& args);
 

@@ -95,7 +95,7 @@ struct SoftmaxCrossEntropyInPlaceArgs {
 constexpr double softmax_cross_entropy_row_error(int64_t num_classes) {
   return softmax_sum_error(num_classes);
 }
-// A z-loss of rows whose |log Z| is at most `largest_log_z`.
+// Bounds a z-loss: its coefficient, and the largest |log Z| of a row.
 struct ZLossBound {
   double coefficient = 0.0;
   double largest_log_z = 0.0;
@@ -119,7 +119,7 @@ constexpr double softmax_cross_entropy_bwd_error(int64_t num_classes, double sca
 void softmax_cross_entropy_fwd_ref(const SoftmaxCrossEntropyFwdArgs& args);
 void softmax_cross_entropy_bwd_ref(const SoftmaxCrossEntropyBwdArgs& args);
 
-// Requires: logits, row_loss and d_logits are f32.
+// Compute the loss and the gradients on a CPU. Requires: logits, row_loss and d_logits are f32.
 void softmax_cross_entropy_fwd_cpu(const SoftmaxCrossEntropyFwdArgs& args);
 void softmax_cross_entropy_bwd_cpu(const SoftmaxCrossEntropyBwdArgs& args);
 // Computes the loss and the gradients with the bits of the two functions above. The logits of a row are read from memory once. bf16 logits are
@@ -131,10 +131,11 @@ void softmax_cross_entropy_in_place_cpu(const SoftmaxCrossEntropyInPlaceArgs& ar
 // device memory and f32 or f64. Labels that are too large are not detected; the caller has validated them.
 // Errors against the reference: the bounds above, plus the rounding of the store.
 
-// Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8. args.accumulate says if loss is added to.
+// Compute the loss and the gradients on a GPU. Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8. args.accumulate states whether
+// the loss is added to its destination.
 void softmax_cross_entropy_fwd_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
-// The two halves of the function, for rows that are processed in parts: the first computes the losses of some
-// rows into the scratch, the second computes the loss of num_rows rows from the scratch and reads no logits.
+// The two halves of softmax_cross_entropy_fwd_cuda, for rows that are processed in several calls: the first computes the losses of some
+// rows into the scratch memory, and the second computes the loss of num_rows rows from the scratch memory without reading logits.
 void softmax_cross_entropy_rows_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
 void softmax_cross_entropy_total_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
 void softmax_cross_entropy_bwd_cuda(const SoftmaxCrossEntropyBwdArgs& args, CudaStream stream);

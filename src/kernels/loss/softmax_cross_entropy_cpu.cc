@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// The sum of exponentials of a row, from which its loss and its gradient follow.
+// The sum of exponentials of a row, from which the loss and the gradient of the row are computed.
 struct RowSum {
   float max;
   double sum;  // of exp(x - max)
@@ -30,7 +30,7 @@ RowSum sum_of_row(const float* x, int64_t n) {
   return {max, row_sum_exp(x, n, max)};
 }
 
-// The parts of a loss that depend on its arguments.
+// The options that determine the form of a loss: label smoothing and the coefficient of the z-loss.
 struct LossForm {
   double smoothing;
   double z_coefficient;
@@ -65,7 +65,7 @@ void gradient_of_row(const float* x, T* d_x, int32_t label, int64_t n, const Los
   const F32Tag tag;
   const double label_logit = static_cast<double>(x[label]);
   const FloatVec max_v = hn::Set(tag, row.max);
-  // The z-loss multiplies each probability by this factor.
+  // The factor by which the z-loss multiplies each probability.
   const double factor =
       form.z_coefficient == 0.0
           ? 1.0
@@ -90,7 +90,7 @@ void cross_entropy_bwd_row(const SoftmaxCrossEntropyBwdArgs& args, int64_t row, 
                   {args.label_smoothing, args.z_coefficient}, scale, sum_of_row(x, n));
 }
 
-// Replaces a row of logits with their gradients and returns its loss, if that is wanted. bf16 logits are widened into `wide`.
+// Replaces a row of logits with their gradients and returns the loss of the row, if it is requested. bf16 logits are widened into `wide`.
 RowLoss cross_entropy_in_place_row(const SoftmaxCrossEntropyInPlaceArgs& args, int64_t row, int32_t label,
                                    double scale, float* wide) {
   const int64_t n = args.num_classes;
@@ -168,9 +168,10 @@ void softmax_cross_entropy_in_place_cpu(const SoftmaxCrossEntropyInPlaceArgs& ar
   const int64_t K = args.num_classes;
   const int32_t* labels = args.labels_B.as<int32_t>();
   const bool widens = args.logits_BK.dtype != DType::kF32;
-  PLIMSOLL_CHECK(!widens || (args.logits_BK.dtype == DType::kBF16 && args.wide_row), "logits are {}{}",
-                 dtype_name(args.logits_BK.dtype),
-                 args.wide_row ? "" : ", and there is no scratch to widen them");
+  PLIMSOLL_CHECK(
+      !widens || (args.logits_BK.dtype == DType::kBF16 && args.wide_row),
+      "logits that are not f32 must be bf16 and need scratch memory for a row in fp32, but they are {}{}",
+      dtype_name(args.logits_BK.dtype), args.wide_row ? "" : " and the scratch memory is missing");
   check_labels(labels, args.num_rows, K);
   const double scale = args.d_loss.load(0) / args.denominator.load(0);
   const auto row_function = &HWY_DYNAMIC_DISPATCH(cross_entropy_in_place_row);

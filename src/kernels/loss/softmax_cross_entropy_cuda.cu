@@ -14,12 +14,12 @@ struct CrossEntropyRows {
   const int32_t* labels = nullptr;
   int64_t num_rows = 0;
   int64_t num_classes = 0;
-  int64_t stride = 0;  // elements from a row to the next
+  int64_t stride = 0;  // distance in elements between two rows
   double smoothing = 0.0;
   double z_coefficient = 0.0;
 };
 
-// The places where kernels write the loss of each row and the part of it that is the z-loss; null: not written.
+// Where kernels write the loss of each row and the share of it that is the z-loss; null: not written.
 struct RowLosses {
   double* all = nullptr;
   double* z = nullptr;
@@ -36,8 +36,8 @@ CrossEntropyRows rows_of(const Args& args) {
           .z_coefficient = args.z_coefficient};
 }
 
-// Small blocks process more rows at once and wait less at the ends of rows: 4096 rows of 30528 bf16 logits
-// take 69 us on an H200, and 85 us with 512 threads.
+// Small blocks process more rows at the same time, and threads wait less at the end of a row: 4096 rows of 30528 bf16 logits take 69 us on
+// an H200, and 85 us with 512 threads.
 inline constexpr int kForwardThreads = 128;
 
 template <typename T, int N>
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kLossThreads)
   if (row >= a.num_rows) return;
   const int32_t label = a.labels[row];
   double loss = 0.0, z_loss = 0.0;
-  if (label >= 0) {  // the same for all threads of the row
+  if (label >= 0) {  // `label` is the same for all threads of the row
     const T* x = logits + row * a.stride;
     const RowExponentials all = row_exponentials<T, N>(x, a.num_classes, row_slots);
     // Differences from the normalizer are computed in double, so nothing cancels in fp32.
@@ -77,8 +77,7 @@ __global__ void __launch_bounds__(kLossThreads)
   if (row_loss != nullptr) row_loss[row] = static_cast<float>(loss);
 }
 
-// The parts of a row's gradient: exp(x - max) * factor + shift, and the element at the label, where most of p
-// - 1 may cancel.
+// The terms of a row's gradient: exp(x - max) * factor + shift, and separately the element at the label, where most of p - 1 may cancel.
 struct CrossEntropyGradient {
   double scale, off_target, z_coefficient;
 
@@ -126,8 +125,8 @@ __device__ __forceinline__ void store_zeros(T* d_x, int64_t num_classes) {
   for (int64_t k = threadIdx.x * N; k < num_classes; k += blockDim.x * N) store_floats<T, N>(d_x + k, zeros);
 }
 
-// d_logits may be the logits: the whole row, including the label's logit, is read before the first element is
-// written. `losses` receives the loss of each row, unless its places are null.
+// Computes d_logits of a row. d_logits may be the logits, because the whole row, including the label's logit, is read before the first
+// element is written. `losses` receives the loss of each row, unless its pointers are null.
 template <typename T, int N>
 __global__ void __launch_bounds__(kLossThreads)
     cross_entropy_bwd_kernel(const T* logits, T* d_logits, const CrossEntropyRows a, Scalar denominator,
@@ -162,17 +161,16 @@ __global__ void __launch_bounds__(kLossThreads)
       store_floats<T, N>(d_x + k, values);
     }
   }
-  // The gradient at the label is written by the thread that stored the pack of the label, so that the two stores are
-  // in order.
+  // The thread that stored the pack with the label also writes the gradient at the label, so that its two stores are in order.
   if (threadIdx.x == static_cast<uint32_t>(label) / N % blockDim.x) {
     const float at_label[1] = {gradient.at_label(a, all, label_logit[0])};
     store_floats<T, 1>(d_x + label, at_label);
   }
 }
 
-// For rows of up to kHeldClasses classes that begin at whole packs. A block holds a row in registers, reads it once and
-// computes one exponential per logit while its next row is copied to shared memory; each thread reads only
-// data that it copied itself. A row without a label is not read.
+// Computes d_logits of rows of up to kHeldClasses classes that begin at whole packs. A block keeps a row in registers, so it reads the row
+// once and computes one exponential per logit, while its next row is copied to shared memory; each thread reads only data that it copied
+// itself. A row without a label is not read.
 inline constexpr int kHeldThreads = 1024;
 inline constexpr int kHeldPerThread = 32;
 inline constexpr int64_t kHeldClasses = kHeldThreads * kHeldPerThread;
@@ -284,8 +282,8 @@ __global__ void __launch_bounds__(kHeldThreads, 1)
   }
 }
 
-// Returns whether a row fits into shared memory: never before compute capability 8.0, and for fp32 logits not
-// on cards with 100 KiB.
+// Returns whether a row fits into shared memory. It never does before compute capability 8.0, nor for fp32 logits on GPUs with 100 KiB of
+// shared memory.
 template <typename T>
 constexpr int kHeldBytes = kHeldClasses* static_cast<int>(sizeof(T));
 template <typename T>
@@ -354,7 +352,7 @@ void softmax_cross_entropy_bwd_cuda(const SoftmaxCrossEntropyBwdArgs& args, Cuda
   if (args.num_rows <= 0) return;
   const cuda::CrossEntropyRows rows = cuda::rows_of(args);
   PLIMSOLL_CHECK(!args.row_losses || args.label_smoothing == 0.0,
-                 "{} computes losses only without label smoothing", kKernel);
+                 "{} does not support the output row_losses together with label smoothing", kKernel);
   const cuda::RowLosses losses{static_cast<double*>(args.row_losses.data),
                                static_cast<double*>(args.row_z_losses.data)};
   const cuda::Scalar denominator = cuda::scalar_of(kKernel, "denominator", args.denominator);

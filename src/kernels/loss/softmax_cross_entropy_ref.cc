@@ -17,7 +17,8 @@ double log_sum_exp(const ConstView& x, int64_t row, int64_t num_classes) {
 
 int32_t checked_label(const ConstView& labels, int64_t row, int64_t num_classes) {
   const int32_t label = labels.as<int32_t>()[row];
-  PLIMSOLL_CHECK(label < num_classes, "row {} has label {}, there are {} classes", row, label, num_classes);
+  PLIMSOLL_CHECK(label < num_classes, "row {} has label {}, but there are only {} classes", row, label,
+                 num_classes);
   return label;
 }
 

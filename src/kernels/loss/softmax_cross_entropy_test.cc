@@ -43,7 +43,7 @@ struct CrossEntropyTensors {
     labels.fill_indices(s.K);
     for (int64_t b = 2; b < s.B; b += 3) labels.view().as<int32_t>()[b] = b % 2 == 0 ? -100 : -1;
     for (int64_t b = 0; b < s.B; ++b) denominator += labels.load(b) >= 0.0 ? 1.0f : 0.0f;
-    // Ignored rows are poison that no kernel may read.
+    // Ignored rows contain poison, because no kernel may read them.
     for (int64_t i = 0; i < s.B * s.K; ++i) {
       if (labels.load(i / s.K) < 0.0) logits.view().store(i, std::numeric_limits<double>::quiet_NaN());
     }
@@ -98,7 +98,7 @@ void check_against_reference(Shape shape, double smoothing, double z_coefficient
   reference.z_loss = z_want.view();
   softmax_cross_entropy_fwd_ref(reference);
   softmax_cross_entropy_bwd_ref(problem.bwd(d_want.view(), smoothing));
-  // With one class its probability is 1: no loss and no gradient but those of the z-loss.
+  // With one class, its probability is 1, so the loss and the gradient are only those of the z-loss.
   const test::Zeros zeros =
       shape.K == 1 || z_coefficient == 0.0 ? test::Zeros::kExpected : test::Zeros::kSuspicious;
   const ZLossBound z = problem.z_bound();
@@ -170,8 +170,7 @@ TEST(SoftmaxCrossEntropy, MatchesPyTorch) {
   }
 }
 
-// The fused kernel and log_softmax + nll give the same numbers: up to rounding in f64, within both bounds in
-// f32.
+// The fused kernel and log_softmax + nll must give the same numbers: up to rounding in f64, within both error bounds in f32.
 TEST(SoftmaxCrossEntropy, EqualsItsDecomposition) {
   for (const double smoothing : {0.0, 0.25}) {
     const Shape shape{12, 9};
@@ -220,7 +219,7 @@ TEST(SoftmaxCrossEntropy, EqualsItsDecomposition) {
   }
 }
 
-// The z-loss is that of its definition, and the loss is the sum of it and of the loss without it.
+// The z-loss must be that of its definition, and the loss must be the sum of the z-loss and of the loss without it.
 TEST(SoftmaxCrossEntropy, TheZLossIsTheMeanOfTheSquaredNormalizer) {
   CrossEntropyTensors problem("z_loss", {11, 23}, DType::kF64);
   double expected = 0.0;
@@ -315,8 +314,8 @@ TEST(Nll, ForwardMatchesTheReference) {
   }
 }
 
-// The two halves of a batch, with the denominator of the whole batch, add up to the loss of the whole batch;
-// in fp32 up to roundings.
+// The losses of the two halves of a batch, with the denominator of the whole batch, must add up to the loss of the whole batch; in fp32 up
+// to rounding.
 TEST(SoftmaxCrossEntropy, AccumulatesMicroBatchesExactly) {
   CrossEntropyTensors problem("halves", {8, 6}, DType::kF32);
   GuardedBuffer whole("halves/whole", DType::kF64, 1), halves("halves/halves", DType::kF64, 1);
@@ -378,8 +377,8 @@ TEST(SoftmaxCrossEntropy, GradientMayReplaceLogits) {
   EXPECT_TRUE(result.ok()) << result;
 }
 
-// The loss and the gradients in one pass are those of the two passes, also for bf16 logits, for which the gradients are rounded once. Rows that
-// are ignored become zero without being read.
+// The loss and the gradients in one pass must be those of the two passes, also for bf16 logits, whose gradients are rounded once. Ignored
+// rows must become zero without being read.
 TEST(SoftmaxCrossEntropy, InPlaceHasTheBitsOfForwardAndBackward) {
   const int before = num_threads();
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -450,7 +449,8 @@ TEST(SoftmaxCrossEntropy, RefusesALabelThatIsNotBelowTheNumberOfClasses) {
     FAIL() << "did not throw";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInternal);
-    EXPECT_NE(std::string(error.what()).find("row 1 has label 3, there are 3 classes"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("row 1 has label 3, but there are only 3 classes"),
+              std::string::npos)
         << error.what();
   }
 }

@@ -25,7 +25,7 @@ bool goes_first(const Entry<Number>& a, const Entry<Number>& b) {
 template <typename Number, typename Load>
 void top_of_row(const TopLogitsArgs& args, int64_t row, const Load& load) {
   const auto k = static_cast<size_t>(args.k);
-  // The largest so far, as a heap with the smallest one first.
+  // The largest logits so far, as a heap whose first element is the smallest of them.
   std::array<Entry<Number>, static_cast<size_t>(kMaxTopLogits)> heap;
   size_t size = 0;
   bool has_nan = false;
@@ -64,9 +64,10 @@ void top_of_row(const TopLogitsArgs& args, int64_t row, const Load& load) {
 }
 
 void check(const TopLogitsArgs& args) {
-  PLIMSOLL_CHECK(args.k >= 1 && args.k <= kMaxTopLogits && args.num_classes >= args.k,
-                 "the {} largest of {} logits; kernels take up to {}", args.k, args.num_classes,
-                 kMaxTopLogits);
+  PLIMSOLL_CHECK(
+      args.k >= 1 && args.k <= kMaxTopLogits && args.num_classes >= args.k,
+      "top_logits finds 1 to {} logits, and at most all of them, but the {} largest of {} are requested",
+      kMaxTopLogits, args.k, args.num_classes);
 }
 
 }  // namespace

@@ -5,11 +5,11 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// A block selects from one row. Each thread keeps the kKept largest logits of its own part of the row, in order; the block
-// then takes the largest of all threads K times. A thread whose kept logits are used up reads its part again.
+// A block selects the largest logits of one row. Each thread keeps, in order, the kKept largest logits of the elements that it reads; the
+// block then takes the largest of all threads' logits K times. A thread whose kept logits are used up reads its elements again.
 inline constexpr int kTopThreads = 1024;
 
-// A logit and its class as one number. A larger logit gives a larger number; of two equal logits, the one with the smaller
+// A logit and its class as one number, such that a larger logit gives a larger number and, of two equal logits, the one with the smaller
 // class does. kNothing means no logit.
 using Key = unsigned long long;
 inline constexpr Key kNothing = 0;
@@ -35,11 +35,11 @@ struct TopRows {
   double* log_sums = nullptr;
 };
 
-// Inserts a logit into a thread's kept ones, which are in descending order. Most logits are below the last one, which costs
+// Inserts a logit into a thread's kept logits, which are in descending order. Most logits are below the last of these, which is found by
 // one comparison. A NaN is not inserted.
 template <int kKept>
 __device__ __forceinline__ void keep(Key (&kept)[kKept], float& last, float value, uint32_t id) {
-  if (!(value > last)) return;  // an equal one has a larger class
+  if (!(value > last)) return;  // an equal logit has a larger class than the kept one
   kept[kKept - 1] = key_of(value, id);
 #pragma unroll
   for (int i = kKept - 1; i > 0; --i) {
@@ -52,7 +52,7 @@ __device__ __forceinline__ void keep(Key (&kept)[kKept], float& last, float valu
   last = kept[kKept - 1] == kNothing ? -INFINITY : value_of(kept[kKept - 1]);
 }
 
-// Calls on_batch(packs) for each batch of a thread's part, whose missing logits are -infinity, and body(value, class) for each
+// Calls on_batch(packs) for each batch of packs that a thread reads, in which missing logits are -infinity, and body(value, class) for each
 // logit.
 template <typename T, int N, class OnBatch, class Body>
 __device__ __forceinline__ void for_own_part(const T* x, int64_t num_classes, const OnBatch& on_batch,
@@ -136,7 +136,8 @@ void top_logits_cuda(const TopLogitsArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "top_logits_cuda";
   const DType dtype = cuda::cuda_type_of(kKernel, {{"logits", args.logits_BV}});
   PLIMSOLL_CHECK(args.k >= 1 && args.k <= kMaxTopLogits && args.num_classes >= args.k,
-                 "{}: the {} largest of {} logits", kKernel, args.k, args.num_classes);
+                 "{} finds 1 to {} logits, and at most all of them, but the {} largest of {} are requested",
+                 kKernel, kMaxTopLogits, args.k, args.num_classes);
   if (args.num_rows <= 0) return;
   const cuda::TopRows rows{.num_classes = args.num_classes,
                            .k = static_cast<int>(args.k),

@@ -5,12 +5,12 @@
 namespace plimsoll {
 namespace {
 
-// Layout of a step: [part][first or second 16][tile].
+// The layout of a step: for each bf16 part, the tile of the first 16 rows or columns and then that of the other 16.
 constexpr int64_t kPartBytes = 2 * kTileBytes;
 static_assert(kPartsStepBytes == kParts * kPartBytes && kPartsStepTerms == kTileTerms);
 
-// Each term is paired with the term 16 positions later. The two numbers of a word therefore come from two
-// vectors (from one row of A, or from two rows of B), and a shift and a mask convert them back to fp32.
+// A word of a tile contains the terms of two positions that are 16 apart. The two numbers of a word therefore come from two vectors (from
+// one row of A, or from two rows of B), and a shift and a mask convert them back to fp32.
 struct WordOrder {
   __m512i halves;
   __m512i upper;
@@ -21,7 +21,7 @@ PLIMSOLL_AMX_INLINE WordOrder word_order() {
   return {_mm512_or_si512(lane, other), _mm512_set1_epi32(static_cast<int>(0xffff0000u))};
 }
 
-// Writes one row of each part's tile.
+// Splits two vectors of fp32 numbers, and writes one row of the tile of each bf16 part.
 PLIMSOLL_AMX_INLINE void split_words(__m512 first, __m512 second, const WordOrder& order, std::byte* row) {
   for (int64_t part = 0; part < kParts; ++part) {
     const auto rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
@@ -62,7 +62,7 @@ PLIMSOLL_AMX void split_row_tile(const float* from, int64_t stride, int64_t rows
   }
 }
 
-// Splits the same tile from an A whose terms are a stride apart.
+// Splits the same tile from a matrix A whose terms are `stride` elements apart.
 PLIMSOLL_AMX void split_row_tile_apart(const float* from, int64_t stride, int64_t rows, int64_t terms,
                                        std::byte* tile) {
   __m512i first[16], second[16];
@@ -71,8 +71,7 @@ PLIMSOLL_AMX void split_row_tile_apart(const float* from, int64_t stride, int64_
   split_transposed(first, second, tile);
 }
 
-// Splits a tile whose rows are pairs of terms and whose words are columns of B. The terms of a column are a
-// stride apart.
+// Splits a tile whose rows are pairs of terms and whose words are columns of B. The terms of a column are `stride` elements apart.
 PLIMSOLL_AMX void split_column_tile_apart(const float* from, int64_t stride, int64_t columns, int64_t terms,
                                           std::byte* tile) {
   const WordOrder order = word_order();
@@ -85,7 +84,7 @@ PLIMSOLL_AMX void split_column_tile_apart(const float* from, int64_t stride, int
   }
 }
 
-// Splits the same tile from a B whose terms are adjacent.
+// Splits the same tile from a matrix B whose terms are adjacent.
 PLIMSOLL_AMX void split_column_tile(const float* from, int64_t stride, int64_t columns, int64_t terms,
                                     std::byte* tile) {
   __m512i first[16], second[16];
@@ -147,7 +146,7 @@ PLIMSOLL_AMX void multiply_parts_amx(const PartsProduct& product) {
     _tile_loadd(2, c_below, pitch);
     _tile_loadd(3, c_below + kTileRows, pitch);
   } else if (product.start == PartsStart::kBias) {
-    // A pitch of zero reads the same numbers into every row.
+    // With a pitch of zero, every row of the tile is loaded from the same address.
     _tile_loadd(0, product.bias, 0);
     _tile_loadd(1, product.bias + kTileRows, 0);
     _tile_loadd(2, product.bias, 0);
@@ -160,7 +159,8 @@ PLIMSOLL_AMX void multiply_parts_amx(const PartsProduct& product) {
   }
   const std::byte* a = product.a;
   const std::byte* b = product.b;
-  // In this order each product of parts shares one operand with the product before it.
+  // The order of the six products is such that each shares one operand with the product before it, so that one tile need not be loaded
+  // again.
   for (int64_t s = 0; s < product.steps; ++s, a += kPartsStepBytes, b += kPartsStepBytes) {
     load_a(a + 2 * kPartBytes);
     load_b(b);

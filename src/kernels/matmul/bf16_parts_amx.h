@@ -28,8 +28,8 @@
 
 namespace plimsoll {
 
-// Rows of A and columns of B are split 32 at a time. A step consists of 32 terms of these: for each part two
-// tiles, one for the first 16 rows or columns and one for the others.
+// Rows of A and columns of B are split 32 at a time. A step contains 32 terms of these: for each bf16 part two tiles, one for the first 16
+// rows or columns and one for the other 16.
 inline constexpr int64_t kPartsBlock = 32;
 inline constexpr int64_t kPartsStepTerms = 32;
 inline constexpr int64_t kParts = 3;
@@ -38,18 +38,18 @@ constexpr int64_t parts_steps(int64_t terms) {
   return (terms + kPartsStepTerms - 1) / kPartsStepTerms;
 }
 
-// States whether the terms of a row of A, or of a column of B, are adjacent in memory or a stride apart.
+// States whether the terms of a row of A, or of a column of B, are adjacent in memory or `stride` elements apart.
 enum class TermLayout : uint8_t { kAdjacent, kStrided };
 
 struct PartsSource {
   const float* from = nullptr;  // the first row or column of the block, at its first term
   int64_t stride = 0;  // between rows or columns if their terms are adjacent, otherwise between terms
   TermLayout term_layout = TermLayout::kAdjacent;
-  int64_t count = 0;  // existing rows or columns; missing ones of the 32 are zero
-  int64_t terms = 0;  // missing terms of the last step are zero
+  int64_t count = 0;  // number of existing rows or columns; the others of the 32 are zero
+  int64_t terms = 0;  // number of existing terms; the other terms of the last step are zero
 };
 
-// Writes parts_steps(terms) steps of rows of A, or of columns of B. Requires: `steps` is aligned to 64 bytes.
+// Splits the source and writes parts_steps(terms) steps of rows of A, or of columns of B. Requires: `steps` is aligned to 64 bytes.
 void split_rows_amx(const PartsSource& source, std::byte* steps);
 void split_columns_amx(const PartsSource& source, std::byte* steps);
 

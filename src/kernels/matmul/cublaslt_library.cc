@@ -69,7 +69,7 @@ const CublasLt& cublaslt() {
 void check_cublaslt(cublasStatus_t status, const char* call, const std::string& what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   throw_error(ErrorCode::kDevice,
-              "cuBLASLt reports '{}' at {} of {}; update the driver and the library, or run with --use_cpu",
+              "cuBLASLt reports '{}' in {} for {}; update the driver and the library, or run with --use_cpu",
               cublaslt().status_string(status), call, what);
 }
 

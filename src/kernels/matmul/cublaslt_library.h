@@ -32,8 +32,7 @@ struct CublasLt {
 // Thread-safe.
 const CublasLt& cublaslt();
 
-// Throws kDevice with the name of the call and the library's error text if the status is an error. `what`
-// describes the product.
+// Throws kDevice with the name of the call and the library's error text if the status is an error. `what` describes the matrix product.
 void check_cublaslt(cublasStatus_t status, const char* call, const std::string& what);
 
 }  // namespace plimsoll

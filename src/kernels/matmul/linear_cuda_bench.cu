@@ -39,7 +39,7 @@ constexpr double kSeconds = 0.2;
 constexpr int kRepetitions = 3;
 constexpr int kSm = 90;
 
-// The default stream cannot be captured, so this is another stream.
+// Returns a stream other than the default stream, because that one cannot be captured.
 cudaStream_t stream() {
   static const cudaStream_t made = [] {
     cudaStream_t to = nullptr;
@@ -107,8 +107,7 @@ std::vector<double> medians_ms(const std::vector<std::function<void()>>& calls) 
   return medians;
 }
 
-// Counts elements of two bf16 results that differ by more than two roundings plus the error of sums of about
-// one.
+// Counts the elements of two bf16 results that differ by more than the allowed error: two roundings plus the error of sums of about one.
 __global__ void count_far(const uint16_t* a, const uint16_t* b, int64_t count, float slack,
                           unsigned long long* far) {
   for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
@@ -117,7 +116,7 @@ __global__ void count_far(const uint16_t* a, const uint16_t* b, int64_t count, f
     if (!(fabsf(x - y) <= slack * (0x1p-6f * fabsf(x) + 0x1p-7f))) atomicAdd(far, 1ull);
   }
 }
-// `slack` multiplies the allowed difference.
+// Returns whether two results agree. `slack` multiplies the allowed difference.
 bool near(const View& a, const View& b, int64_t count, const char* what, float slack = 1) {
   unsigned long long* far = nullptr;
   unsigned long long found = 0;
@@ -193,8 +192,8 @@ void layer(Added added, int64_t rows, int64_t columns, int64_t terms) {
   run_with(*own, o.y, addend);
   run_with(*library, o.z, addend);
   const bool right = near(o.y, o.z, rows * columns, name);
-  // If the result is also the addend, its numbers grow with every call. y and z have been set to the results of the
-  // comparison above.
+  // If the result is also the addend, its numbers grow with every call, so the results are not compared here. y and z contain the results
+  // of the comparison above.
   const auto run = [&](CudaMatmul& matmul, const View& c) {
     run_with(matmul, c, added == Added::kAddendInPlace ? c : addend);
   };

@@ -1,10 +1,9 @@
-// Linear layers on Hopper. One block per multiprocessor loops over tiles of 128 rows and 256 columns of y.
-// One of its threads loads 64 columns of x and w at a time by TMA into a ring of stages, and two warpgroups
-// multiply them, 64 rows each. A finished tile, rounded to 16 bits, stays in registers while the products of
-// the next tile run; a quarter of its columns is written to memory for every four stages of these products.
-// An activation and its bias are applied on that path. A bias without activation is added before the tile is
-// rounded, and is loaded while the last products of the tile run. An addend is also applied on that path: TMA
-// loads a quarter of it into the buffer from which that quarter of y will be written, two stages earlier.
+// Linear layers on Hopper. One thread block per multiprocessor loops over tiles of 128 rows and 256 columns of y. One of its threads loads
+// 64 columns of x and w at a time by TMA into a ring of stages, and two warpgroups multiply them, 64 rows each. A finished tile, rounded to
+// 16 bits, stays in registers ("waits") while the products of the next tile run; a quarter of its columns, called a part, is written to
+// memory for every four stages of these products. The activation and its bias are applied when a part is written. A bias without activation
+// is added before the tile is rounded, and is loaded while the last products of the tile run. An addend is also added when a part is
+// written: two stages earlier, TMA loads the addend of the part into the buffer ("box") from which the part will be written.
 #include <algorithm>
 
 #include "base/check.h"
@@ -16,15 +15,15 @@
 namespace plimsoll {
 namespace {
 
-using namespace linear;  // NOLINT: the kernels of this file
+using namespace linear;  // the kernels of this file are in that namespace
 
 enum class Epilogue : uint8_t { kNone, kBias, kAddend, kBiasGelu };
 
 struct Biases {
   float left[2], right[2];
 };
-// Returns this thread's biases for the 16 columns of one step of a part, for its left and its right eight columns.
-// Returns zeros unless a bias is added after the tile is rounded.
+// Returns this thread's biases for the 16 columns of one step of a part: for the left and the right eight columns. Returns zeros unless a
+// bias is added after the tile is rounded.
 template <Epilogue kEpilogue>
 __device__ __forceinline__ Biases biases_of(const Args& args, const Warp& warp, const Tile& tile, int part,
                                             int step) {
@@ -49,8 +48,8 @@ __device__ __forceinline__ uint32_t finish(uint32_t sums, const float (&bias)[2]
   }
 }
 
-// Writes 16 columns of a part (`sums` holds the part's 16 words) to the box, which contains their addend if
-// there is one. The last of four steps sends the box.
+// Writes 16 columns of a part (`sums` contains the part's 16 words) to the box, which already contains their addend if there is one. The
+// last of the four steps of a part sends the box to memory.
 template <typename T, Epilogue kEpilogue>
 __device__ __forceinline__ void store_16_columns(const Args& args, const Warp& warp, const Tile& tile,
                                                  const uint32_t* sums, int part, int step,
@@ -84,8 +83,8 @@ __device__ __forceinline__ void store_part(const Args& args, const Warp& warp, c
                                    biases_of<kEpilogue>(args, warp, tile, part, step), place);
 }
 
-// Multiplies four stages. Meanwhile, if a tile is waiting, one of its parts is written. fetch() is called
-// after two stages, when the box that the previous part sent has had time to leave.
+// Multiplies four stages. If a tile is waiting, one of its parts is written meanwhile. fetch() is called after two stages, when the box
+// that the previous part sent has probably been copied out.
 template <typename T, Epilogue kEpilogue, typename Fetch>
 __device__ __forceinline__ void multiply_part(const Args& args, const Warp& warp, Ring& ring,
                                               float (&acc)[128], bool adds, const Tile& tile,
@@ -102,9 +101,8 @@ __device__ __forceinline__ void multiply_part(const Args& args, const Warp& warp
   }
 }
 
-// Writes the tile that waits when the last products are finished. All addends are requested at once: the
-// first part's has arrived, the second part's box is free, and the others go to the memory of this warp's
-// rows of x, which its warpgroup has finished reading.
+// Writes the waiting tile after the last products. All addends are requested at once: that of the first part has already arrived, the box
+// of the second part is free, and the other two are loaded into the memory of this warp's rows of x, which its warpgroup no longer reads.
 template <typename T, Epilogue kEpilogue>
 __device__ void store_last_tile(const Args& args, const Warp& warp, const Ring& ring,
                                 const Waiting& waiting) {
@@ -130,7 +128,7 @@ __device__ void store_last_tile(const Args& args, const Warp& warp, const Ring& 
     store_part<T, kEpilogue>(args, warp, waiting.tile, waiting.sums + 16 * part, part, places[part]);
 }
 
-// kHidden is the number of parts of a tile that are written while products run.
+// Computes the layer. kHidden is the number of parts of a waiting tile that are written while products run.
 template <typename T, Epilogue kEpilogue, int kHidden>
 __device__ void consume(const Args& args, const Warp& warp, Ring ring) {
   constexpr bool kAdds = kEpilogue == Epilogue::kAddend;
@@ -195,8 +193,10 @@ void launch(const Args& args, CudaStream stream) {
 
 template <Epilogue kEpilogue>
 void run(const LinearProblem& problem, const MatmulArgs& operands, CudaStream stream) {
-  PLIMSOLL_CHECK(linear_sizes_fit(problem), "[{}, {}] x [{}, {}]^T on sm_{}", problem.rows, problem.terms,
-                 problem.columns, problem.terms, problem.sm);
+  PLIMSOLL_CHECK(linear_sizes_fit(problem),
+                 "linear_cuda_wgmma does not support the matrix product [{}, {}] x [{}, {}]^T on sm_{} "
+                 "(linear_sizes_fit())",
+                 problem.rows, problem.terms, problem.columns, problem.terms, problem.sm);
   const Args args = args_of(problem, operands);
   const bool hides_all = args.stages >= kParts * kStagesOfPart;
   if (problem.dtype == DType::kBF16) {
@@ -213,7 +213,8 @@ void linear_cuda_wgmma(const LinearProblem& problem, LinearActivation activation
                        CudaStream stream) {
   const bool has_gelu = activation == LinearActivation::kGelu;
   PLIMSOLL_CHECK(has_gelu ? args.bias && !args.addend : !args.bias || !args.addend,
-                 "the product {} x {} x {} {}", problem.rows, problem.columns, problem.terms,
+                 "linear_cuda_wgmma: the matrix product {} x {} x {} {}", problem.rows, problem.columns,
+                 problem.terms,
                  has_gelu ? "with GELU needs a bias and supports no addend"
                           : "does not support a bias together with an addend");
   if (has_gelu) return run<Epilogue::kBiasGelu>(problem, args, stream);

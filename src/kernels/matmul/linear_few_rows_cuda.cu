@@ -26,20 +26,23 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
-// Measured on an H100 (linear_cuda_bench few) with the products of Llama-3.2-1B and GPT-2 of 1, 8 and 32 rows: more groups in flight are
-// faster with one tile of rows of x, but leave less of the cache for several.
+// The numbers of thread blocks per multiprocessor and of groups of terms that a warp has in flight. Measured on an H100 (linear_cuda_bench
+// few) with the matrix products of Llama-3.2-1B and GPT-2 with 1, 8 and 32 rows: more groups are faster with one tile of rows of x, but
+// with several tiles they leave too little of the cache for x.
 template <int kTiles>
 inline constexpr int kBlocksPerMultiprocessor = kTiles == 1 ? 1 : 2;
 template <int kTiles>
 inline constexpr int kGroupsAhead = kTiles == 1 ? 12 : 6;  // groups of terms that a warp has in flight
-// Distance of two rows of x in shared memory beyond their terms, by which neighbouring rows are in other banks.
+// The number of elements between two rows of x in shared memory, in addition to their terms. It places neighbouring rows in different
+// banks.
 constexpr int kFewRowsPadding = 32;
-constexpr int64_t kFewRowsSharedBytes = 200 << 10;  // of a multiprocessor; the rest caches
-constexpr int kColumns = 16;                        // of w's rows, per tile
-constexpr int kRowsPerProduct = 8;                  // rows of x that an instruction multiplies
-constexpr int kTerms = 32;  // terms of a group: eight for each of the four threads that share a row
+constexpr int64_t kFewRowsSharedBytes =
+    200 << 10;                // shared memory of a multiprocessor that blocks may use; the rest is cache
+constexpr int kColumns = 16;  // rows of w, which are columns of y, per tile
+constexpr int kRowsPerProduct = 8;  // rows of x that an instruction multiplies
+constexpr int kTerms = 32;          // terms of a group: eight for each of the four threads that share a row
 static_assert(kTerms == kCudaFewRowsTerms);
-// Distance between the sums of two rows in shared memory, by which the 32 threads of a warp write to different banks.
+// The distance between the sums of two rows in shared memory. With it, the 32 threads of a warp write to different banks.
 constexpr int kSumStride = 20;
 
 struct FewRowsArgs {
@@ -52,7 +55,7 @@ struct FewRowsArgs {
   bool constant_w;  // no launch of the chain writes w (early_launch.cuh)
   LayerEnd end;
   Activation activation;
-  // The operands of the norm follow.
+  // The following fields are the operands of the norm.
   NormKind norm;
   const void* residual;
   cuda::AnyFloats norm_bias, gain, beta;
@@ -60,7 +63,8 @@ struct FewRowsArgs {
   float eps;
 };
 
-// Compute capability 7.5 has neither this product nor bf16; nothing is launched there.
+// Computes mma.m16n8k16. The body is empty for compute capability 7.5, which has neither this instruction nor bf16; the kernel is not
+// launched there.
 template <typename T>
 __device__ __forceinline__ void multiply(float (&sums)[4], uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3,
                                          uint32_t x0, uint32_t x1) {
@@ -83,7 +87,7 @@ __device__ __forceinline__ void multiply(float (&sums)[4], uint32_t w0, uint32_t
 #endif
 }
 
-// Starts to copy 16 bytes of w, which no other block reads, to shared memory.
+// Starts to copy 16 bytes of w to shared memory. They bypass the first-level cache, because no other block reads them.
 __device__ __forceinline__ void start_copy(uint4* to, const void* from) {
 #if __CUDA_ARCH__ >= 800
   asm volatile(
@@ -91,13 +95,13 @@ __device__ __forceinline__ void start_copy(uint4* to, const void* from) {
       "l"(from));
 #endif
 }
-// Ends a set of copies, which may be empty.
+// Closes a set of copies, which may be empty.
 __device__ __forceinline__ void end_set() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;");
 #endif
 }
-// Waits until at most kSets sets of this thread's copies are not complete.
+// Waits until at most kSets sets of this thread's copies are incomplete.
 template <int kSets>
 __device__ __forceinline__ void wait_for_sets() {
 #if __CUDA_ARCH__ >= 800
@@ -123,8 +127,8 @@ __device__ __forceinline__ float activate(Activation activation, float x) {
   return x;
 }
 
-// Normalizes the rows of x into shared memory, where two rows are `stride` elements apart. One to eight warps share a row. A thread
-// reads and writes the same packs of a row throughout.
+// Normalizes the rows of x and stores them in shared memory, where two rows are `stride` elements apart. One to eight warps handle a row. A
+// thread reads and writes the same packs of a row in all passes.
 template <typename T>
 __device__ void normalize_rows(const FewRowsArgs& args, T* rows, int stride) {
   constexpr int kN = cuda::kPack<T>;
@@ -134,7 +138,7 @@ __device__ void normalize_rows(const FewRowsArgs& args, T* rows, int stride) {
   const int warps = args.rows >= 8 ? 1 : (args.rows > 2 ? (args.rows > 4 ? 1 : 2) : (args.rows > 1 ? 4 : 8));
   const int threads = 32 * warps, rows_at_once = kWarps / warps;
   const int group = thread / threads, own = thread % threads;
-  // The sum over the threads of a row.
+  // Returns the sum over the threads of a row.
   const auto row_sum = [&](float value, float* of_warps) {
     value = cuda::warp_sum(value);
     if (warps == 1) return value;
@@ -146,7 +150,7 @@ __device__ void normalize_rows(const FewRowsArgs& args, T* rows, int stride) {
   };
   const auto columns = static_cast<float>(args.terms);
   for (int first = 0; first < args.rows; first += rows_at_once) {
-    // All threads take part in the sums, also those without a row.
+    // All threads take part in the sums, including those without a row, because the sums contain barriers.
     const int row = first + group;
     const int end = row < args.rows ? args.terms : 0;
     const int64_t begin = int64_t{row} * args.terms;
@@ -208,11 +212,11 @@ __device__ void normalize_rows(const FewRowsArgs& args, T* rows, int stride) {
       for (int i = 0; i < kN; ++i) s[i] = fmaf((s[i] - mean) * rstd, gain[i], beta[i]);
       cuda::store_floats<T, kN>(to + c, s);
     }
-    if (warps > 1) __syncthreads();  // the slots are used again
+    if (warps > 1) __syncthreads();  // the slots are used again, so all threads must have read them
   }
 }
 
-// The shared memory of a block, after which the rows of x begin.
+// The shared memory of a block except the rows of x, which follow it.
 template <int kTiles>
 struct Shared {
   uint4 w[kWarps][kGroupsAhead<kTiles>][2][32];  // per group the two packs of each thread
@@ -240,10 +244,10 @@ __device__ void stage_rows(const FewRowsArgs& args, T* to, int stride) {
   }
 }
 
-// The products read the rows of x from device memory, from shared memory, or from there after the norm.
+// Where the matrix product reads the rows of x: in device memory, in shared memory, or in shared memory after the norm.
 enum class Rows : uint8_t { kInPlace, kStaged, kNormalized };
 
-// kTiles is the number of groups of eight rows.
+// Computes the layer. kTiles is the number of groups of eight rows of x.
 template <typename T, int kTiles, Rows kRows>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles>)
     linear_few_rows_kernel(const __grid_constant__ FewRowsArgs args) {
@@ -262,7 +266,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles>)
   const int groups = args.terms / kTerms;
   const int first_tile = static_cast<int>(blockIdx.x), tile_step = static_cast<int>(gridDim.x);
 
-  // The group whose copy starts next: its tile, its number, and the rows of w that this thread copies from. Columns past the end
+  // The group of terms whose copy starts next: its tile, its number, and the rows of w from which this thread copies. Columns past the end
   // repeat the last one; their sums are not stored.
   struct {
     int tile, at;
@@ -277,7 +281,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles>)
   };
   find_rows();
   const auto copy_next = [&](int slot) {
-    // A warp without a group in this tile has one in none.
+    // If a warp has no group in this tile, it has none in any tile, because all tiles have the same number of groups.
     if (source.tile < tiles && source.at < groups) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
@@ -349,7 +353,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles>)
       for (int k = 0; k < 4; ++k)
         sums[warp][kRowsPerProduct * i + 2 * quarter + k % 2][group + 8 * (k / 2)] = acc[i][k];
     }
-    // The sums of the next tile go to the other buffer, so one barrier per tile is enough.
+    // The sums of the next tile use the other buffer, so one barrier per tile is enough.
     __syncthreads();
     const int first = tile * columns_of_tile;
     const auto layer = [&](int row, int column, int row_of_w) {
@@ -412,9 +416,10 @@ class FewRowsProduct final : public CudaMatmul {
   FewRowsProduct(const MatmulProblem& problem, SecondOperand w) : problem_(problem), w_(w) {}
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
-    PLIMSOLL_CHECK(accumulate == nullptr && !args.addend, "a product of few rows overwrites only");
+    PLIMSOLL_CHECK(accumulate == nullptr && !args.addend,
+                   "the kernel for matrix products of few rows cannot add to its output or to an addend");
     PLIMSOLL_CHECK(cuda::aligned_to_packs({args.a.data, args.b.data}),
-                   "operands are not aligned to 16 bytes");
+                   "the operands of a matrix product of few rows must be aligned to 16 bytes");
     if (problem_.m <= 0) return;
     FewRowsArgs few{};
     few.x = args.a.data;
@@ -438,15 +443,17 @@ class FewRowsProduct final : public CudaMatmul {
 }  // namespace
 
 std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& problem, SecondOperand b) {
-  PLIMSOLL_CHECK(linear_few_rows_fit(problem), "few rows: the product {} x {} x {}", problem.m, problem.n,
-                 problem.k);
+  PLIMSOLL_CHECK(linear_few_rows_fit(problem),
+                 "the kernel for matrix products of few rows does not support the product {} x {} x {} "
+                 "(linear_few_rows_fit())",
+                 problem.m, problem.n, problem.k);
   return std::make_unique<FewRowsProduct>(problem, b);
 }
 
 void norm_linear_few_rows_cuda(const NormLinearProblem& problem, const NormLinearArgs& args, NormIs norm,
                                SecondOperand w, CudaStream stream) {
   PLIMSOLL_CHECK(cuda::aligned_to_packs({args.x.data, args.residual.data, args.sum.data, args.w.data}),
-                 "operands are not aligned to 16 bytes");
+                 "the operands of a matrix product of few rows must be aligned to 16 bytes");
   const MatmulProblem& product = problem.product;
   if (product.m <= 0) return;
   FewRowsArgs few{};

@@ -36,13 +36,11 @@ void linear_gelu_ref(const LinearProblem& problem, const MatmulArgs& args);
 // element_wise/cuda/gelu.cuh); and the store.
 double linear_gelu_error_bound(const LinearProblem& problem, double abs_sum, double product, double bias);
 
-// The functions below run on an NVIDIA GPU. If linear_takes_own_product() says so (matmul_catalog.h),
-// Plimsoll's own kernel computes the layer, with the activation as its epilogue. Otherwise, for few rows or
-// in a build without code for compute capability 9.0, cuBLASLt computes the product and bias_gelu_fwd_cuda
-// runs in place. Views are in device memory; x, w and y are aligned to 16 bytes.
+// The functions below run on an NVIDIA GPU. If linear_takes_own_product() returns true (matmul_catalog.h), Plimsoll's own kernel computes
+// the layer, with the activation as its epilogue. Otherwise, for few rows or in a build without code for compute capability 9.0, cuBLASLt
+// computes the matrix product and bias_gelu_fwd_cuda is applied in place. Views are in device memory; x, w and y are aligned to 16 bytes.
 //
-// Thread-safety and errors: as prepare_matmul_cuda(). No device memory is allocated: the library's workspace
-// is `scratch`.
+// Thread-safety and errors: as prepare_matmul_cuda(). No device memory is allocated: the library's workspace is `scratch`.
 
 std::unique_ptr<CudaMatmul> prepare_linear_gelu_cuda(const LinearProblem& problem);
 // Prepares the own kernel for any number of rows. Requires: linear_sizes_fit(). In a build without code for

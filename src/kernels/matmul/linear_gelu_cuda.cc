@@ -21,8 +21,9 @@ class ProductThenActivation final : public CudaMatmul {
                                      Fp32Products::kF32)) {}
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
-    PLIMSOLL_CHECK(accumulate == nullptr, "the product {} x {} x {} with GELU cannot add to its output",
-                   problem_.rows, problem_.columns, problem_.terms);
+    PLIMSOLL_CHECK(accumulate == nullptr,
+                   "the matrix product {} x {} x {} with GELU cannot add to its output", problem_.rows,
+                   problem_.columns, problem_.terms);
     product_->run({.a = args.a, .b = args.b, .bias = {}, .c = args.c, .scratch = args.scratch}, nullptr,
                   stream);
     bias_gelu_fwd_cuda({.h = args.c, .b = args.bias, .y = args.c, .T = problem_.rows, .C = problem_.columns},

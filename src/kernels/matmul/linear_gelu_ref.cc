@@ -10,7 +10,7 @@
 namespace plimsoll {
 
 void linear_gelu_ref(const LinearProblem& problem, const MatmulArgs& args) {
-  PLIMSOLL_CHECK(args.a && args.b && args.bias && args.c, "an operand is missing");
+  PLIMSOLL_CHECK(args.a && args.b && args.bias && args.c, "linear_gelu: an operand is null");
   for (int64_t t = 0; t < problem.rows; ++t) {
     for (int64_t n = 0; n < problem.columns; ++n) {
       double sum = args.bias.load(n);

@@ -15,8 +15,8 @@ namespace {
 
 using test::GuardedBuffer;
 
-// Compares the reference with the references of its two parts, which round the sum between them; also for
-// bf16, where that rounding is the larger part of the bound.
+// Compares the reference with the references of the matrix product and of bias_gelu, which round the sum between them; also for bf16, where
+// that rounding is the largest term of the bound.
 void check_against_parts(DType dtype) {
   const LinearProblem problem{.rows = 9, .columns = 7, .terms = 33, .dtype = dtype};
   const std::string name = "linear_gelu/" + std::string(dtype_name(dtype));
@@ -84,7 +84,7 @@ TEST(LinearGelu, HopperTakesWholeTilesOfColumns) {
   EXPECT_FALSE(linear_takes_own_product(few));
   LinearProblem other = bert;
   other.sm = 80;
-  EXPECT_NE(reason(other).find("this card has 8.0"), std::string::npos);
+  EXPECT_NE(reason(other).find("this GPU has 8.0"), std::string::npos);
   other = bert;
   other.terms = 384;
   EXPECT_NE(reason(other).find("4096 and 384"), std::string::npos);
@@ -96,8 +96,8 @@ TEST(LinearGelu, HopperTakesWholeTilesOfColumns) {
   EXPECT_EQ(select(other).row, nullptr);
 }
 
-// 132 tiles run at a time. 256 tiles nearly fill two rounds, so the own kernel is used; 288 tiles would leave much of
-// a third round empty.
+// 132 tiles run at the same time. 256 tiles nearly fill two rounds of them, so the own kernel is used; 288 tiles would leave much of a
+// third round empty.
 TEST(LinearGelu, HalfEmptyRoundsUseTheLibrary) {
   LinearProblem problem{.rows = 2048, .columns = 4096, .terms = 1024, .sm = 90};
   EXPECT_TRUE(linear_takes_own_product(problem));

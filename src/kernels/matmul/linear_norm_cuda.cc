@@ -40,7 +40,8 @@ void CudaLinearNorm::run(const LinearNormArgs& args, CudaStream stream) const {
 #ifdef PLIMSOLL_HAS_WGMMA
     return linear_norm_cuda_wgmma(problem_, args, stream);
 #else
-    PLIMSOLL_CHECK(false, "built without code for compute capability 9.0");
+    PLIMSOLL_CHECK(false,
+                   "this kernel needs code for compute capability 9.0, which this program was built without");
 #endif
   }
   product_->run(
@@ -64,7 +65,7 @@ void CudaLinearNorm::run(const LinearNormArgs& args, CudaStream stream) const {
 }
 
 std::string CudaLinearNorm::description() const {
-  return product_ == nullptr ? "linear_norm_cuda_wgmma" : product_->description() + ", then the norm";
+  return product_ == nullptr ? "linear_norm_cuda_wgmma" : product_->description() + ", followed by the norm";
 }
 
 }  // namespace plimsoll

@@ -24,7 +24,7 @@ using Way = CudaLinearNorm::Way;
 #define PLIMSOLL_NEEDS_HOPPER() \
   if (compute_capability() != 90) GTEST_SKIP() << "needs compute capability 9.0"
 
-// The location of y: a separate tensor, or the residual.
+// Where y is stored: in a separate tensor, or in the residual.
 enum class Place : uint8_t { kApart, kInPlace };
 
 GuardedBuffer run(LinearNormCase& layer, Way way, Place place) {
@@ -135,8 +135,8 @@ TEST(LinearNormCuda, SmallRowsThatAreNotFinite) {
   }
 }
 
-// Uses enough rows that a block takes several tiles. A tile is written while the products of the next tile are
-// computed. The rows repeat, so the results of the first ones give the expected results of all.
+// Uses so many rows that a block computes several tiles, because a tile is written while the products of the next tile are computed. The
+// rows repeat, so the results of the first rows are the expected results of all.
 void check_many_rows(int64_t columns, int64_t terms, DType dtype) {
   constexpr int64_t kDistinct = 64, kRows = 128 * 117 - 5;
   const LinearProblem problem{

@@ -18,20 +18,20 @@
 namespace plimsoll {
 namespace {
 
-using namespace linear;  // NOLINT: the kernels of this file
+using namespace linear;  // the kernels of this file are in that namespace
 
-constexpr int kStepsOfPart = 4;  // 16 columns each
+constexpr int kStepsOfPart = 4;  // steps per part of a tile, 16 columns each
 constexpr int kAddSteps = kParts * kStepsOfPart;
 constexpr int kSteps = 2 * kAddSteps;
 constexpr int kStagesApart = 4;
 constexpr uint64_t kNoSums = ~uint64_t{0};
-// Gain and beta of each of the block's columns, in fp32.
+// The offset in shared memory of gain and beta of each of the block's columns, in fp32.
 constexpr uint32_t kFactorsAt = kSharedBytes;
 constexpr uint32_t kNormSharedBytes = kFactorsAt + kColumns * sizeof(float2);
 static_assert(kLinearNormTilesAcross <= 8,
               "each of the four threads of a row reads the sums of at most two blocks");
 
-// Returns the number of product stages that are needed if each handles `steps_of_stage` steps.
+// Returns the number of stages of the next tile's products that are needed if `steps_of_stage` steps of the waiting tile run in each.
 constexpr int stages_for(int steps_of_stage) {
   return 2 * ((kAddSteps + steps_of_stage - 1) / steps_of_stage) + kStagesApart;
 }
@@ -67,12 +67,12 @@ __device__ __forceinline__ void join_four(Sums& sums, int count, const float2& l
   sums.squares += squares + apart * apart * (share * static_cast<float>(count));
 }
 
-// x_hat = scale x + shift.
+// Coefficients of the normalization of a row: x_hat = scale x + shift.
 struct Norm {
   float scale, shift;
 };
 
-// The state of this thread's two rows of the waiting tile.
+// The state of this thread's two rows in the waiting tile.
 struct Rows {
   const float4* factors;  // each element has the factors of two columns
   Sums sums[2];
@@ -113,8 +113,7 @@ __device__ __forceinline__ void add_step(const NormArgs& args, const Warp& warp,
   if (part < 2) fetch_addend(args.layer, warp, waiting.tile, part + 2);
 }
 
-// Returns the address of the sums of this thread's first row in a block's tile; those of the second row are
-// eight elements later.
+// Returns the address of the sums of this thread's first row in a block's tile. The sums of its second row are eight elements later.
 __device__ __forceinline__ uint64_t* sums_of(const NormArgs& args, const Warp& warp, const Tile& tile,
                                              int block) {
   return args.sums + (static_cast<int64_t>(tile.row) * args.layer.tiles_across + block * kRows) +
@@ -149,8 +148,7 @@ __device__ __forceinline__ void publish_sums(const NormArgs& args, const Warp& w
   }
 }
 
-// Reads the published sums once. A thread of a quad reads those of the block with its own number and of the
-// block four later.
+// Reads the published sums once. Thread i of a quad reads the sums of blocks i and i + 4.
 __device__ __forceinline__ void try_load_sums(const NormArgs& args, const Warp& warp, const Tile& tile,
                                               Rows& rows) {
 #pragma unroll
@@ -237,7 +235,7 @@ __device__ __forceinline__ void norm_step(const NormArgs& args, const Warp& warp
   if (step + 1 == kStepsOfPart) send_box(args.layer, warp, waiting.tile, part, place.box);
 }
 
-// Runs one of the kSteps of the waiting tile.
+// Runs one of the kSteps steps of the waiting tile.
 template <typename T>
 __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp, Waiting& waiting,
                                           Rows& rows, int step) {
@@ -250,7 +248,7 @@ __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp
   if (step + 1 == kAddSteps) publish_sums(args, warp, waiting.tile, rows);
 }
 
-// kStepsOfStage is the number of steps of the waiting tile in each product stage of the next tile.
+// Computes the layer and the norm. kStepsOfStage is the number of steps of the waiting tile in each stage of the next tile's products.
 // kStagesApart stages pass between publishing and reading the sums.
 template <typename T, int kStepsOfStage>
 __device__ void consume(const NormArgs& args, const Warp& warp, Ring ring, const float4* factors) {
@@ -350,19 +348,23 @@ void launch_for(const NormArgs& args, CudaStream stream) {
 
 void check_floats(const ConstView& view, DType dtype, const char* what) {
   PLIMSOLL_CHECK(view && (view.dtype == DType::kF32 || view.dtype == dtype),
-                 "{} has type {}, the product has {}", what, dtype_name(view.dtype), dtype_name(dtype));
+                 "{} must be f32 or have the type of the matrix product, but is {} and the product is {}",
+                 what, dtype_name(view.dtype), dtype_name(dtype));
 }
 
 }  // namespace
 
 void linear_norm_cuda_wgmma(const LinearProblem& problem, const LinearNormArgs& operands, CudaStream stream) {
-  PLIMSOLL_CHECK(linear_norm_sizes_fit(problem), "[{}, {}] x [{}, {}]^T on sm_{}", problem.rows,
-                 problem.terms, problem.columns, problem.terms, problem.sm);
+  PLIMSOLL_CHECK(linear_norm_sizes_fit(problem),
+                 "linear_norm_cuda_wgmma does not support the matrix product [{}, {}] x [{}, {}]^T on sm_{} "
+                 "(linear_norm_sizes_fit())",
+                 problem.rows, problem.terms, problem.columns, problem.terms, problem.sm);
   const DType dtype = problem.dtype;
-  PLIMSOLL_CHECK(operands.bias && operands.residual, "bias and residual are required");
+  PLIMSOLL_CHECK(operands.bias && operands.residual, "linear_norm_cuda_wgmma needs a bias and a residual");
   const int64_t sums_bytes = linear_norm_sums_bytes(problem);
   PLIMSOLL_CHECK(static_cast<int64_t>(operands.scratch.size()) >= sums_bytes,
-                 "scratch of {} bytes, needed {}", operands.scratch.size(), sums_bytes);
+                 "linear_norm_cuda_wgmma needs {} bytes of scratch memory, but has {}", sums_bytes,
+                 operands.scratch.size());
   check_floats(operands.gain, dtype, "the gain");
   if (operands.beta) check_floats(operands.beta, dtype, "the beta");
   const MatmulArgs product{

@@ -10,7 +10,7 @@ namespace plimsoll {
 
 void linear_norm_ref(const LinearProblem& problem, const LinearNormArgs& args) {
   PLIMSOLL_CHECK(args.x && args.w && args.bias && args.residual && args.gain && args.y,
-                 "an operand is missing");
+                 "linear_norm: an operand is null");
   const auto columns = static_cast<double>(problem.columns);
   std::vector<double> s(static_cast<size_t>(problem.columns));
   for (int64_t t = 0; t < problem.rows; ++t) {
@@ -36,7 +36,7 @@ double linear_norm_input_error_bound(const LinearProblem& problem, double abs_su
                                      double bias, double residual) {
   constexpr double u = kRoundoffF32;
   const double in_fp32 = static_cast<double>(problem.terms + 2) * 4.0 * u * abs_sum;
-  // The bound covers both orders of adding bias and residual.
+  // The bound holds for both orders in which bias and residual can be added.
   const double first = std::abs(product) + std::max(std::abs(bias), std::abs(residual)) + in_fp32;
   const double first_error = in_fp32 + u * first + store_error_bound(problem.dtype, first);
   const double second = std::abs(product) + std::abs(bias) + std::abs(residual) + first_error;

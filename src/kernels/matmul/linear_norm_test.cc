@@ -19,7 +19,7 @@ namespace {
 using test::GuardedBuffer;
 using test::LinearNormCase;
 
-// Compares the reference with the references of its two parts, which round the sum between them.
+// Compares the reference with the references of the matrix product and of the norm, which round the sum between them.
 void check_against_parts(DType dtype, double mean, bool has_beta = true) {
   const LinearProblem problem{.rows = 9, .columns = 7, .terms = 33, .dtype = dtype};
   LinearNormCase layer(problem, DType::kF32, "linear_norm/" + std::string(dtype_name(dtype)));
@@ -107,16 +107,16 @@ TEST(LinearNorm, HopperTakesRowsOfFewTiles) {
   other.columns = 2304;
   EXPECT_FALSE(linear_norm_takes_own_product(other));
   ASSERT_EQ(selected(other).row, nullptr);
-  EXPECT_NE(selected(other).refused.front().reason.find("at most 2048 columns, not 2304"), std::string::npos);
+  EXPECT_NE(selected(other).refused.front().reason.find("at most 2048 columns, but there are 2304"),
+            std::string::npos);
   other = bert;
   other.sm = 100;
   ASSERT_EQ(selected(other).row, nullptr);
-  EXPECT_NE(selected(other).refused.front().reason.find("this card has 10.0"), std::string::npos);
+  EXPECT_NE(selected(other).refused.front().reason.find("this GPU has 10.0"), std::string::npos);
 }
 
-// The card runs 132 blocks at a time. With four blocks per 128 rows these are 33 tiles of rows: 32 tiles nearly fill
-// one round, and 36 tiles leave most of a second round empty. With three blocks per 128 rows, 44 tiles fit into one
-// round.
+// 132 blocks run at the same time. With four blocks per 128 rows these are 33 groups of 128 rows: 32 groups nearly fill one round, and 36
+// groups leave most of a second round empty. With three blocks per 128 rows, 44 groups fit into one round.
 TEST(LinearNorm, HalfEmptyRoundsUseTheLibrary) {
   LinearProblem problem{.rows = 128 * 32, .columns = 1024, .terms = 1024, .sm = 90};
   EXPECT_TRUE(linear_norm_takes_own_product(problem));

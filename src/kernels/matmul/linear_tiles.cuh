@@ -1,7 +1,6 @@
-// Code that the kernels of linear layers on Hopper share (linear_cuda_wgmma.cu, linear_norm_cuda_wgmma.cu):
-// tiles of 128 rows and 256 columns of y, whose terms one thread of a block loads by TMA, 64 at a time, into
-// a ring of stages; and the boxes in shared memory through which the parts of a finished tile are written and
-// addends are loaded. For sources that nvcc compiles for sm_90a.
+// Code that the kernels of linear layers on Hopper share (linear_cuda_wgmma.cu, linear_norm_cuda_wgmma.cu): tiles of 128 rows and 256
+// columns of y, whose terms one thread of a block loads by TMA, 64 at a time, into a ring of stages; and "boxes", buffers in shared memory
+// through which the parts of a finished tile are written and addends are loaded. For sources that nvcc compiles for sm_90a.
 #pragma once
 
 #include <type_traits>
@@ -27,30 +26,30 @@ inline constexpr int kConsumerWarps = 8;
 inline constexpr int kThreads = 3 * wgmma::kWarpgroup;
 inline constexpr int kBoxRows = 16;  // rows of y per box; each warp has its own boxes
 inline constexpr uint32_t kBoxBytes = kBoxRows * kRowBytes;
-// Shared memory: the stages; two boxes per warp; two barriers per stage; and one barrier per box, for an
-// addend.
+// The layout of shared memory: the stages; two boxes per warp; two barriers per stage; and one barrier per box, for an addend.
 inline constexpr uint32_t kBoxesAt = kStages * kStageBytes;
 inline constexpr uint32_t kBarriersAt = kBoxesAt + kConsumerWarps * 2 * kBoxBytes;
 inline constexpr uint32_t kAddendBarriersAt = kBarriersAt + 2 * 8 * kStages;
 inline constexpr uint32_t kSharedBytes = kAddendBarriersAt + kConsumerWarps * 2 * 8;
 
-// The arguments of a layer in the form that kernels take.
+// The arguments of a layer as kernel parameters.
 struct Args {
   CUtensorMap x, w, addend, y;
   cuda::AnyFloats bias;
   int tiles_down, tiles_across, stages;  // stages of a tile's terms
-  // If set, a tile's addend is prefetched into the L2 cache, a part at a time, before the products of the next
-  // tile run.
+  // If set, the addend of a tile is prefetched into the L2 cache, a part at a time, before the products of the next tile run.
   bool prefetches_addend;
   CUtensorMap addend_parts;
 };
 
-// Errors: kInternal for a bias whose type is neither fp32 nor the layer's.
+// Converts the arguments to kernel parameters. Errors: kInternal for a bias whose type is neither fp32 nor the layer's.
 inline Args args_of(const LinearProblem& problem, const MatmulArgs& operands) {
   const DType dtype = problem.dtype;
   const ConstView bias = operands.bias;
-  PLIMSOLL_CHECK(!bias || bias.dtype == DType::kF32 || bias.dtype == dtype,
-                 "the bias has type {}, the product has {}", dtype_name(bias.dtype), dtype_name(dtype));
+  PLIMSOLL_CHECK(
+      !bias || bias.dtype == DType::kF32 || bias.dtype == dtype,
+      "the bias must be f32 or have the type of the matrix product, but is {} and the product is {}",
+      dtype_name(bias.dtype), dtype_name(dtype));
   const auto of_boxes = [&](const void* data) {
     return tensor_map(data, dtype, problem.rows, problem.columns, kBoxRows);
   };
@@ -66,8 +65,7 @@ inline Args args_of(const LinearProblem& problem, const MatmulArgs& operands) {
           .addend_parts = {}};
 }
 
-// A position in the ring of stages. Each of its users counts on its own all stages that it has passed,
-// starting from 0.
+// A position in the ring of stages. Each user of the ring separately counts the stages that it has passed, starting from 0.
 struct Ring {
   uint32_t base;
   uint32_t met = 0;
@@ -80,7 +78,7 @@ struct Ring {
   __device__ uint32_t empty(uint32_t s) const { return full(s) + 8; }
 };
 
-// Neighbours in a row of tiles share x, and w stays in the L2 cache.
+// The position of a tile in y. Adjacent blocks compute adjacent tiles of the same rows, so that they share x, and w stays in the L2 cache.
 struct Tile {
   int row, column;
 };
@@ -108,11 +106,10 @@ struct Warp {
   int number = static_cast<int>(threadIdx.x) / 32;
   int lane = static_cast<int>(threadIdx.x) % 32;
   uint32_t boxes = 0;    // the warp's two boxes
-  uint32_t addends = 0;  // the barriers of both
+  uint32_t addends = 0;  // the barriers of both boxes
 };
 
-// The box through which a part of a tile is written, and the phase of the barrier that signals the arrival of
-// its addend.
+// The box through which a part of a tile is written, and the phase of the barrier that signals that its addend has arrived.
 struct Place {
   uint32_t box, addend, phase;
 };
@@ -121,15 +118,15 @@ __device__ __forceinline__ Place place_of(const Warp& warp, int part) {
   return {warp.boxes + number % 2 * kBoxBytes, warp.addends + number % 2 * 8, number / 2};
 }
 
-// Loads the addend of a part of a tile. Called by one thread.
+// Loads the addend of a part of a tile into its box. Called by one thread.
 __device__ __forceinline__ void load_addend(const Args& args, const Warp& warp, const Tile& tile, int part,
                                             const Place& place) {
   tma::load(place.box, &args.addend, place.addend, tile.column + 64 * part,
             tile.row + kBoxRows * warp.number);
 }
 
-// Waits until the previous contents of the box have been copied out, and then loads the addend of a part into it.
-// Meanwhile the addend of the previous part may still be arriving in another box.
+// Waits until the previous contents of the box have been copied out, and then starts to load the addend of a part into it. The addend of
+// the previous part may still be in transit to the other box.
 __device__ __forceinline__ void fetch_addend(const Args& args, const Warp& warp, const Tile& tile, int part) {
   if (warp.lane != 0) return;
   const Place place = place_of(warp, part);
@@ -165,7 +162,7 @@ __device__ __forceinline__ void send_box(const Args& args, const Warp& warp, con
   if (warp.lane == 0) tma::store(&args.y, box, tile.column + 64 * part, tile.row + kBoxRows * warp.number);
 }
 
-// The biases of a thread's columns of a whole tile, two for each four of its sums.
+// The biases of a thread's columns of a whole tile: two biases for each four of its sums.
 struct TileBiases {
   float pairs[32][2];
 
@@ -192,8 +189,8 @@ struct TileBiases {
   }
 };
 
-// A thread's part of a finished tile and its destination. The sums have the layout of wgmma_64x256.cuh, two
-// columns per word.
+// The elements of a finished tile that one thread holds, and their destination. The sums have the layout of wgmma_64x256.cuh, two columns
+// per word.
 struct Waiting {
   uint32_t sums[64];
   Tile tile;
@@ -206,8 +203,7 @@ __device__ __forceinline__ void take(const float (&acc)[128], Waiting& waiting) 
   for (int i = 0; i < 64; ++i) waiting.sums[i] = cuda::narrow_pair<T>(acc[2 * i], acc[2 * i + 1]);
 }
 
-// Starts the products of a stage, which may still run when it returns; those of the previous stage have
-// finished.
+// Starts the products of a stage, which may still run when it returns. The products of the previous stage have finished then.
 template <typename T>
 __device__ __forceinline__ void multiply_stage(const Warp& warp, Ring& ring, float (&acc)[128], bool adds) {
   constexpr DType kType = std::is_same_v<T, __nv_bfloat16> ? DType::kBF16 : DType::kF16;
@@ -241,9 +237,9 @@ __device__ __forceinline__ void make_barriers(const Ring& ring) {
     tma::make_barrier(ring.base + kAddendBarriersAt + 8 * box, 1);
   tma::fence_barriers();
 }
-// Divides the work of a block: the last warpgroup loads tiles, and the others call consume(warp). The
-// producer gives its registers to the threads that hold accumulators: 24 + 2 x 240 of the 504 for three
-// warpgroups.
+// Divides the work of a block: the last warpgroup (the producer) loads tiles, and the others call consume(warp). The producer gives up
+// registers for the threads that hold accumulators: of the 504 registers for one thread of each of three warpgroups, it keeps 24 and the
+// other two get 240 each.
 template <typename Consume>
 __device__ __forceinline__ void divide_work(const Args& args, const Ring& ring, const Consume& consume) {
   if (threadIdx.x >= 2 * wgmma::kWarpgroup) {

@@ -50,18 +50,18 @@ struct MatmulArgs {
 // Computes C with plain loops, summing in double, and rounds it once. Requires: b is plain.
 void matmul_ref(const MatmulProblem& problem, const MatmulArgs& args);
 
-// A product for which everything has been decided, compiled and allocated beforehand.
+// A matrix product that is ready to run: its implementation is chosen and compiled, and its memory is allocated.
 class PreparedMatmul {
  public:
   virtual ~PreparedMatmul() = default;
   // Requires: args match the problem; scratch of at least matmul_scratch_bytes.
   // Errors: kInternal if an operand has another type or scratch is too small; kDevice if the library fails.
   virtual void run(const MatmulArgs& args) = 0;
-  // Converts plain B to the layout that run() takes if the problem says kPacked. The layout depends only on
-  // n, k, trans_b and the types, never on m: products of one weight with different m share one packed copy.
-  // Requires: `packed` of matmul_packed_b_bytes. Errors: as run().
+  // Converts plain B to the layout that run() reads if the problem states kPacked. The layout depends only on n, k, trans_b and the types,
+  // never on m, so that all products with the same weight share one packed copy. Requires: `packed` has matmul_packed_b_bytes. Errors: as
+  // run().
   virtual void pack_b(ConstView plain_b, std::span<std::byte> packed, std::span<std::byte> scratch) = 0;
-  // Describes the choice for profiles: the library's name of its kernel, and if B is packed during the run.
+  // Describes the choice for profiles: the library's name of its kernel, and whether B is packed during the run.
   virtual std::string description() const = 0;
 };
 
@@ -69,19 +69,18 @@ class PreparedMatmul {
 void check_matmul_operand(ConstView view, DType dtype, const char* name);
 void check_matmul_args(const MatmulProblem& problem, const MatmulArgs& args, int64_t scratch_bytes);
 
-// Prepares the product on AMX tiles, for problems that say kAmxParts; bf16_parts_amx.h states its numerics.
-// Its bits do not depend on the number of threads. Errors: kInternal if the operating system provides no
-// tiles.
+// Prepares the matrix product on AMX tiles, for problems that state kAmxParts; bf16_parts_amx.h states its numerics. Its bits do not depend
+// on the number of threads. Errors: kInternal if the operating system does not let this process use AMX tiles.
 std::unique_ptr<PreparedMatmul> prepare_matmul_amx(const MatmulProblem& problem);
 
-// Prepares the product as dot products that read B once, in the order of memory. Its bits depend neither on the number of threads nor on
-// the number of rows. Requires: matmul_has_few_rows(problem).
+// Prepares the matrix product as dot products that read B once, in the order of memory. Its bits depend neither on the number of threads
+// nor on the number of rows. Requires: matmul_has_few_rows(problem).
 std::unique_ptr<PreparedMatmul> prepare_matmul_few_rows(const MatmulProblem& problem);
 
-// Prepares the product as dot products if it has few rows, otherwise as the problem's cpu_products says. Compiles it with oneDNN for the number of threads
-// of device/cpu/parallel.h (which the problem repeats). Errors: kInternal if the library's workspace exceeds
-// matmul_scratch_bytes for every method, or if the types are none of the above. Cost: up to a few
-// milliseconds for the first product of a shape.
+// Prepares the matrix product as dot products if it has few rows, otherwise as the problem's cpu_products states. oneDNN compiles it for
+// the number of threads of device/cpu/parallel.h (which the problem repeats). Errors: kInternal if the library's workspace exceeds
+// matmul_scratch_bytes for every method, or if the types are not among those above. Cost: up to a few milliseconds for the first product of
+// a shape.
 std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem);
 
 // Returns a bound of |error| for one element, with `abs_sum` = sum |a||b| over its k terms plus |bias| plus

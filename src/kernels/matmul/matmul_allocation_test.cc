@@ -32,8 +32,8 @@ std::atomic<int64_t> peak_bytes{0};
 }  // namespace
 
 #if PLIMSOLL_COUNTS_ALLOCATIONS
-// glibc's allocator under its internal names. These definitions take precedence over its own in the whole
-// process.
+// The functions of glibc's allocator under their internal names. The definitions below replace the allocator's public functions in the
+// whole process.
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
@@ -102,7 +102,7 @@ int64_t peak_of_run(const MatmulProblem& problem) {
   if (problem.bias == MatmulBias::kRow) args.bias = {bias.data, problem.bias_dtype};
   const auto matmul = prepare_matmul_cpu(problem);
   int64_t peak = 0;
-  // The first product starts the threads, whose memory does not belong to a product.
+  // The first run is not counted, because it starts the library's threads, whose memory does not belong to a matrix product.
   for (int repeat = 0; repeat < 3; ++repeat) {
     const int64_t before = live_bytes.load();
     peak_bytes.store(before);
@@ -116,7 +116,7 @@ int64_t peak_of_run(const MatmulProblem& problem) {
 
 TEST(MatmulAllocation, StaysWithinThePlannedBytes) {
   if (!PLIMSOLL_COUNTS_ALLOCATIONS) GTEST_SKIP() << "needs glibc's own allocator: not under a sanitizer";
-  // Checks that the hook sees allocations.
+  // Checks that the replaced functions count allocations.
   const int64_t before = live_bytes.load();
   const Buffer probe(1 << 20);
   EXPECT_GE(live_bytes.load() - before, 1 << 20);

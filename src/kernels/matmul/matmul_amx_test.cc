@@ -22,7 +22,7 @@ using test::MatmulInputs;
 
 enum class TermsOf { kRows, kColumns };
 
-// Returns the three parts of row or column `at` of a block at `term`, as fp32.
+// Returns the three bf16 parts of row or column `at` of a block at `term`, as fp32.
 std::array<float, kParts> parts_at(const std::byte* steps, TermsOf of, int64_t at, int64_t term) {
   const int64_t pair = term % 16, half = term % kPartsStepTerms / 16;
   const int64_t row = of == TermsOf::kRows ? at % 16 : pair;
@@ -76,8 +76,8 @@ TEST(Bf16Parts, AddUpToTheNumber) {
   }
 }
 
-// Products on AMX tiles are fp32 products like the library's: the same limits apply to every form of operands
-// and to blocks that reach past every edge.
+// Matrix products on AMX tiles must have the accuracy of the library's fp32 products: the same limits apply to every form of operands and
+// to blocks that extend past every edge.
 constexpr LinearSizes kTileSizes[] = {{1, 1, 1},      {3, 17, 33},   {33, 33, 33},   {64, 64, 64},
                                       {100, 130, 70}, {257, 16, 48}, {97, 24, 3072}, {150, 800, 40}};
 
@@ -91,7 +91,7 @@ TEST(MatmulCpuAmx, IsExactOnSmallIntegersAndWithinTheBoundOfFp32) {
   for (const auto& [T, N, K] : kTileSizes) {
     for (const MatmulProblem& problem : linear_layer(T, N, K)) {
       check_matmul(on_tiles(problem), MatmulInputs::kSmallIntegers);
-      // With few terms the bound is smaller than the error that bf16_parts_amx.h states for their parts.
+      // With few terms the bound of an fp32 product is smaller than the error that bf16_parts_amx.h states.
       if (problem.k >= 32) check_matmul(on_tiles(problem), MatmulInputs::kNormal);
     }
   }
@@ -115,7 +115,7 @@ TEST(MatmulCpuAmx, TakesEveryCombinationOfTransposesBiasAndWrites) {
   }
 }
 
-// Uses many pieces of columns and of terms. The bits are the same for any number of threads.
+// Uses sizes with many blocks of columns and of terms. The bits must be the same for any number of threads.
 TEST(MatmulCpuAmx, TheNumberOfThreadsDoesNotChangeABit) {
   if (!may_use_amx_tiles()) GTEST_SKIP() << "this CPU has no AMX tiles, or the system grants none";
   const int threads_before = num_threads();

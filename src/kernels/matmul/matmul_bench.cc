@@ -1,6 +1,5 @@
-// Benchmarks the three products of the linear layers of MiniLM, BERT-base and BERT-large by each row of the catalog for a CPU.
-// Arguments: product (0 y, 1 dX, 2 dW), T, N, K. A large B is packed during the run, as in training. FLOPs are those of the
-// contract.
+// Benchmarks the three matrix products of the linear layers of MiniLM, BERT-base and BERT-large with each catalog row for a CPU. Arguments:
+// product (0 y, 1 dX, 2 dW), T, N, K. A large B is packed during the run, as in training. FLOPs are counted as in matmul.h.
 #include <benchmark/benchmark.h>
 
 #include <fmt/format.h>
@@ -26,7 +25,7 @@ MatmulProblem product_of(const benchmark::State& state, DType dtype) {
   if (state.range(0) == 1) problem = {.m = T, .n = K, .k = N};
   if (state.range(0) == 2) problem = {.m = N, .n = K, .k = T, .trans_a = Transpose::kYes};
   problem.a = dtype;
-  problem.b = state.range(0) == 2 ? dtype : DType::kF32;  // weights are fp32 masters
+  problem.b = state.range(0) == 2 ? dtype : DType::kF32;  // weights are stored in fp32
   problem.c = state.range(0) == 2 ? DType::kF32 : dtype;
   problem.num_threads = num_threads();
   problem.isa = cpu_isa();
@@ -40,7 +39,7 @@ void matmul(benchmark::State& state, const KernelRow& row, DType dtype) {
   const auto size = [](int64_t count) { return static_cast<size_t>(count); };
   std::vector<float> a(size(problem.m * problem.k)), b(size(problem.k * problem.n)),
       c(size(problem.m * problem.n)), bias(size(problem.n));
-  // Page-aligned, as in the arena.
+  // Scratch memory begins at a page, as the arena does.
   const int64_t scratch_bytes = matmul_scratch_bytes(problem);
   std::vector<std::byte> memory(size(scratch_bytes + 4096));
   std::byte* scratch = memory.data() + (4096 - reinterpret_cast<uintptr_t>(memory.data()) % 4096) % 4096;
@@ -67,7 +66,7 @@ void layers(benchmark::internal::Benchmark* benchmark) {
   }
   benchmark->UseRealTime()->Unit(benchmark::kMillisecond)->MinTime(0.2);
 }
-// Registers a benchmark for each row and type: "matmul_cpu_onednn/bf16".
+// Registers a benchmark for each catalog row and type: "matmul_cpu_onednn/bf16".
 void register_rows() {
   for (const KernelRow* row : test::cpu_matmul_rows()) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -78,8 +77,8 @@ void register_rows() {
   }
 }
 
-// Measures the parts of a bf16 product: with B already in the library's layout, the conversion to that
-// layout, and the gradient of a weight with dY transposed beforehand.
+// Measures the steps of a bf16 product separately: the product with B already in the library's layout, the conversion of B to that layout,
+// and the gradient of a weight with dY transposed beforehand.
 enum class Part : int64_t { kWhole, kPackedB, kPacking, kPlainA, kPlainAPackedB, kTransposedAPackedB };
 
 void parts(benchmark::State& state, DType dtype) {

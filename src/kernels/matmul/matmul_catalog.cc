@@ -25,30 +25,28 @@ bool is_emulated_bf16(const MatmulProblem& problem) {
   return problem.a == DType::kBF16 && !has_bf16_products(problem.isa);
 }
 
-// Returns an upper bound for the library's workspace. The parts are known from the library's source (2.6.3,
-// brgemm_matmul_utils.cc: buffers A and C of a thread) and from the unit test, which tries many shapes and numbers of
-// threads. All sizes are rounded up generously.
+// Returns an upper bound for the library's workspace. Its components are known from the library's source (2.6.3, brgemm_matmul_utils.cc:
+// buffers A and C of a thread) and from the unit test, which tries many shapes and numbers of threads. All sizes are rounded up generously.
 int64_t workspace_bytes(const MatmulProblem& problem) {
-  // Descriptors of blocks, and AMX tiles.
+  // Counts the descriptors of blocks, and the AMX tiles.
   int64_t per_thread = 64 * kKiB;
-  // A copy of a block of A in the library's layout: up to 256 rows of 528 numbers, or a share of the L2 cache with
-  // AMX.
+  // Adds a copy of a block of A in the library's layout: up to 256 rows of 528 numbers, or a share of the L2 cache with AMX.
   const bool copies_a = problem.trans_a == Transpose::kYes || problem.a == DType::kBF16;
   if (copies_a) per_thread += kMiB;
-  // If B is not packed, each thread copies strips of it into the library's layout: 64 columns by up to 2048 terms.
+  // Adds copies of strips of B if B is not packed: each thread copies 64 columns of up to 2048 terms into the library's layout.
   const bool copies_b = problem.b_operand == MatmulOperand::kPlain;
   if (copies_b) per_thread += 512 * kKiB;
-  // A block of C in fp32, if C itself cannot hold the partial sums: up to 256 rows of 16 blocks of 64.
+  // Adds a block of C in fp32 if C itself cannot store the partial sums: up to 256 rows of 16 blocks of 64.
   const bool buffers_c = problem.writes == MatmulWrites::kOverwriteOrAdd || problem.c != DType::kF32;
   if (buffers_c) per_thread += kMiB;
   int64_t bytes = problem.num_threads * per_thread;
-  // If a product is small but its sums are long, the sums are split over threads, each of which has its own copy of
-  // C. This is limited to 16 MiB.
+  // Adds copies of C per thread if the product is small but its sums are long, because the library then divides the sums among threads.
+  // This is limited to 16 MiB.
   const bool few_blocks = problem.n < 64 * problem.num_threads || problem.num_threads >= 16;
   if (problem.k >= 1024 && few_blocks) {
     bytes += std::min(16 * kMiB, problem.num_threads * round_up(problem.m, 64) * round_up(problem.n, 64) * 4);
   }
-  // Without bf16 instructions the library keeps all of C in fp32 until the sums are complete.
+  // Adds all of C in fp32, which the library needs until the sums are complete if the CPU has no bf16 instructions.
   if (is_emulated_bf16(problem)) bytes += problem.m * problem.n * 4;
   return round_up(bytes, 64);
 }
@@ -70,8 +68,9 @@ int64_t matmul_packed_b_bytes(const MatmulProblem& problem) {
 }
 
 AmxBlocks matmul_amx_blocks(const MatmulProblem& problem) {
-  // The three bf16 parts of 128 x 768 numbers of A take 576 KiB. They stay in a thread's L2 cache while the thread reads B.
-  // With 64 rows the product was 5 to 10 % slower. Blocks have fewer rows if there would be fewer blocks than threads.
+  // The most rows of A that a thread splits at a time. The three bf16 parts of 128 x 768 numbers of A take 576 KiB, which stay in a
+  // thread's L2 cache while the thread reads B. With 64 rows the product was 5 to 10 % slower. Fewer rows are used if there would be fewer
+  // blocks of rows than threads.
   constexpr int64_t kMostRows = 128;
   const int64_t share = round_up((problem.m + problem.num_threads - 1) / problem.num_threads, 32);
   AmxBlocks blocks{.rows = std::min(kMostRows, share),
@@ -102,8 +101,8 @@ int64_t matmul_scratch_bytes(const MatmulProblem& problem) {
 }
 
 MatmulLibraryMemory matmul_library_memory() {
-  // Measured as VmHWM less arena and data of a BERT of 2 and of 6 layers, in 1 and in 16 buckets (AVX-512): 2.6.3
-  // holds 15 MiB and 0.3 MiB per bucket, 3.7.2 holds 26 MiB and 2.3 MiB per bucket.
+  // Measured as VmHWM less the arena and data of a BERT with 2 and with 6 layers, in 1 and in 16 buckets (AVX-512): 2.6.3 holds 15 MiB and
+  // 0.3 MiB per bucket, 3.7.2 holds 26 MiB and 2.3 MiB per bucket.
 #if PLIMSOLL_ONEDNN_MAJOR >= 3
   return {.at_start_bytes = 12 * kMiB, .per_bucket_bytes = 3 * kMiB};
 #else
@@ -112,11 +111,11 @@ MatmulLibraryMemory matmul_library_memory() {
 }
 
 int64_t matmul_library_bytes(const MatmulProblem& problem) {
-  // A few handles for each call.
+  // The bytes of a few handles that the library allocates in each call.
   const int64_t handles = 64 * kKiB;
   if (problem.isa >= CpuIsa::kAvx512 && !is_emulated_bf16(problem)) return handles;
-  // Below AVX-512 the library's older product packs strips of both operands into memory of its own: at most
-  // 10240 rows and columns by 512 terms for each thread.
+  // Below AVX-512 the library's older implementation packs strips of both operands into memory that it allocates itself: at most 10240 rows
+  // and columns by 512 terms for each thread.
   const int64_t strip = std::min<int64_t>(round_up(std::max(problem.m, problem.n), 64), 10240) + 512;
   return handles + problem.num_threads * strip * std::min<int64_t>(round_up(problem.k, 64), 512) * 4;
 }
@@ -205,9 +204,9 @@ std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int 
 }
 
 bool matmul_takes_own_product(const MatmulProblem& problem, int sm) {
-  // The least share of the time for which the multiprocessors must be busy. Measured on an H200 (linear_cuda_bench)
-  // with 3072 columns and 1024 terms: 4096 rows keep them busy for 0.97 of the time and take 0.0413 ms with this
-  // kernel and 0.0441 with the library; 1280 rows, 0.91 of the time, take 0.0151 and 0.0149 ms.
+  // The smallest share of the time for which the multiprocessors must be busy. Measured on an H200 (linear_cuda_bench) with 3072 columns
+  // and 1024 terms: 4096 rows keep them busy for 0.97 of the time and take 0.0413 ms with this kernel and 0.0441 with the library; 1280
+  // rows, 0.91 of the time, take 0.0151 and 0.0149 ms.
   constexpr double kLeastBusy = 0.94;
   const std::optional<LinearProblem> linear = matmul_as_linear(problem, sm);
   return linear && linear_busy(*linear) >= kLeastBusy;
@@ -245,34 +244,38 @@ std::string version(int sm) {
   return std::to_string(sm / 10) + "." + std::to_string(sm % 10);
 }
 std::string needs_sm90(int sm) {
-  return "needs the tensor cores of compute capability 9.0; this card has " + version(sm);
+  return "needs the tensor cores of compute capability 9.0, but this GPU has " + version(sm);
 }
 std::string takes_linear_sizes(int64_t columns, int64_t terms) {
-  return "takes columns and, from " + std::to_string(kLinearLeastTerms) +
-         " on, terms in multiples of 256, not " + std::to_string(columns) + " and " + std::to_string(terms);
+  return "needs a number of columns and a depth (K) that are multiples of 256, and a depth of at least " +
+         std::to_string(kLinearLeastTerms) + ", but they are " + std::to_string(columns) + " and " +
+         std::to_string(terms);
 }
 
 }  // namespace
 
 Support matmul_cpu_onednn_support(const MatmulProblem& problem) {
   if (is_emulated_bf16(problem)) {
-    return {false, "bf16 needs a CPU with AVX512_BF16 or AMX; this one has " +
+    return {false, "bf16 needs a CPU with AVX512_BF16 or AMX, but this CPU has " +
                        std::string(cpu_isa_name(problem.isa))};
   }
   if (problem.b != problem.a && !(problem.a == DType::kBF16 && problem.b == DType::kF32)) {
-    return {false, "takes B of the type of A, or f32 B with bf16 A"};
+    return {false, "needs a matrix B of the type of A, or an f32 matrix B and a bf16 matrix A"};
   }
-  if (problem.c != DType::kF32 && problem.c != problem.a) return {false, "writes f32 or the type of A"};
+  if (problem.c != DType::kF32 && problem.c != problem.a)
+    return {false, "writes a matrix C that is f32 or of the type of A"};
   return {};
 }
 
 Support matmul_cpu_amx_support(const MatmulProblem& problem) {
   if (problem.isa < CpuIsa::kAmx)
-    return {false, "needs AMX; this CPU has " + std::string(cpu_isa_name(problem.isa))};
-  if (problem.b != DType::kF32 || problem.c != DType::kF32) return {false, "takes and writes f32 only"};
-  if (problem.b_operand == MatmulOperand::kPacked) return {false, "takes plain operands only"};
+    return {false, "needs AMX, but this CPU has " + std::string(cpu_isa_name(problem.isa))};
+  if (problem.b != DType::kF32 || problem.c != DType::kF32) return {false, "supports only f32 matrices"};
+  if (problem.b_operand == MatmulOperand::kPacked)
+    return {false, "does not support an operand that was packed in advance"};
   if (std::min({problem.m, problem.n, problem.k}) < kAmxPartsMinSize) {
-    return {false, "splitting pays from " + std::to_string(kAmxPartsMinSize) + " rows, columns and terms on"};
+    return {false, "splitting operands into bf16 parts is only faster from " +
+                       std::to_string(kAmxPartsMinSize) + " rows, columns and depth (K) on"};
   }
   return {};
 }
@@ -284,31 +287,33 @@ int64_t matmul_cpu_amx_scratch(const MatmulProblem& problem) {
 
 Support matmul_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
   if (problem.a == DType::kBF16 && asked.target.sm < 80)
-    return {false, "bf16 needs compute capability 8.0; this card has " + version(asked.target.sm)};
-  if (problem.b != problem.a) return {false, "takes both operands in one type"};
-  if (problem.c != DType::kF32 && problem.c != problem.a) return {false, "writes f32 or the type of A"};
+    return {false, "bf16 needs compute capability 8.0, but this GPU has " + version(asked.target.sm)};
+  if (problem.b != problem.a) return {false, "needs matrices A and B of the same type"};
+  if (problem.c != DType::kF32 && problem.c != problem.a)
+    return {false, "writes a matrix C that is f32 or of the type of A"};
   return {};
 }
 int64_t cublaslt_workspace(const MatmulProblem& problem) {
   return problem.workspace_bytes;
 }
 
-// The number of rows does not matter: buckets with few rows use the library's product (prepare_matmul_wgmma_cuda).
+// The support does not depend on the number of rows, because buckets with few rows use the library's product instead
+// (prepare_matmul_wgmma_cuda).
 Support matmul_cuda_wgmma_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
-  if (problem.b != problem.a || problem.c != problem.a) return {false, "takes and writes one type"};
+  if (problem.b != problem.a || problem.c != problem.a)
+    return {false, "needs matrices A, B and C of the same type"};
   if (problem.trans_a != Transpose::kNo || problem.trans_b != Transpose::kYes)
-    return {false, "takes layers x w^T only"};
-  if (problem.writes != MatmulWrites::kOverwriteOnly) return {false, "overwrites only"};
+    return {false, "supports only products A B^T, as in a linear layer"};
+  if (problem.writes != MatmulWrites::kOverwriteOnly) return {false, "cannot add to its output"};
   if (!matmul_as_linear(problem, asked.target.sm)) return {false, takes_linear_sizes(problem.n, problem.k)};
   return {};
 }
 
-// Checks if Plimsoll's kernel supports the product of an op that consists of a linear layer and the operations after
-// it.
+// Checks whether Plimsoll's kernel supports the matrix product of an op that consists of a linear layer and the operations after it.
 Support linear_cuda_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
-  if (problem.b != problem.a) return {false, "takes both operands in one type"};
+  if (problem.b != problem.a) return {false, "needs matrices A and B of the same type"};
   if (!linear_sizes_fit(linear_layer(problem, asked.target.sm)))
     return {false, takes_linear_sizes(problem.n, problem.k)};
   return {};
@@ -318,8 +323,8 @@ Support linear_norm_cuda_support(const Problem& asked, const MatmulProblem& prob
   Support support = linear_cuda_support(asked, problem);
   constexpr int64_t kMostColumns = kLinearNormTilesAcross * kLinearTileColumns;
   if (support.ok && problem.n > kMostColumns) {
-    return {false,
-            "takes at most " + std::to_string(kMostColumns) + " columns, not " + std::to_string(problem.n)};
+    return {false, "supports at most " + std::to_string(kMostColumns) + " columns, but there are " +
+                       std::to_string(problem.n)};
   }
   return support;
 }
@@ -327,65 +332,75 @@ int64_t linear_norm_cuda_scratch(const MatmulProblem& problem) {
   return std::max(problem.workspace_bytes, linear_norm_sums_bytes({.rows = problem.m, .columns = problem.n}));
 }
 
-// The kernels of the norm, the product and the activation compute layers of many rows. The products of Hopper's own kernels are
-// those that are measured.
+// The separate kernels of the norm, the matrix product and the activation compute layers of many rows. Only Hopper is supported, because
+// the kernel for few rows was measured only there.
 Support norm_linear_cuda_support(const Problem& asked, const NormLinearProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
   const MatmulProblem& product = problem.product;
-  if (product.b != product.a || product.c != product.a) return {false, "takes and writes one type"};
+  if (product.b != product.a || product.c != product.a)
+    return {false, "needs matrices A, B and C of the same type"};
   if (product.k % kCudaFewRowsTerms != 0) {
-    return {false, "takes terms in multiples of " + std::to_string(kCudaFewRowsTerms) + ", not " +
-                       std::to_string(product.k)};
+    return {false, "needs a depth (K) that is a multiple of " + std::to_string(kCudaFewRowsTerms) +
+                       ", but it is " + std::to_string(product.k)};
   }
   const int64_t most = problem.norm == NormKind::kRms ? kMaxRmsNormCudaColumns : kMaxNormCudaColumns;
   if (product.k > most)
-    return {false, "takes at most " + std::to_string(most) + " terms, not " + std::to_string(product.k)};
+    return {false, "supports a depth (K) of at most " + std::to_string(most) + ", but it is " +
+                       std::to_string(product.k)};
   if (problem.end == LayerEnd::kGlu && problem.outputs() % 8 != 0)
-    return {false, "takes outputs in multiples of 8, not " + std::to_string(problem.outputs())};
+    return {false, "needs a number of output columns that is a multiple of 8, but it is " +
+                       std::to_string(problem.outputs())};
   return {};
 }
-// The library's workspace, the normalized rows, and z if an activation follows. Smaller buckets use the scratch of the largest one.
+// Returns the bytes of the library's workspace, the normalized rows, and z if an activation follows. Smaller buckets use the scratch memory
+// of the largest one.
 int64_t norm_linear_cuda_scratch(const NormLinearProblem& problem) {
   return problem.product.workspace_bytes + norm_linear_values_bytes(problem);
 }
 
-// A product that adds to its own output takes 4 % longer, but the norm after it reads one tensor instead of two and
-// takes 35 us instead of 50. Measured on an H200 in bf16, 32768 x 1024 x 1024 and 32768 x 1024 x 4096. Other cards
-// were not measured, so they are refused.
+// Supports only Hopper, because no other GPU was measured. Measured on an H200 in bf16, 32768 x 1024 x 1024 and 32768 x 1024 x 4096: a
+// product that adds to its own output takes 4 % longer, but the norm after it reads one tensor instead of two and takes 35 us instead of
+// 50.
 Support linear_add_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) {
-    return {false, "is measured on compute capability 9.0 only; this card has " + version(asked.target.sm)};
+    return {false,
+            "was measured only on compute capability 9.0, but this GPU has " + version(asked.target.sm)};
   }
-  if (problem.b != problem.a) return {false, "takes both operands in one type"};
+  if (problem.b != problem.a) return {false, "needs matrices A and B of the same type"};
   return {};
 }
 
-// The sizes that cuBLASLt requires of fp8 operands: rows that begin at multiples of 16 bytes. The number of rows and of terms
-// may be that of a bucket's tokens, which the plan rounds up.
+// Checks the sizes that cuBLASLt requires of fp8 operands: rows that begin at multiples of 16 bytes. The number of rows or of terms may be
+// the number of a bucket's tokens, which the plan rounds up for this purpose.
 Support scaled_matmul_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm < kOldestSmOfFp8)
-    return {false, "fp8 needs compute capability 8.9; this card has " + version(asked.target.sm)};
+    return {false, "fp8 needs compute capability 8.9, but this GPU has " + version(asked.target.sm)};
   if (problem.a == DType::kE5M2 && problem.b == DType::kE5M2)
-    return {false, "takes at most one operand in e5m2"};
+    return {false, "supports at most one operand of type e5m2"};
   if (problem.m % 16 != 0 || problem.n % 16 != 0 || problem.k % 16 != 0) {
-    return {false, "takes rows, columns and terms in multiples of 16, not " + std::to_string(problem.m) +
-                       ", " + std::to_string(problem.n) + " and " + std::to_string(problem.k)};
+    return {false,
+            "needs numbers of rows and columns and a depth (K) that are multiples of 16, but they are " +
+                std::to_string(problem.m) + ", " + std::to_string(problem.n) + " and " +
+                std::to_string(problem.k)};
   }
   return {};
 }
 
 Support matmul_cuda_tf32x3_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.fp32_products != Fp32Products::kTf32x3) {
-    return {false, "supports only fp32 operands with --matmul_precision tf32x3"};
+    return {false, "is used only for fp32 operands with --matmul_precision tf32x3"};
   }
   if (asked.target.sm < 80)
-    return {false, "compute capability " + version(asked.target.sm) + " has no tf32; 8.0 has"};
-  if (problem.b != DType::kF32 || problem.c != DType::kF32) return {false, "takes and writes f32 only"};
+    return {false, "needs tf32, which GPUs have from compute capability 8.0 on; this GPU has " +
+                       version(asked.target.sm)};
+  if (problem.b != DType::kF32 || problem.c != DType::kF32) return {false, "supports only f32 matrices"};
   if (std::min({problem.m, problem.n, problem.k}) < kTf32x3MinSize) {
-    return {false, "splitting pays from " + std::to_string(kTf32x3MinSize) + " rows, columns and terms on"};
+    return {false, "splitting operands into TF32 parts is only faster from " +
+                       std::to_string(kTf32x3MinSize) + " rows, columns and depth (K) on"};
   }
   if (problem.k > kMaxSplitTerms || std::max(problem.m, problem.n) * problem.k >= int64_t{1} << 32) {
-    return {false, "splits at most " + std::to_string(kMaxSplitTerms) + " terms and 2^32 numbers"};
+    return {false, "can only split operands with a depth (K) of at most " + std::to_string(kMaxSplitTerms) +
+                       " and fewer than 2^32 elements"};
   }
   return {};
 }
@@ -402,7 +417,8 @@ int64_t matmul_cpu_onednn_library(const MatmulProblem& problem) {
 }
 
 Support matmul_ref_support(const MatmulProblem& problem) {
-  if (problem.b_operand == MatmulOperand::kPacked) return {false, "takes plain operands only"};
+  if (problem.b_operand == MatmulOperand::kPacked)
+    return {false, "does not support an operand that was packed in advance"};
   return {};
 }
 

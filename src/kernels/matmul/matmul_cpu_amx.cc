@@ -12,8 +12,8 @@
 namespace plimsoll {
 namespace {
 
-// The part of the product that is computed at a time: all threads together split these columns and terms of B
-// once; then each thread splits rows of A and multiplies them with all of those columns.
+// The block of the matrix product that is computed at a time. All threads together split its columns and terms of B once; then each thread
+// splits rows of A and multiplies them with all of these columns.
 struct Piece {
   int64_t column = 0, columns = 0;
   int64_t term = 0, terms = 0;
@@ -25,11 +25,12 @@ class AmxMatmul final : public PreparedMatmul {
       : problem_(problem),
         blocks_(matmul_amx_blocks(problem)),
         scratch_bytes_(matmul_scratch_bytes(problem)) {
-    PLIMSOLL_CHECK(may_use_amx_tiles(), "the operating system does not grant this process AMX tiles");
+    PLIMSOLL_CHECK(may_use_amx_tiles(), "the operating system does not allow this process to use AMX tiles");
   }
   void run(const MatmulArgs& args) override;
   void pack_b(ConstView, std::span<std::byte>, std::span<std::byte>) override {
-    PLIMSOLL_CHECK(false, "products on AMX tiles do not support a packed B");
+    PLIMSOLL_CHECK(false,
+                   "matrix products on AMX tiles do not support a matrix B that was packed in advance");
   }
   std::string description() const override { return "AMX tiles, six products of bf16 parts"; }
 
@@ -61,7 +62,7 @@ void AmxMatmul::run(const MatmulArgs& args) {
   }
 }
 
-// Adds the bias to the rows [row, end) of C in the piece's columns.
+// Adds the bias to the rows [row, end) of C, in the columns of the block.
 void AmxMatmul::add_bias(const MatmulArgs& args, const Piece& piece, int64_t row, int64_t end) const {
   float* c = args.c.as<float>();
   const float* bias = args.bias.as<float>();
@@ -119,7 +120,7 @@ void AmxMatmul::multiply_rows(const MatmulArgs& args, const Piece& piece, int64_
   release_amx_tiles();
 }
 
-// Blocks that reach past the edge of C are computed in a copy.
+// Blocks that extend past the edge of C are computed in a copy.
 void AmxMatmul::multiply_block(const MatmulArgs& args, int64_t row, int64_t column,
                                PartsProduct product) const {
   float* c = args.c.as<float>() + row * problem_.n + column;

@@ -1,5 +1,5 @@
-// Products of a few rows with a transposed B on the CPU, as in a decoding step: C[m, n] = A[m, k] B[n, k]^T with m <= kFewRows. They are bound
-// by the bytes of B, so B is read once, in the order of memory, and never packed.
+// Matrix products of a few rows with a transposed B on the CPU, as in a decoding step: C[m, n] = A[m, k] B[n, k]^T with m <= kFewRows.
+// Their time is that of reading B, so B is read once, in the order of memory, and never packed.
 #include <algorithm>
 
 #include "base/check.h"
@@ -21,10 +21,11 @@
 namespace plimsoll {
 namespace {
 
-// The rows of B that one task multiplies. 32 rows of 768 numbers are 96 KiB, enough for the hardware to recognise the stream.
+// The number of rows of B that one task multiplies. 32 rows of 768 numbers are 96 KiB, enough for the hardware to recognize and prefetch
+// the stream.
 constexpr int64_t kTaskColumns = 32;
 
-// Rows of B [first, end), which are columns of C.
+// A task: rows [first, end) of B, which are columns of C.
 struct FewRowsTask {
   const MatmulProblem& problem;
   const MatmulArgs& args;
@@ -40,7 +41,7 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The tile of sums in registers: 4 rows of A by 4 rows of B, or by 2 on instruction sets with 16 registers.
+// The size of the tile of sums in registers: 4 rows of A by 4 rows of B, or by 2 on instruction sets with 16 registers.
 constexpr int kMostRows = 4;
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kColumns = 4;
@@ -48,7 +49,7 @@ constexpr int kColumns = 4;
 constexpr int kColumns = 2;
 #endif
 
-// Loads numbers of B as the product takes them: rounded to bf16 if A is bf16 and B is not.
+// Loads numbers of B in the form in which they are multiplied: rounded to bf16 if A is bf16 and B is not.
 template <class TA, class TB, class Access>
 HWY_INLINE F32Vec load_b(const Access& access, const TB* from) {
   const F32Tag d;
@@ -62,7 +63,7 @@ HWY_INLINE F32Vec load_b(const Access& access, const TB* from) {
 }
 
 // Writes the dot products of kRows rows of A with kCols rows of B to sums[kRows][kCols]. Every element is one chain of fused multiply-adds
-// per lane, then the sum of the lanes, so its bits depend on its own operands only. The rows of B after these are prefetched.
+// per lane, followed by the sum of the lanes, so its bits depend only on its own operands. The rows of B after these are prefetched.
 template <int kRows, int kCols, class TA, class TB>
 HWY_INLINE void dot_tile(const TA* a, const TB* b, int64_t k, float (&sums)[kMostRows][kColumns]) {
   const F32Tag d;
@@ -158,7 +159,8 @@ class FewRowsMatmul final : public PreparedMatmul {
     });
   }
   void pack_b(ConstView, std::span<std::byte>, std::span<std::byte>) override {
-    PLIMSOLL_CHECK(false, "products of a few rows do not support a packed B");
+    PLIMSOLL_CHECK(false,
+                   "matrix products of a few rows do not support a matrix B that was packed in advance");
   }
   std::string description() const override { return "dot products of a few rows"; }
 
@@ -170,11 +172,15 @@ class FewRowsMatmul final : public PreparedMatmul {
 }  // namespace
 
 std::unique_ptr<PreparedMatmul> prepare_matmul_few_rows(const MatmulProblem& problem) {
-  PLIMSOLL_CHECK(matmul_has_few_rows(problem), "a product of {} rows is not one of few rows", problem.m);
+  PLIMSOLL_CHECK(
+      matmul_has_few_rows(problem),
+      "this kernel only computes matrix products of few rows (matmul_has_few_rows()), but this one has {}",
+      problem.m);
   const bool takes_a = problem.a == DType::kF32 || problem.a == DType::kBF16;
   const bool takes_b = problem.b == problem.a || problem.b == DType::kF32;
   const bool takes_c = problem.c == DType::kF32 || problem.c == problem.a;
-  PLIMSOLL_CHECK(takes_a && takes_b && takes_c, "no product of few rows of {} and {} into {}",
+  PLIMSOLL_CHECK(takes_a && takes_b && takes_c,
+                 "matrix products of few rows do not support operands of {} and {} with a result of {}",
                  dtype_name(problem.a), dtype_name(problem.b), dtype_name(problem.c));
   return std::make_unique<FewRowsMatmul>(problem);
 }

@@ -13,13 +13,13 @@ namespace {
 
 using Desc = dnnl::memory::desc;
 
-// The layout of packed B must not depend on m, so that all buckets share one copy. It is the layout that the
-// library prefers for this number of rows.
+// The number of rows for which the layout of packed B is chosen. The layout must not depend on m, so that all buckets share one copy; it is
+// the one that the library prefers for this number of rows.
 constexpr int64_t kRowsThatChooseTheLayout = 1024;
 
 dnnl::memory::data_type library_type(DType dtype) {
-  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "no matrix product of {} in oneDNN's kernel",
-                 dtype_name(dtype));
+  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16,
+                 "matrix products through oneDNN support f32 and bf16, not {}", dtype_name(dtype));
   return dtype == DType::kF32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
 }
 
@@ -44,8 +44,7 @@ dnnl::primitive_attr attributes(Accumulate accumulate) {
   return attr;
 }
 
-// A method of computing the product: the layout of B that the library uses, and the number of threads that it
-// may use.
+// A method of computing the matrix product: the layout of B that the library uses, and the number of threads that it may use.
 struct Way {
   Desc b;
   int threads = 1;
@@ -57,7 +56,8 @@ struct Descriptions {
   int64_t workspace_bytes = 0;
 };
 
-// The library's own reference implementation is correct but slower by orders of magnitude.
+// The speed of an implementation that is acceptable. kAny includes the library's reference implementation, which is correct but slower by
+// orders of magnitude.
 enum class Speed : uint8_t { kFast, kAny };
 Speed speed_of(const dnnl::matmul::primitive_desc& description) {
   const bool is_reference =
@@ -65,7 +65,7 @@ Speed speed_of(const dnnl::matmul::primitive_desc& description) {
   return is_reference ? Speed::kAny : Speed::kFast;
 }
 
-// Returns the tiles of pairs of terms that a layout of bf16 B consists of, or nothing for other layouts.
+// Returns the tiles of pairs of terms of which a layout of bf16 B consists, or nothing for other layouts.
 std::optional<PairTiles> pair_tiles_of(const Desc& desc) {
   const std::optional<onednn::Blocks> blocks = onednn::blocks_of(desc);
   if (!blocks || blocks->count != 3) return std::nullopt;
@@ -84,8 +84,8 @@ class OnednnMatmul final : public PreparedMatmul {
   std::string description() const override;
 
  private:
-  // Returns nothing if the library has no such product, is slower than accepted, or needs more than `budget`
-  // bytes.
+  // Returns the library's descriptions of a method, or nothing if the library does not support it, would be slower than accepted, or needs
+  // more than `budget` bytes.
   std::optional<Descriptions> describe(const Way& way, int64_t budget, Speed least) const;
   dnnl::matmul::primitive_desc describe_one(const Desc& b, int64_t rows, Accumulate accumulate) const;
   std::vector<Way> ways() const;
@@ -106,12 +106,15 @@ class OnednnMatmul final : public PreparedMatmul {
 };
 
 OnednnMatmul::OnednnMatmul(const MatmulProblem& problem) : problem_(problem) {
-  PLIMSOLL_CHECK(problem.m >= 1 && problem.n >= 1 && problem.k >= 1, "product of [{}, {}] and [{}, {}]",
-                 problem.m, problem.k, problem.k, problem.n);
+  PLIMSOLL_CHECK(problem.m >= 1 && problem.n >= 1 && problem.k >= 1,
+                 "the sizes of a matrix product must be at least 1, but are [{}, {}] and [{}, {}]", problem.m,
+                 problem.k, problem.k, problem.n);
   PLIMSOLL_CHECK(problem.b == problem.a || (problem.a == DType::kBF16 && problem.b == DType::kF32),
-                 "product of {} and {}", dtype_name(problem.a), dtype_name(problem.b));
-  PLIMSOLL_CHECK(problem.c == DType::kF32 || problem.c == problem.a, "product of {} into {}",
-                 dtype_name(problem.a), dtype_name(problem.c));
+                 "matrix B must have the type of A, or be f32 if A is bf16, but A is {} and B is {}",
+                 dtype_name(problem.a), dtype_name(problem.b));
+  PLIMSOLL_CHECK(problem.c == DType::kF32 || problem.c == problem.a,
+                 "matrix C must be f32 or have the type of A, but A is {} and C is {}", dtype_name(problem.a),
+                 dtype_name(problem.c));
   plain_b_ = matrix_desc(problem.k, problem.n, problem.b, problem.trans_b);
   const int64_t packed_bytes = matmul_packs_b(problem) ? matmul_packed_b_bytes(problem) : 0;
   const int64_t budget = matmul_scratch_bytes(problem) - packed_bytes;
@@ -127,12 +130,14 @@ OnednnMatmul::OnednnMatmul(const MatmulProblem& problem) : problem_(problem) {
       if (built) return;
     }
   }
-  PLIMSOLL_CHECK(false, "oneDNN has no product [{}, {}] x [{}, {}] of {} within a workspace of {} bytes",
+  PLIMSOLL_CHECK(false,
+                 "oneDNN has no implementation of the matrix product [{}, {}] x [{}, {}] of {} that works "
+                 "within a workspace of {} bytes",
                  problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), budget);
 }
 
-// Returns the methods in order of preference. With packed operands only the number of threads can vary: with
-// fewer threads the library does not split sums over threads and needs less workspace.
+// Returns the methods in the order of preference. With packed operands only the number of threads varies: with fewer threads the library
+// does not divide sums among threads and needs less workspace.
 std::vector<Way> OnednnMatmul::ways() const {
   std::vector<Way> ways;
   const Desc plain = matrix_desc(problem_.k, problem_.n, problem_.a, problem_.trans_b);
@@ -198,8 +203,7 @@ void OnednnMatmul::build(const Way& way, const Descriptions& descriptions) {
 
 void OnednnMatmul::build_packing(const Way& way, int64_t budget) {
   if (!packs_ && problem_.b_operand == MatmulOperand::kPlain) return;
-  // The library's own conversion of fp32 into this layout reaches only half of the memory's speed, so pack_pairs.h
-  // converts.
+  // Converts by pack_pairs.h, because the library's own conversion of fp32 into this layout reaches only half of the memory bandwidth.
   if (problem_.b == DType::kF32 && problem_.a == DType::kBF16) pair_tiles_ = pair_tiles_of(way.b);
   if (pair_tiles_) return;
   plain_ = dnnl::memory(plain_b_, engine_, nullptr);
@@ -207,8 +211,9 @@ void OnednnMatmul::build_packing(const Way& way, int64_t budget) {
   const dnnl::reorder::primitive_desc description(engine_, plain_b_, engine_, way.b,
                                                   attributes(Accumulate::kOverwrite));
   const auto bytes = static_cast<int64_t>(description.scratchpad_desc().get_size());
-  PLIMSOLL_CHECK(bytes <= budget, "packing B of [{}, {}] needs {} bytes of workspace, planned {}", problem_.k,
-                 problem_.n, bytes, budget);
+  PLIMSOLL_CHECK(bytes <= budget,
+                 "packing the matrix B of [{}, {}] needs {} bytes of workspace, but the plan has {}",
+                 problem_.k, problem_.n, bytes, budget);
   packing_ = dnnl::reorder(description);
   packing_workspace_ = dnnl::memory(description.scratchpad_desc(), engine_, nullptr);
 }
@@ -272,12 +277,15 @@ void OnednnMatmul::run(const MatmulArgs& args) {
 }
 
 void OnednnMatmul::pack_b(ConstView plain_b, std::span<std::byte> packed, std::span<std::byte> scratch) {
-  PLIMSOLL_CHECK(problem_.b_operand == MatmulOperand::kPacked, "the problem does not have a packed B");
+  PLIMSOLL_CHECK(problem_.b_operand == MatmulOperand::kPacked,
+                 "matmul_pack_b needs a matrix product that was prepared for a packed matrix B");
   check_matmul_operand(plain_b, problem_.b, "B");
   PLIMSOLL_CHECK(static_cast<int64_t>(packed.size()) >= matmul_packed_b_bytes(problem_),
-                 "{} bytes for packed B, needed {}", packed.size(), matmul_packed_b_bytes(problem_));
+                 "the packed matrix B needs {} bytes of memory, but has {}", matmul_packed_b_bytes(problem_),
+                 packed.size());
   PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= matmul_scratch_bytes(problem_),
-                 "scratch of {} bytes, needed {}", scratch.size(), matmul_scratch_bytes(problem_));
+                 "packing the matrix B needs {} bytes of scratch memory, but has {}",
+                 matmul_scratch_bytes(problem_), scratch.size());
   execute_packing(plain_b.data, packed.data(), scratch.data());
 }
 
@@ -288,16 +296,17 @@ std::string OnednnMatmul::description() const {
 }  // namespace
 
 std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem) {
-  PLIMSOLL_CHECK(problem.writes != MatmulWrites::kAddend, "products on a CPU do not support an addend");
+  PLIMSOLL_CHECK(problem.writes != MatmulWrites::kAddend,
+                 "matrix products on a CPU do not support an addend");
   if (matmul_has_few_rows(problem)) return prepare_matmul_few_rows(problem);
   if (problem.cpu_products == CpuProducts::kAmxParts) return prepare_matmul_amx(problem);
   try {
     return std::make_unique<OnednnMatmul>(problem);
   } catch (const dnnl::error& error) {
-    throw_error(
-        ErrorCode::kDevice,
-        "oneDNN failed to prepare a product of [{}, {}] and [{}, {}] in {}: {}; choose another precision",
-        problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), error.what());
+    throw_error(ErrorCode::kDevice,
+                "oneDNN failed to prepare a matrix product of [{}, {}] and [{}, {}] in {}: {}; choose "
+                "another precision",
+                problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), error.what());
   }
 }
 

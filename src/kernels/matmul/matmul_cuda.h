@@ -47,23 +47,21 @@ class CudaMatmul {
 // as in matmul_error_bound().
 double matmul_tf32x3_error_bound(const MatmulProblem& problem, double abs_sum);
 
-// Prepares a product. Three TF32 products need the scratch of matmul_cuda_tf32x3: tf32x3_split_bytes() more
-// than the workspace. The choice of the tuning table is used if the library accepts it for this product;
-// otherwise the library's first choice is used. Errors: kDevice if the library cannot be opened (with the
-// path tried) or rejects the problem.
+// Prepares a matrix product. Three TF32 products need the scratch memory of matmul_cuda_tf32x3: tf32x3_split_bytes() more than the
+// workspace. The algorithm of the tuning table is used if the library accepts it for this product; otherwise the library's first choice is
+// used. Errors: kDevice if the library cannot be opened (with the path tried) or rejects the problem.
 std::unique_ptr<CudaMatmul> prepare_matmul_cuda(const MatmulProblem& problem, Fp32Products fp32,
                                                 const TunedProduct* tuned = nullptr);
 // Prepares the product for kTf32x3. Requires: all operands are f32.
 std::unique_ptr<CudaMatmul> prepare_matmul_tf32x3_cuda(const MatmulProblem& problem,
                                                        const TunedProduct* tuned);
 
-// Prepares matmul_cuda_wgmma and linear_add_cuda_wgmma: with Plimsoll's own kernel if
-// matmul_takes_own_product() says so (matmul_catalog.h); otherwise, for few rows or in a build without code
-// for compute capability 9.0, with the library.
+// Prepares matmul_cuda_wgmma and linear_add_cuda_wgmma: with Plimsoll's own kernel if matmul_takes_own_product() returns true
+// (matmul_catalog.h); otherwise, for few rows or in a build without code for compute capability 9.0, with the library.
 std::unique_ptr<CudaMatmul> prepare_matmul_wgmma_cuda(const MatmulProblem& problem, int sm,
                                                       const TunedProduct* tuned = nullptr);
-// A product may assume this of B. A constant B was written before the launches that run directly before the product, so
-// that the product may read it while they are running (element_wise/cuda/early_launch.cuh).
+// States what a matrix product may assume about B. A constant B was written before the launches directly before the product, so that the
+// product may read it while these are still running (element_wise/cuda/early_launch.cuh).
 enum class SecondOperand : uint8_t { kVariable, kConstant };
 // Prepares Plimsoll's kernel for layers of few rows (linear_few_rows_cuda.cu), which rounds once after the bias. A row of C
 // depends only on the same row of A. Errors: kInternal if linear_few_rows_fit() does not hold.
@@ -72,11 +70,11 @@ std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& pr
 // a build without code for compute capability 9.0, run() throws kInternal.
 std::unique_ptr<CudaMatmul> prepare_own_matmul_cuda(const MatmulProblem& problem, int sm);
 
-// Returns the library's proposals for a product within the workspace, its first choice first, without times.
-// Errors: as prepare_matmul_cuda().
+// Returns the library's proposals for a matrix product within the workspace, its first choice first, without times. Errors: as
+// prepare_matmul_cuda().
 std::vector<TunedProduct> matmul_candidates_cuda(const MatmulProblem& problem, Fp32Products fp32, int most);
-// Returns the product that the library itself computes. If operands are split, it has three times the terms,
-// which run along the rows of both operands.
+// Returns the matrix product that the library itself computes. If operands are split, it has three times as many terms, which are adjacent
+// in the rows of both operands.
 MatmulProblem library_product(const MatmulProblem& problem, Fp32Products fp32);
 // Returns for example "cuBLASLt 130100". Errors: kDevice if the library cannot be opened.
 std::string matmul_library_cuda();

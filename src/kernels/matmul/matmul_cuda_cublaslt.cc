@@ -32,11 +32,11 @@ cudaDataType_t cuda_type(DType dtype) {
     case DType::kE5M2:
       return CUDA_R_8F_E5M2;
     default:
-      PLIMSOLL_CHECK(false, "cuBLASLt does not support products of {}", dtype_name(dtype));
+      PLIMSOLL_CHECK(false, "cuBLASLt does not support matrix products of {}", dtype_name(dtype));
   }
 }
 
-// An object of the library that is destroyed with its owner.
+// An object of the library that is destroyed together with its owner.
 template <typename Handle, auto Destroy>
 struct Owned {
   Handle handle = nullptr;
@@ -63,8 +63,8 @@ class CublasLtMatmul final : public CudaMatmul {
           "MatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, problem.trans_b == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, problem.trans_a == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
-    // Only a product that may add reads its factors from the device, because more algorithms support factors
-    // from the host.
+    // Only a matrix product that may add to its output reads its factors from device memory, because more of the library's algorithms
+    // support factors from the host.
     if (problem.writes == MatmulWrites::kOverwriteOrAdd) {
       set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
       one_ = one_on_device();
@@ -80,25 +80,28 @@ class CublasLtMatmul final : public CudaMatmul {
     make_layout(b_, problem.b, tb ? problem.k : problem.n, tb ? problem.n : problem.k, 0);
     make_layout(a_, problem.a, ta ? problem.m : problem.k, ta ? problem.k : problem.m, problem.a_stride);
     make_layout(c_, problem.c, problem.n, problem.m, problem.c_stride);
-    // The library chooses by the operands that have scales, so that some scale must be known here. Its value does not matter.
+    // The library's choice depends on which operands have scales, so some scale must be set here. Its value does not matter.
     if (is_fp8(problem.a)) set_scales(one_on_device(), one_on_device());
     if (tuned == nullptr || !take(*tuned)) result_ = proposals(1).front();
   }
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
-    PLIMSOLL_CHECK(args.scratch.size() >= result_.workspaceSize, "workspace of {} bytes for {}, needed {}",
-                   args.scratch.size(), words(problem_), result_.workspaceSize);
+    PLIMSOLL_CHECK(args.scratch.size() >= result_.workspaceSize,
+                   "the matrix product {} needs a workspace of {} bytes, but has {}", words(problem_),
+                   result_.workspaceSize, args.scratch.size());
     PLIMSOLL_CHECK((problem_.bias == MatmulBias::kRow) == static_cast<bool>(args.bias),
-                   "the bias does not fit the problem {}", words(problem_));
+                   "a bias must be passed if and only if the matrix product was prepared for one: {}",
+                   words(problem_));
     if (args.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias.data);
     PLIMSOLL_CHECK(is_fp8(problem_.a) == static_cast<bool>(args.a_scale) &&
                        is_fp8(problem_.b) == static_cast<bool>(args.b_scale),
-                   "the scales do not fit the problem {}", words(problem_));
+                   "a scale must be passed for each fp8 operand and for no other: {}", words(problem_));
     if (args.a_scale) set_scales(args.a_scale.data, args.b_scale.data);
     PLIMSOLL_CHECK(accumulate == nullptr || problem_.writes == MatmulWrites::kOverwriteOrAdd,
-                   "{} was not prepared to add", words(problem_));
+                   "the matrix product {} was not prepared to add to its output", words(problem_));
     const bool adds_other = problem_.writes == MatmulWrites::kAddend;
-    PLIMSOLL_CHECK(adds_other == static_cast<bool>(args.addend), "the addend does not fit the problem {}",
+    PLIMSOLL_CHECK(adds_other == static_cast<bool>(args.addend),
+                   "an addend must be passed if and only if the matrix product was prepared for one: {}",
                    words(problem_));
     const void* beta = adds_other ? one_ : accumulate != nullptr ? accumulate : zero_;
     const void* addend = adds_other ? args.addend.data : args.c.data;
@@ -132,7 +135,7 @@ class CublasLtMatmul final : public CudaMatmul {
     if (results.empty())
       throw_error(
           ErrorCode::kDevice,
-          "cuBLASLt has no algorithm for {} on this card; update the library, or choose another precision",
+          "cuBLASLt has no algorithm for {} on this GPU; update the library, or choose another precision",
           words(problem_));
     return results;
   }
@@ -161,20 +164,20 @@ class CublasLtMatmul final : public CudaMatmul {
     check(cublaslt().desc_set(desc_.handle, attribute, &value, sizeof value), "MatmulDescSetAttribute");
   }
 
-  // B is the library's first operand.
+  // Sets the addresses of the scales. B is the library's first operand.
   void set_scales(const void* a, const void* b) {
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a);
   }
 
-  // `stride` is the number of elements from one of the library's columns to the next; 0: `rows`.
+  // Describes an operand. `stride` is the distance in elements between two of the library's columns; 0: `rows`.
   void make_layout(Layout& layout, DType dtype, int64_t rows, int64_t columns, int64_t stride) {
     check(cublaslt().layout_create(&layout.handle, cuda_type(dtype), static_cast<uint64_t>(rows),
                                    static_cast<uint64_t>(columns), stride == 0 ? rows : stride),
           "MatrixLayoutCreate");
   }
 
-  // Uses the choice of the tuning table if the library accepts it for this product and within the workspace.
+  // Uses the algorithm of the tuning table if the library accepts it for this product and within the workspace. Returns false otherwise.
   bool take(const TunedProduct& tuned) {
     static_assert(sizeof(cublasLtMatmulAlgo_t) == kTunedAlgorithmBytes);
     const CublasLt& lt = cublaslt();

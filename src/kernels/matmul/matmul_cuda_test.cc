@@ -106,7 +106,7 @@ void check(const MatmulProblem& problem, Fp32Products fp32 = Fp32Products::kF32)
   }
 }
 
-// The three products of a linear layer y[T, N] = x[T, K] W[N, K]^T + bias.
+// Checks the three matrix products of a linear layer y[T, N] = x[T, K] W[N, K]^T + bias.
 void check_layer(int64_t T, int64_t N, int64_t K, DType dtype, Fp32Products fp32 = Fp32Products::kF32) {
   MatmulProblem y{.m = T, .n = N, .k = K, .trans_b = Transpose::kYes, .a = dtype, .b = dtype, .c = dtype};
   check(y, fp32);
@@ -142,8 +142,8 @@ TEST(MatmulCuda, LayersAsThreeTf32Products) {
   check_layer(65, 67, 71, DType::kF32, Fp32Products::kTf32x3);
 }
 
-// Uses operands whose rounding to TF32 has errors in one direction, so that the errors of a sum add up: one
-// TF32 product exceeds the bound that three products satisfy.
+// Uses operands whose rounding errors in TF32 have the same sign, so that the errors of a sum add up: a single TF32 product exceeds the
+// bound that three products satisfy.
 TEST(MatmulCuda, ThreeTf32ProductsKeepABoundThatOneDoesNot) {
   const MatmulProblem problem{.m = 128, .n = 128, .k = 256};
   GuardedBuffer a("tf32x3_bound/a", DType::kF32, problem.m * problem.k);
@@ -193,8 +193,8 @@ TEST(MatmulCuda, LayersInF16) {
   check_layer(17, 7, 33, DType::kF16);
 }
 
-// Tests a product plus an addend D that is a separate matrix or C itself. Both are within the bound, but need not
-// have the same bits.
+// Tests a product plus an addend D that is a separate matrix or C itself. Both results must be within the bound, but need not have the same
+// bits.
 void check_addend(int64_t T, int64_t N, int64_t K, DType dtype) {
   const MatmulProblem problem{.m = T,
                               .n = N,

@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// One product with three times the terms, whose operands are split again in each run.
+// Computes a matrix product by one TF32 product with three times as many terms, whose operands are split again in each run.
 class Tf32x3Matmul final : public CudaMatmul {
  public:
   Tf32x3Matmul(const MatmulProblem& problem, const TunedProduct* tuned)
@@ -17,12 +17,12 @@ class Tf32x3Matmul final : public CudaMatmul {
     const int64_t a_bytes = tf32x3_operand_bytes(problem_.m * problem_.k);
     const int64_t split_bytes = tf32x3_split_bytes(problem_);
     PLIMSOLL_CHECK(std::ssize(args.scratch) >= split_bytes + problem_.workspace_bytes,
-                   "scratch of {} bytes for a product of three TF32 products, needed {}", args.scratch.size(),
-                   split_bytes + problem_.workspace_bytes);
+                   "a matrix product that is computed as three TF32 products needs {} bytes of scratch "
+                   "memory, but has {}",
+                   split_bytes + problem_.workspace_bytes, args.scratch.size());
     const View a{args.scratch.data(), DType::kF32};
     const View b{args.scratch.data() + a_bytes, DType::kF32};
-    // The terms of a sum run along the rows of A unless it is transposed, and along the columns of B unless
-    // it is transposed.
+    // The terms of a sum are adjacent in the rows of A unless A is transposed, and in the columns of B unless B is transposed.
     split(args.a, a, problem_.m, Tf32PartOrder::kLowHighHigh, problem_.trans_a == Transpose::kNo, stream);
     split(args.b, b, problem_.n, Tf32PartOrder::kHighLowHigh, problem_.trans_b == Transpose::kYes, stream);
     MatmulArgs split_args = args;
@@ -57,7 +57,7 @@ class Tf32x3Matmul final : public CudaMatmul {
 std::unique_ptr<CudaMatmul> prepare_matmul_tf32x3_cuda(const MatmulProblem& problem,
                                                        const TunedProduct* tuned) {
   PLIMSOLL_CHECK(problem.a == DType::kF32 && problem.b == DType::kF32 && problem.c == DType::kF32,
-                 "three TF32 products support fp32 operands only");
+                 "a matrix product that is computed as three TF32 products supports only f32 matrices");
   return std::make_unique<Tf32x3Matmul>(problem, tuned);
 }
 

@@ -12,14 +12,16 @@ class OwnProduct final : public CudaMatmul {
       : problem_(problem), activation_(activation) {}
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
-    PLIMSOLL_CHECK(accumulate == nullptr, "the product {} x {} x {} cannot add to its output", problem_.rows,
-                   problem_.columns, problem_.terms);
+    PLIMSOLL_CHECK(accumulate == nullptr,
+                   "the matrix product {} x {} x {} by linear_cuda_wgmma cannot add to its output",
+                   problem_.rows, problem_.columns, problem_.terms);
 #ifdef PLIMSOLL_HAS_WGMMA
     linear_cuda_wgmma(problem_, activation_, args, stream);
 #else
     static_cast<void>(args);
     static_cast<void>(stream);
-    PLIMSOLL_CHECK(false, "built without code for compute capability 9.0");
+    PLIMSOLL_CHECK(false,
+                   "this kernel needs code for compute capability 9.0, which this program was built without");
 #endif
   }
   std::string description() const override {
@@ -35,7 +37,8 @@ class OwnProduct final : public CudaMatmul {
 
 std::unique_ptr<CudaMatmul> prepare_own_matmul_cuda(const MatmulProblem& problem, int sm) {
   const std::optional<LinearProblem> linear = matmul_as_linear(problem, sm);
-  PLIMSOLL_CHECK(linear.has_value(), "the tiles do not support the product {} x {} x {} on sm_{}", problem.m,
+  PLIMSOLL_CHECK(linear.has_value(),
+                 "linear_cuda_wgmma does not support the matrix product {} x {} x {} on sm_{}", problem.m,
                  problem.n, problem.k, sm);
   return std::make_unique<OwnProduct>(*linear, LinearActivation::kNone);
 }

@@ -1,4 +1,4 @@
-// Tests linear layers on compute capability 9.0, by Plimsoll's own kernel and as prepared.
+// Tests linear layers on compute capability 9.0: with Plimsoll's own kernel, and with the kernel that prepare_matmul_wgmma_cuda() chooses.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ MatmulProblem layer_with_addend(int64_t rows, int64_t columns, int64_t terms, DT
   return problem;
 }
 
-// The location of y: a separate tensor, or the addend.
+// Where y is stored: in a separate tensor, or in the addend.
 enum class Place : uint8_t { kApart, kInPlace };
 
 // The operands of a layer on the host and on the device.
@@ -169,7 +169,7 @@ void check_exact(const MatmulProblem& problem) {
   EXPECT_TRUE(test::compare_bits(layer.y, want).ok());
 }
 
-// Checks that the product is rounded before the sum, whether y is the addend or not.
+// Checks that the product is rounded before the addend is added, whether y is the addend or not.
 void check_exact_addend(int64_t rows, int64_t columns, int64_t terms, DType dtype) {
   Layer layer(layer_with_addend(rows, columns, terms, dtype));
   SCOPED_TRACE(layer.name);
@@ -184,7 +184,7 @@ void check_exact_addend(int64_t rows, int64_t columns, int64_t terms, DType dtyp
   }
 }
 
-// The rows repeat, so the results of the first ones give the expected results of all.
+// Checks a layer of many rows. The rows repeat, so the results of the first rows are the expected results of all.
 void check_tiles(const MatmulProblem& problem) {
   constexpr int64_t kDistinct = 64;
   const int64_t columns = problem.n, terms = problem.k;
@@ -223,8 +223,8 @@ void check_tiles(const MatmulProblem& problem) {
   EXPECT_TRUE(result.ok()) << result;
 }
 
-// Every number of rows that a tile can have, columns that do not fill a block, and numbers of terms for which the warps have
-// none, one and several groups. Runs on any card that has the instructions.
+// Tests every number of rows that a tile can have, columns that do not fill a block, and numbers of terms for which a warp has no group,
+// one group and several groups. Runs on any GPU that has the instructions.
 TEST(LinearFewRowsCuda, AgreesWithTheReference) {
   int major = 0;
   ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
@@ -246,7 +246,7 @@ TEST(LinearFewRowsCuda, AgreesWithTheReference) {
   }
 }
 
-// More tiles than blocks, with and without a tile that is not full.
+// Tests more tiles than blocks, with and without a tile that is not full.
 TEST(LinearFewRowsCuda, BlocksComputeSeveralTiles) {
   int major = 0;
   ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
@@ -261,7 +261,7 @@ TEST(LinearFewRowsCuda, BlocksComputeSeveralTiles) {
   }
 }
 
-// A row has the same bits whatever the number of rows is, and in every run.
+// A row must have the same bits whatever the number of rows is, and in every run.
 TEST(LinearFewRowsCuda, ARowDependsOnItselfOnly) {
   int major = 0;
   ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
@@ -319,7 +319,7 @@ TEST(MatmulWgmmaCuda, AddsAnotherMatrix) {
   }
 }
 
-// More tiles than multiprocessors with the fewest terms: small enough for compute-sanitizer's racecheck.
+// Tests more tiles than multiprocessors with the fewest terms, which is small enough for the racecheck of compute-sanitizer.
 TEST(MatmulWgmmaCuda, SmallButSeveralTilesPerBlock) {
   PLIMSOLL_NEEDS_HOPPER();
   for (const int64_t terms : {768, 1024}) {
@@ -328,8 +328,7 @@ TEST(MatmulWgmmaCuda, SmallButSeveralTilesPerBlock) {
   }
 }
 
-// Uses enough rows that a block takes several tiles. A tile is written while the products of the next tile are
-// computed.
+// Uses so many rows that a block computes several tiles, because a tile is written while the products of the next tile are computed.
 TEST(MatmulWgmmaCuda, ManyRowsAndTheSameBitsTwice) {
   PLIMSOLL_NEEDS_HOPPER();
   constexpr int64_t kRows = 128 * 64 - 5;
@@ -344,7 +343,7 @@ TEST(MatmulWgmmaCuda, ManyRowsAndTheSameBitsTwice) {
   }
 }
 
-// Runs on any card.
+// Tests few rows; runs on any GPU.
 TEST(MatmulWgmmaCuda, FewRowsUseTheLibrary) {
   const MatmulProblem problem = layer(37, 256, 768, DType::kF16, DType::kF16);
   Layer few(problem);
@@ -355,7 +354,7 @@ TEST(MatmulWgmmaCuda, FewRowsUseTheLibrary) {
   EXPECT_NE(prepared->description(), "linear_cuda_wgmma");
   few.run(*prepared);
   std::vector<double> limits = bounds(few, want);
-  // The library may round the product too.
+  // The bounds allow for a rounding of the product, because the library may round it before the addition.
   for (int64_t i = 0; i < want.count(); ++i) limits[static_cast<size_t>(i)] += 0x1.01p-11 * 768.0;
   EXPECT_TRUE(test::compare(few.y, want, {.per_element = limits, .shape = {problem.m, problem.n}}).ok());
 }

@@ -9,9 +9,10 @@
 namespace plimsoll {
 
 void check_matmul_operand(ConstView view, DType dtype, const char* name) {
-  PLIMSOLL_CHECK(static_cast<bool>(view), "{} is missing", name);
-  PLIMSOLL_CHECK(view.dtype == dtype, "{} has type {}, the problem has {}", name, dtype_name(view.dtype),
-                 dtype_name(dtype));
+  PLIMSOLL_CHECK(static_cast<bool>(view), "operand {} of the matrix product is null", name);
+  PLIMSOLL_CHECK(view.dtype == dtype,
+                 "operand {} must have the type of the prepared matrix product, but is {} instead of {}",
+                 name, dtype_name(view.dtype), dtype_name(dtype));
 }
 
 void check_matmul_args(const MatmulProblem& problem, const MatmulArgs& args, int64_t scratch_bytes) {
@@ -20,25 +21,26 @@ void check_matmul_args(const MatmulProblem& problem, const MatmulArgs& args, int
   check_matmul_operand(args.c, problem.c, "C");
   if (problem.bias == MatmulBias::kRow) check_matmul_operand(args.bias, problem.bias_dtype, "bias");
   PLIMSOLL_CHECK(static_cast<bool>(args.bias) == (problem.bias == MatmulBias::kRow),
-                 "the bias does not fit the problem");
-  PLIMSOLL_CHECK(std::ssize(args.scratch) >= scratch_bytes, "scratch of {} bytes, needed {}",
-                 args.scratch.size(), scratch_bytes);
+                 "a bias must be passed if and only if the matrix product was prepared for one");
+  PLIMSOLL_CHECK(std::ssize(args.scratch) >= scratch_bytes,
+                 "the matrix product needs {} bytes of scratch memory, but has {}", scratch_bytes,
+                 args.scratch.size());
   PLIMSOLL_CHECK(args.accumulate == Accumulate::kOverwrite || problem.writes == MatmulWrites::kOverwriteOrAdd,
-                 "the product was not prepared to add");
+                 "the matrix product was not prepared to add to its output");
 }
 
 void matmul_ref(const MatmulProblem& problem, const MatmulArgs& args) {
   PLIMSOLL_CHECK(problem.b_operand == MatmulOperand::kPlain,
-                 "the reference does not support packed operands");
+                 "the reference does not support operands that were packed in advance");
   PLIMSOLL_CHECK(static_cast<bool>(args.a) && static_cast<bool>(args.b) && static_cast<bool>(args.c),
-                 "an operand is missing");
+                 "matmul_ref: an operand is null");
   PLIMSOLL_CHECK(static_cast<bool>(args.bias) == (problem.bias == MatmulBias::kRow),
-                 "the bias does not fit the problem");
+                 "a bias must be passed if and only if the problem has one");
   PLIMSOLL_CHECK(static_cast<bool>(args.addend) == (problem.writes == MatmulWrites::kAddend),
-                 "the addend does not fit the problem");
+                 "an addend must be passed if and only if the problem has one");
   PLIMSOLL_CHECK(is_fp8(problem.a) == static_cast<bool>(args.a_scale) &&
                      is_fp8(problem.b) == static_cast<bool>(args.b_scale),
-                 "the scales do not fit the problem");
+                 "a scale must be passed for each fp8 operand and for no other");
   const bool rounds_b = problem.a == DType::kBF16 && problem.b == DType::kF32;
   const auto a_at = [&](int64_t i, int64_t l) {
     return args.a.load(problem.trans_a == Transpose::kYes ? l * problem.m + i : i * problem.k + l);
@@ -100,7 +102,7 @@ void pack_pairs_ref(const float* b, int64_t k, int64_t n, Transpose transpose, c
 
 void split_tf32_ref(const SplitTf32Args& args) {
   PLIMSOLL_CHECK(args.x.dtype == DType::kF32 && args.out.dtype == DType::kF32,
-                 "the operand and its parts must be f32");
+                 "split_tf32: the operand and its parts must be f32");
   const bool along_rows = args.place == Tf32PartPlace::kAlongRows;
   const int64_t terms = along_rows ? args.columns : args.rows;
   const bool low_first = args.order == Tf32PartOrder::kLowHighHigh;

@@ -38,7 +38,7 @@ constexpr LinearSizes kSizes[] = {{1, 1, 1},      {1, 2, 768},    {3, 17, 33},  
                                   {8, 768, 768},  {63, 64, 64},   {64, 64, 64}, {100, 130, 70}, {257, 16, 48},
                                   {97, 24, 3072}, {98, 3072, 24}, {768, 40, 24}};
 
-// Compares the product of each row of the catalog that accepts it with the reference. Returns the names of these rows.
+// Compares the matrix product with the reference for each catalog row that accepts it. Returns the names of these rows.
 std::set<std::string_view> check_rows(const MatmulProblem& problem, MatmulInputs inputs) {
   std::set<std::string_view> checked;
   for (const KernelRow* row : test::cpu_matmul_rows()) {
@@ -58,7 +58,7 @@ TEST(MatmulRows, AreExactOnSmallIntegers) {
   }
 }
 
-// A row that no product reaches is an error, unless this CPU lacks its instructions.
+// A catalog row that no product of the test reaches is an error, unless this CPU lacks its instructions.
 TEST(MatmulRows, AreWithinTheBoundAndAllReached) {
   std::set<std::string_view> checked;
   for (const auto& [T, N, K] : kSizes) {
@@ -103,8 +103,7 @@ TEST(MatmulRows, TakeEveryCombinationOfTransposesBiasAndWrites) {
   EXPECT_EQ(num_cases, 48);
 }
 
-// Without bf16 instructions the library computes the same products slowly. The catalog refuses them, but they
-// are tested here.
+// Without bf16 instructions the library computes the same products slowly. The catalog declines them, but they are tested here.
 TEST(MatmulCpuOnednn, Bf16IsWithinItsBound) {
   if (!library_has_bf16()) GTEST_SKIP() << "oneDNN has no bf16 products below AVX-512";
   for (const auto& [T, N, K] : kSizes) {
@@ -202,7 +201,7 @@ TEST(MatmulCpuOnednn, KeepsWithinTheWorkspaceThatThePlanGrants) {
             ++num_prepared;
             if (matmul->description().find("threads") != std::string::npos) {
               ++num_reduced;
-              // The limit of the workspace may reduce the number of threads only if there are more than four.
+              // The limit of the workspace may reduce the number of threads only if there are more than four threads.
               EXPECT_GT(threads, 4) << describe_matmul(problem) << ": " << matmul->description();
             }
             EXPECT_EQ(matmul->description().find("ref"), std::string::npos) << matmul->description();
@@ -231,8 +230,8 @@ TEST(MatmulCpuOnednn, RefusesWhatItWasNotPreparedFor) {
   EXPECT_THROW(prepare_matmul_cpu(problem), Error);
 }
 
-// Products of few rows are dot products, at any implementation that the catalog names; those of more rows are not. Sizes that fill no vector,
-// no tile of columns and no task are among them.
+// Products of few rows must be computed as dot products, whichever implementation the catalog selects, and products of more rows must not.
+// The sizes include some that do not fill a vector, a tile of columns or a task.
 TEST(MatmulFewRows, IsWithinItsBoundForEveryNumberOfRowsAndType) {
   int num_few = 0;
   for (const auto& [N, K] : {std::pair<int64_t, int64_t>{1, 1}, {3, 17}, {37, 64}, {130, 100}, {70, 771}}) {
@@ -262,7 +261,7 @@ TEST(MatmulFewRows, IsWithinItsBoundForEveryNumberOfRowsAndType) {
   EXPECT_EQ(num_few, 5 * 8 * 4);
 }
 
-// A row has the same bits alone and among others, on any number of threads and whatever the catalog names.
+// A row must have the same bits alone and among others, with any number of threads and whichever implementation the catalog selects.
 TEST(MatmulFewRows, BitsDependNeitherOnRowsNorOnThreads) {
   const int threads_before = num_threads();
   for (const DType dtype : {DType::kF32, DType::kBF16}) {

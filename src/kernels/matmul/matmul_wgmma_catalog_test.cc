@@ -1,4 +1,4 @@
-// Tests which products Plimsoll's own kernel takes on compute capability 9.0, and why it declines others.
+// Tests which matrix products Plimsoll's own kernel supports on compute capability 9.0, and its reasons for declining others.
 #include <gtest/gtest.h>
 
 #include "kernels/matmul/testing/asked_case.h"
@@ -21,7 +21,7 @@ Problem on_card(const MatmulProblem& problem, int sm = 90) {
   return asked_of(problem, {.device = KernelDevice::kCuda, .sm = sm});
 }
 
-// Returns the row's reason for a problem that the library takes.
+// Returns the own kernel's reason for declining a problem that the library supports.
 std::string reason(const MatmulProblem& problem, int sm = 90) {
   const Selection selection = select_kernel(on_card(problem, sm));
   EXPECT_EQ(selection.row->implementation, "matmul_cuda_cublaslt");
@@ -55,15 +55,15 @@ TEST(MatmulWgmmaCatalog, HopperTakesLayersWithABias) {
   EXPECT_EQ(selection.row->implementation, "matmul_cuda_wgmma");
   EXPECT_EQ(selection.scratch_bytes, kCublasLtWorkspaceBytes);
   EXPECT_TRUE(matmul_takes_own_product(layer(32768, 3072, 1024), 90));
-  // The scratch is the library's for every bucket, so that a bucket with few rows may use its product.
+  // The scratch memory is that of the library for every bucket, so that a bucket with few rows may use the library's product.
   EXPECT_EQ(select_kernel(on_card(layer(64, 3072, 1024))).scratch_bytes, kCublasLtWorkspaceBytes);
   EXPECT_FALSE(matmul_takes_own_product(layer(64, 3072, 1024), 90));
   const Selection forced = select_kernel(on_card(layer(32768, 3072, 1024)), "matmul_cuda_cublaslt");
   EXPECT_EQ(forced.row->implementation, "matmul_cuda_cublaslt");
 }
 
-// 132 tiles run at a time: 384 tiles nearly fill three rounds. With 120 tiles (less than one round) or 192 tiles, too
-// many multiprocessors would be idle, so the library computes the product.
+// 132 tiles run at the same time: 384 tiles nearly fill three rounds of them. With 120 tiles (less than one round) or 192 tiles, too many
+// multiprocessors would be idle, so the library computes the product.
 TEST(MatmulWgmmaCatalog, PartlyFilledRoundsUseTheLibrary) {
   EXPECT_TRUE(matmul_takes_own_product(layer(4096, 3072, 1024), 90));
   EXPECT_FALSE(matmul_takes_own_product(layer(1280, 3072, 1024), 90));
@@ -93,18 +93,19 @@ TEST(MatmulWgmmaCatalog, HopperTakesLayersWithAnAddend) {
 
 TEST(MatmulWgmmaCatalog, RefusalsSayWhy) {
   const MatmulProblem bert = layer(32768, 3072, 1024);
-  EXPECT_EQ(reason(bert, 80), "needs the tensor cores of compute capability 9.0; this card has 8.0");
+  EXPECT_EQ(reason(bert, 80), "needs the tensor cores of compute capability 9.0, but this GPU has 8.0");
   MatmulProblem other = bert;
   other.trans_b = Transpose::kNo;
-  EXPECT_EQ(reason(other), "takes layers x w^T only");
+  EXPECT_EQ(reason(other), "supports only products A B^T, as in a linear layer");
   other = bert;
   other.c = DType::kF32;
-  EXPECT_EQ(reason(other), "takes and writes one type");
+  EXPECT_EQ(reason(other), "needs matrices A, B and C of the same type");
   other = bert;
   other.writes = MatmulWrites::kOverwriteOrAdd;
-  EXPECT_EQ(reason(other), "overwrites only");
+  EXPECT_EQ(reason(other), "cannot add to its output");
   EXPECT_EQ(reason(layer(32768, 1152, 384)),
-            "takes columns and, from 768 on, terms in multiples of 256, not 1152 and 384");
+            "needs a number of columns and a depth (K) that are multiples of 256, and a depth of at least "
+            "768, but they are 1152 and 384");
 }
 
 }  // namespace

@@ -48,15 +48,15 @@ struct NormLinearArgs {
 // Computes s and y with plain loops, summing in double.
 void norm_linear_ref(const NormLinearProblem& problem, const NormLinearArgs& args);
 
-// Returns a bound of the difference between the h of a fast kernel and that of the reference. In fp32, s and h may round to the
-// neighbours of the reference's, which are 2^-7 of the magnitude away in bf16 and 2^-10 in f16; `s` and `rstd` are the reference's.
+// Returns a bound of the difference between the h of a fast kernel and that of the reference. In fp32, s and h may round to the neighbours
+// of the reference's values, which are 2^-7 of the magnitude away in bf16 and 2^-10 in f16; `s` and `rstd` are those of the reference.
 double norm_linear_term_error_bound(DType dtype, double h, double gain, double rstd, double s);
 // Returns a bound of |error| for one element of z of the fast kernels, with sums over the terms: `abs_sum` = sum |h||w|, `changes` =
 // sum of the above bound times |w|, `product` = sum h w. The product adds the error of matmul_cuda.h, and z is rounded twice.
 double norm_linear_product_error_bound(const NormLinearProblem& problem, double abs_sum, double changes,
                                        double product, double bias);
 
-// Arguments as above, run on an NVIDIA GPU. Views are in device memory; x, residual, s, w and y are aligned to 16 bytes.
+// A prepared layer on an NVIDIA GPU, with the arguments above. Views are in device memory; x, residual, s, w and y are aligned to 16 bytes.
 class CudaNormLinear {
  public:
   virtual ~CudaNormLinear() = default;
@@ -64,11 +64,11 @@ class CudaNormLinear {
   virtual std::string description() const = 0;
 };
 
-// The way to compute the layer. kAsPrepared: with few rows (matmul_takes_few_rows_cuda() in matmul_catalog.h) in one launch, or in two
-// if there are more rows than each block should normalize (norm_linear_takes_few_rows_cuda()); otherwise by the kernels of the norm, the
-// product and the activation, one after the other. kApart: always the latter.
+// How the layer is computed. kAsPrepared: with few rows (matmul_takes_few_rows_cuda() in matmul_catalog.h) in one launch, or in two if
+// there are more rows than each block should normalize (norm_linear_takes_few_rows_cuda()); otherwise by the kernels of the norm, the
+// matrix product and the activation, one after the other. kApart: always by these separate kernels.
 enum class NormLinearWay : uint8_t { kAsPrepared, kApart };
-// Prepares the layer. `w` is what the product may assume of w (matmul_cuda.h). Errors: as prepare_matmul_cuda().
+// Prepares the layer. `w` states what the matrix product may assume about w (matmul_cuda.h). Errors: as prepare_matmul_cuda().
 std::unique_ptr<CudaNormLinear> prepare_norm_linear_cuda(const NormLinearProblem& problem, int sm,
                                                          SecondOperand w, const TunedProduct* tuned = nullptr,
                                                          NormLinearWay way = NormLinearWay::kAsPrepared);

@@ -24,11 +24,12 @@ class InOneLaunch final : public CudaNormLinear {
   SecondOperand w_;
 };
 
-// Writes h.
+// Computes h, the normalized rows.
 void normalize(const NormLinearProblem& problem, const NormLinearArgs& args, View h, CudaStream stream) {
   const int64_t rows = problem.product.m, columns = problem.product.k;
   if (problem.norm == NormKind::kRms) {
-    PLIMSOLL_CHECK(!args.norm_bias && !args.beta, "the norm kRms has neither a bias nor beta");
+    PLIMSOLL_CHECK(!args.norm_bias && !args.beta,
+                   "norm_linear with NormKind::kRms does not support norm_bias and beta");
     return rms_norm_fwd_cuda({.dims = {.T = rows, .N = columns, .C = columns},
                               .x = args.x,
                               .gain = args.gain,
@@ -58,8 +59,8 @@ void normalize(const NormLinearProblem& problem, const NormLinearArgs& args, Vie
 }
 
 void check_scratch(const NormLinearArgs& args, int64_t bytes) {
-  PLIMSOLL_CHECK(std::ssize(args.scratch) >= bytes, "norm_linear needs {} bytes of scratch and has {}", bytes,
-                 args.scratch.size());
+  PLIMSOLL_CHECK(std::ssize(args.scratch) >= bytes,
+                 "norm_linear needs {} bytes of scratch memory, but has {}", bytes, args.scratch.size());
 }
 
 class NormThenLayer final : public CudaNormLinear {
@@ -83,14 +84,14 @@ class NormThenLayer final : public CudaNormLinear {
 class OneAfterTheOther final : public CudaNormLinear {
  public:
   OneAfterTheOther(const NormLinearProblem& problem, int sm, const TunedProduct* tuned) : problem_(problem) {
-    // The library adds a bias of the type of the result only. Another one is added by a kernel of its own.
+    // The library can only add a bias of the type of the result. A bias of another type is added by a separate kernel.
     MatmulProblem product = problem.product;
     adds_bias_ = product.bias == MatmulBias::kRow && product.bias_dtype != product.c;
     if (adds_bias_) product.bias = MatmulBias::kNone;
     product_ = prepare_matmul_wgmma_cuda(product, sm, tuned);
   }
 
-  // The scratch contains h, then z, and then the workspace.
+  // The scratch memory contains h, then z, and then the workspace.
   void run(const NormLinearArgs& args, CudaStream stream) override {
     const MatmulProblem& product = problem_.product;
     const int64_t values = norm_linear_values_bytes(problem_);

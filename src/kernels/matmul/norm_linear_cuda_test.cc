@@ -89,8 +89,8 @@ NormLinearProblem problem_of(NormKind norm, LayerEnd end, int64_t rows, int64_t 
           .activation = end == LayerEnd::kGlu ? Activation::kSilu : Activation::kGeluTanh};
 }
 
-// Every number of warps per row, rows and columns that fill no tile, several tiles per block, and rows for which the kernels run
-// one after the other.
+// Tests every number of warps per row, rows and columns that do not fill a tile, several tiles per block, and numbers of rows for which the
+// separate kernels run.
 TEST(NormLinearCuda, AgreesWithTheReference) {
   if (compute_capability() != 90) GTEST_SKIP() << "needs compute capability 9.0";
   for (const NormKind norm : {NormKind::kLayer, NormKind::kRms}) {
@@ -110,7 +110,8 @@ TEST(NormLinearCuda, AgreesWithTheReference) {
   }
 }
 
-// Columns that fill no tile, parameters in 16 bits, and terms for which a thread has several packs of a row in one launch.
+// Tests columns that do not fill a tile, parameters in 16 bits, and numbers of terms for which a thread handles several packs of a row in
+// one launch.
 TEST(NormLinearCuda, OtherSizesAndTypes) {
   if (compute_capability() != 90) GTEST_SKIP() << "needs compute capability 9.0";
   check(problem_of(NormKind::kLayer, LayerEnd::kProduct, 7, 33, 96, DType::kBF16, true), DType::kBF16,

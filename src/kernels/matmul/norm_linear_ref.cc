@@ -17,7 +17,7 @@ double rounded_as(ConstView like, double value) {
   return one.load(0);
 }
 
-// Writes h of one row, and its s if the problem has one.
+// Computes h of one row, and its s if the problem has a residual.
 void normalize_row(const NormLinearProblem& problem, const NormLinearArgs& args, int64_t t,
                    std::vector<double>& h) {
   const int64_t terms = problem.product.k;
@@ -47,10 +47,10 @@ void normalize_row(const NormLinearProblem& problem, const NormLinearArgs& args,
 }  // namespace
 
 void norm_linear_ref(const NormLinearProblem& problem, const NormLinearArgs& args) {
-  PLIMSOLL_CHECK(args.x && args.w && args.gain && args.y, "an operand is missing");
+  PLIMSOLL_CHECK(args.x && args.w && args.gain && args.y, "norm_linear: an operand is null");
   PLIMSOLL_CHECK(
       static_cast<bool>(args.residual) == static_cast<bool>(args.sum) && (args.residual || !args.norm_bias),
-      "a sum or a bias of the norm without a residual");
+      "norm_linear: residual and sum must both be present or absent, and norm_bias needs a residual");
   const int64_t terms = problem.product.k, outputs = problem.outputs();
   std::vector<double> h(static_cast<size_t>(terms));
   for (int64_t t = 0; t < problem.product.m; ++t) {

@@ -26,7 +26,8 @@ NormLinearProblem problem_of(NormKind norm, LayerEnd end, DType dtype = DType::k
       .activation = end == LayerEnd::kGlu ? Activation::kSilu : Activation::kGeluTanh};
 }
 
-// In fp64 nothing is rounded to fewer bits, so the reference equals the references of its parts up to the order of sums.
+// In fp64 nothing is rounded to fewer bits, so the reference must equal the composition of the references of the norm, the product and the
+// activation, up to the order of sums.
 TEST(NormLinear, EqualsItsPartsInFp64) {
   for (const NormKind norm : {NormKind::kLayer, NormKind::kRms}) {
     for (const LayerEnd end : {LayerEnd::kProduct, LayerEnd::kActivation, LayerEnd::kGlu}) {

@@ -1,6 +1,5 @@
-// Hides the differences between the two generations of oneDNN that Plimsoll supports (2.6 and 3.x) in
-// describing a primitive. No other code depends on the version. Thread-safe: pure functions, except
-// with_library_threads.
+// Hides the differences between the two major versions of oneDNN that Plimsoll supports (2.6 and 3.x) in describing a primitive. No other
+// code depends on the version. Thread-safe: pure functions, except with_library_threads.
 #pragma once
 
 #include <dnnl.hpp>
@@ -16,8 +15,8 @@
 
 namespace plimsoll::onednn {
 
-// Describes dst = src weights (+ bias); a null bias means none.
-// Errors: throws dnnl::error with dnnl_unimplemented if the library has no such product.
+// Describes dst = src weights (+ bias); a null bias means none. Errors: throws dnnl::error with dnnl_unimplemented if the library does not
+// support the product.
 inline dnnl::matmul::primitive_desc describe_matmul(const dnnl::engine& engine, const dnnl::memory::desc& src,
                                                     const dnnl::memory::desc& weights,
                                                     const dnnl::memory::desc* bias,
@@ -40,7 +39,7 @@ struct Blocks {
   std::array<int64_t, 3> dimensions = {};
   std::array<int64_t, 2> strides = {};
 };
-// Returns nothing for a layout that does not consist of blocks, or that has more than three. Requires: a
+// Returns the blocks of a layout, or nothing for a layout that does not consist of blocks or that has more than three. Requires: a
 // description of a matrix.
 inline std::optional<Blocks> blocks_of(const dnnl::memory::desc& desc) {
   Blocks blocks;

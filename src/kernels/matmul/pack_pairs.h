@@ -20,11 +20,11 @@ inline constexpr int64_t kPairTileTerms = 32;
 
 struct PairTiles {
   int64_t columns = 64;            // per tile; a multiple of 16, at most 64
-  int64_t term_tile_stride = 0;    // elements from a tile to the tile of the next 32 terms
-  int64_t column_tile_stride = 0;  // elements from a tile to the tile of the next `columns` columns
+  int64_t term_tile_stride = 0;    // distance in elements to the tile of the next 32 terms
+  int64_t column_tile_stride = 0;  // distance in elements to the tile of the next `columns` columns
 };
 
-// Requires: b is [k, n] row-major, or [n, k] if `transpose` is kYes; k, n >= 1.
+// Pack a matrix. Requires: b is [k, n] row-major, or [n, k] if `transpose` is kYes; k, n >= 1.
 void pack_pairs_ref(const float* b, int64_t k, int64_t n, Transpose transpose, const PairTiles& tiles,
                     BF16* packed);
 void pack_pairs_cpu(const float* b, int64_t k, int64_t n, Transpose transpose, const PairTiles& tiles,

@@ -35,7 +35,7 @@ HWY_INLINE WordVec pairs_of(WordVec first, WordVec second) {
   return hn::Or(hn::ShiftRight<16>(rounded(first)), hn::And(rounded(second), hn::Set(Words(), 0xffff0000u)));
 }
 
-// The distance within a row at which memory is prefetched, in elements.
+// The distance in elements, along a row, at which memory is prefetched.
 constexpr int64_t kAhead = 128;
 
 // Packs one whole tile of a row-major matrix whose rows have `stride` elements.
@@ -93,7 +93,7 @@ void pack_columns(const uint32_t* b, int64_t stride, int64_t columns, uint32_t* 
   }
 }
 
-// Packs a tile that reaches past the edge, through a copy that is padded with zeros.
+// Packs a tile that extends past the edge of the matrix, through a copy that is padded with zeros.
 void pack_edge(const uint32_t* b, int64_t stride, bool transposed, int64_t terms, int64_t columns_inside,
                int64_t columns, uint32_t* tile) {
   alignas(64) uint32_t whole[64 * kPairTileTerms] = {};
@@ -137,8 +137,8 @@ void pack_pairs(const float* b, int64_t k, int64_t n, Transpose transpose, const
   const bool transposed = transpose == Transpose::kYes;
   const int64_t column_tiles = (n + tiles.columns - 1) / tiles.columns;
   const int64_t term_tiles = (k + kPairTileTerms - 1) / kPairTileTerms;
-  // A task consists of up to 16 tiles, 128 KiB to read, along the rows of the plain matrix. Each of its rows
-  // is then read from end to end, many rows at a time.
+  // The number of tiles per task: up to 16, with 128 KiB to read, along the rows of the plain matrix. Each of these rows is then read from
+  // end to end, many rows at a time.
   constexpr int64_t kTilesPerTask = 16;
   const int64_t along = transposed ? term_tiles : column_tiles;
   const int64_t across = transposed ? column_tiles : term_tiles;
@@ -164,8 +164,8 @@ HWY_EXPORT(pack_pairs);
 
 void pack_pairs_cpu(const float* b, int64_t k, int64_t n, Transpose transpose, const PairTiles& tiles,
                     BF16* packed) {
-  PLIMSOLL_CHECK(tiles.columns >= 16 && tiles.columns <= 64 && tiles.columns % 16 == 0, "tiles of {} columns",
-                 tiles.columns);
+  PLIMSOLL_CHECK(tiles.columns >= 16 && tiles.columns <= 64 && tiles.columns % 16 == 0,
+                 "the tiles of packed pairs must have 16, 32, 48 or 64 columns, but have {}", tiles.columns);
   HWY_DYNAMIC_DISPATCH(pack_pairs)(b, k, n, transpose, tiles, packed);
 }
 

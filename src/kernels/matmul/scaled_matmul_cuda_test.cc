@@ -1,4 +1,4 @@
-// Products of fp8 codes by cuBLASLt: the three products of a linear layer, with and without bias and accumulation.
+// Tests matrix products of fp8 codes by cuBLASLt: the three products of a linear layer, with and without bias and accumulation.
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -1,4 +1,4 @@
-// Products of fp8 codes: the reference, and which products the library is asked for.
+// Tests matrix products of fp8 codes: the reference, and which products the catalog assigns to cuBLASLt.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,7 +50,7 @@ TEST(ScaledMatmul, TheReferenceMultipliesCodesAndScales) {
   }
 }
 
-// Returns the reason why cuBLASLt is not asked for a product, or "".
+// Returns the reason why the catalog does not assign a product to cuBLASLt, or "".
 std::string refusal(int sm, const MatmulProblem& product) {
   return kernel_support(*find_kernel_row("scaled_matmul_cuda_cublaslt"),
                         {.kernel = "scaled_matmul",
@@ -70,18 +70,18 @@ TEST(ScaledMatmul, TheLibraryIsAskedForWhatTensorCoresMultiply) {
                               .c = DType::kBF16};
   EXPECT_EQ(refusal(90, product), "");
   EXPECT_EQ(refusal(89, product), "");
-  EXPECT_EQ(refusal(80, product), "fp8 needs compute capability 8.9; this card has 8.0");
+  EXPECT_EQ(refusal(80, product), "fp8 needs compute capability 8.9, but this GPU has 8.0");
   MatmulProblem other = product;
   other.b = DType::kE5M2;
-  EXPECT_EQ(refusal(90, other), "takes at most one operand in e5m2");
+  EXPECT_EQ(refusal(90, other), "supports at most one operand of type e5m2");
   for (int64_t MatmulProblem::*size : {&MatmulProblem::m, &MatmulProblem::n, &MatmulProblem::k}) {
     other = product;
     other.*size += 8;
-    EXPECT_NE(refusal(90, other).find("in multiples of 16, not "), std::string::npos);
+    EXPECT_NE(refusal(90, other).find("that are multiples of 16, but they are "), std::string::npos);
   }
 }
 
-// Forward products, of which both operands are e4m3, are faster and less accurate.
+// Fast accumulation is for forward products, both operands of which are e4m3.
 TEST(ScaledMatmul, FastAccumulationIsForTheForwardPass) {
   EXPECT_TRUE(uses_fast_accumulation({.a = DType::kE4M3, .b = DType::kE4M3}));
   EXPECT_FALSE(uses_fast_accumulation({.a = DType::kE5M2, .b = DType::kE4M3}));

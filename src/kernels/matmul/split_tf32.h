@@ -33,7 +33,7 @@
 namespace plimsoll {
 
 enum class Tf32PartOrder : uint8_t { kLowHighHigh, kHighLowHigh };
-// The form in which x[rows, columns] is written: [rows, 3 columns], or its transpose as [columns, 3 rows].
+// How the parts of x[rows, columns] are written: as [rows, 3 columns], or transposed as [columns, 3 rows].
 enum class Tf32PartPlace : uint8_t { kAlongRows, kAlongColumns };
 
 struct Tf32Parts {
@@ -82,7 +82,7 @@ void split_tf32_ref(const SplitTf32Args& args);
 // The function below runs on an NVIDIA GPU. Views are in device memory; x and out are aligned to 16 bytes.
 // Denormal numbers are kept. The bits equal those of the reference.
 
-// Errors: kInternal for operands that are not f32 or not aligned, and for sizes that the catalog does not
+// Splits an operand on a GPU. Errors: kInternal for operands that are not f32 or not aligned, and for sizes that the catalog does not
 // accept (more than kTf32x3MaxTerms terms or 2^32 numbers); kDevice if the launch fails.
 void split_tf32_cuda(const SplitTf32Args& args, CudaStream stream);
 

@@ -10,8 +10,8 @@ namespace plimsoll {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-// A thread's steps are far apart, so that a warp accesses 512 adjacent bytes. 16 blocks for each
-// multiprocessor of the largest cards keep enough accesses in flight.
+// The largest number of blocks: 16 for each multiprocessor of the largest GPUs, which keeps enough accesses in flight. A thread's elements
+// are so far apart that a warp accesses 512 adjacent bytes at a time.
 constexpr uint32_t kMaxBlocks = 2304;
 
 __device__ void split(float x, float& high, float& low) {
@@ -36,21 +36,21 @@ __device__ void write(Vector* out, uint64_t terms, bool low_first, const Vector&
   out[2 * terms] = high;
 }
 
-// Lengths are counted in vectors of one or four numbers.
+// Splits a matrix along its rows. Lengths are counted in vectors of one or four numbers.
 template <typename Vector>
 __global__ void __launch_bounds__(kThreads)
     split_rows_kernel(const Vector* __restrict__ x, Vector* __restrict__ out, uint32_t count,
                       uint32_t columns, bool low_first) {
   const uint32_t stride = gridDim.x * kThreads;
   for (uint64_t i = blockIdx.x * kThreads + threadIdx.x; i < count; i += stride) {
-    // Row r of x becomes the row that starts 3 r rows of x into the output.
+    // Row r of x starts at 3 r times the row length in the output.
     const uint32_t row = static_cast<uint32_t>(i) / columns;
     write(out + (i + 2ull * row * columns), columns, low_first, x[i]);
   }
 }
 
-// A tile of 64 rows and columns passes through shared memory, so that reads run along rows of x and writes
-// along rows of its transpose, 16 bytes each if both lengths are multiples of 4.
+// The size of a tile of rows and columns that is transposed in shared memory, so that rows of x are read, and rows of its transpose are
+// written, 16 bytes at a time if both lengths are multiples of 4.
 constexpr uint32_t kTile = 64;
 
 template <bool kVectors>
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads)
     split_columns_kernel(const float* __restrict__ x, float* __restrict__ out, uint32_t rows,
                          uint32_t columns, bool low_first) {
   constexpr uint32_t kWidth = kVectors ? 4 : 1;
-  constexpr uint32_t kAcross = kTile / kWidth;    // adjacent threads
+  constexpr uint32_t kAcross = kTile / kWidth;    // number of adjacent threads along a row of the tile
   constexpr uint32_t kDown = kThreads / kAcross;  // rows of the tile per pass
   __shared__ float tile[kTile][kTile + 1];        // [column][row]; the odd stride avoids bank conflicts
   const uint32_t across = threadIdx.x % kAcross * kWidth;
@@ -124,10 +124,11 @@ void launch_columns(const SplitTf32Args& args, CudaStream stream) {
 
 void split_tf32_cuda(const SplitTf32Args& args, CudaStream stream) {
   PLIMSOLL_CHECK(args.x.dtype == DType::kF32 && args.out.dtype == DType::kF32,
-                 "the operand and its parts must be f32");
+                 "split_tf32: the operand and its parts must be f32");
   PLIMSOLL_CHECK(is_aligned(args.x) && is_aligned(args.out),
                  "operands of split_tf32 must be aligned to 16 bytes");
-  PLIMSOLL_CHECK(args.rows * args.columns < (int64_t{1} << 32), "{} x {} numbers to split", args.rows,
+  PLIMSOLL_CHECK(args.rows * args.columns < (int64_t{1} << 32),
+                 "split_tf32 supports fewer than 2^32 elements, but the operand has {} x {}", args.rows,
                  args.columns);
   if (args.place == Tf32PartPlace::kAlongRows) {
     if (args.columns % 4 == 0) {
@@ -138,7 +139,8 @@ void split_tf32_cuda(const SplitTf32Args& args, CudaStream stream) {
     return;
   }
   static_assert(kTf32x3MaxTerms == int64_t{65535} * kTile, "a grid has at most 65535 blocks downwards");
-  PLIMSOLL_CHECK(args.rows <= kTf32x3MaxTerms, "{} rows to split", args.rows);
+  PLIMSOLL_CHECK(args.rows <= kTf32x3MaxTerms, "split_tf32 supports at most {} rows, but the operand has {}",
+                 kTf32x3MaxTerms, args.rows);
   if (args.rows % 4 == 0 && args.columns % 4 == 0) {
     launch_columns<true>(args, stream);
   } else {

@@ -1,4 +1,4 @@
-// Tests the parts of split_tf32.h number by number: the error bound of three products is based on them.
+// Tests the parts that split_tf32.h computes, number by number, because the error bound of three products is based on them.
 #include "kernels/matmul/split_tf32.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(SplitTf32, PartsAreTf32AndLoseAtMostTheLastBit) {
     largest = std::max(largest, lost / std::abs(static_cast<double>(x)));
     if (lost > 0.0) ++inexact;
   }
-  // Some draws come close to the bound and some lose the last bit, so the draws reach the intended cases.
+  // Some draws must come close to the bound and some must lose the last bit; otherwise the draws would not reach the intended cases.
   EXPECT_GT(largest, 0.9 * 0x1p-23);
   EXPECT_GT(inexact, 1000);
 }

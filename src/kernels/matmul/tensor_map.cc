@@ -12,7 +12,7 @@ using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*
                             const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
                             CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-// Returns a function of the driver. The program is not linked to the driver, so the CUDA runtime opens it.
+// Returns a function of the CUDA driver. The program is not linked to the driver library, so the CUDA runtime looks up the function.
 Encode find_encode() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
@@ -38,7 +38,9 @@ CUtensorMap tensor_map(const void* data, DType dtype, int64_t rows, int64_t colu
       const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
       CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
-    throw_error(ErrorCode::kDevice, "cuTensorMapEncodeTiled refuses {} [{}, {}] at {} with error {}",
+    throw_error(ErrorCode::kDevice,
+                "the CUDA driver cannot describe the matrix {} [{}, {}] at {} for the tensor memory "
+                "accelerator (cuTensorMapEncodeTiled returned {})",
                 dtype_name(dtype), rows, columns, data, static_cast<int>(result));
   }
   return map;

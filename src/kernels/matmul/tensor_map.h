@@ -1,5 +1,5 @@
-// Describes a matrix in device memory for the copy engine of compute capability 9.0 (tma.cuh): 128 bytes that
-// a kernel takes as a parameter. Host code; thread-safe. Only for sources that are built with CUDA.
+// Describes a matrix in device memory for the copy engine of compute capability 9.0 (tma.cuh). The description has 128 bytes and is passed
+// to a kernel as a parameter. Host code; thread-safe. Only for sources that are built with CUDA.
 #pragma once
 
 #include <cuda.h>

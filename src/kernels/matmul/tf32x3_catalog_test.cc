@@ -1,5 +1,4 @@
-// Tests which products the kernel with three TF32 products accepts, its reasons to decline others, and its scratch
-// memory.
+// Tests which matrix products the kernel with three TF32 products accepts, its reasons to decline others, and its scratch memory.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -32,7 +31,7 @@ TEST(Tf32x3Catalog, TakesLargeProductsIfRequested) {
             (12 * 65 * 71 + 255) / 256 * 256 + (12 * 67 * 71 + 255) / 256 * 256 + kCublasLtWorkspaceBytes);
 }
 
-// The parts of the operands come in addition to the library's workspace, whatever its size.
+// The scratch memory must contain the split operands and, in addition, the library's workspace, whatever its size.
 TEST(Tf32x3Catalog, ScratchIncludesTheChosenWorkspace) {
   for (const int64_t bytes : {int64_t{0}, int64_t{4} << 20}) {
     Problem problem = problem_of(2048, 1024, 4096);
@@ -44,10 +43,13 @@ TEST(Tf32x3Catalog, ScratchIncludesTheChosenWorkspace) {
 TEST(Tf32x3Catalog, RefusalsSayWhy) {
   Problem not_asked = problem_of(2048, 1024, 4096);
   not_asked.target.fp32_products = Fp32Products::kF32;
-  EXPECT_EQ(reason(not_asked), "supports only fp32 operands with --matmul_precision tf32x3");
-  EXPECT_EQ(reason(problem_of(2048, 1024, 4096, 75)), "compute capability 7.5 has no tf32; 8.0 has");
-  EXPECT_EQ(reason(problem_of(2048, 2, 1024)), "splitting pays from 64 rows, columns and terms on");
-  EXPECT_EQ(reason(problem_of(64, 64, 5'000'000)), "splits at most 4194240 terms and 2^32 numbers");
+  EXPECT_EQ(reason(not_asked), "is used only for fp32 operands with --matmul_precision tf32x3");
+  EXPECT_EQ(reason(problem_of(2048, 1024, 4096, 75)),
+            "needs tf32, which GPUs have from compute capability 8.0 on; this GPU has 7.5");
+  EXPECT_EQ(reason(problem_of(2048, 2, 1024)),
+            "splitting operands into TF32 parts is only faster from 64 rows, columns and depth (K) on");
+  EXPECT_EQ(reason(problem_of(64, 64, 5'000'000)),
+            "can only split operands with a depth (K) of at most 4194240 and fewer than 2^32 elements");
   EXPECT_EQ(select_kernel(problem_of(2048, 2, 1024)).row->implementation, "matmul_cuda_cublaslt");
   EXPECT_EQ(select_kernel(problem_of(2048, 1024, 1024, 90, DType::kBF16)).row->implementation,
             "matmul_cuda_cublaslt");

@@ -39,7 +39,7 @@ __device__ inline void wait(uint32_t barrier, uint32_t phase) {
       : "memory");
 }
 
-// Copies adjacent bytes to shared memory: a multiple of 16 bytes between addresses that are multiples of 16.
+// Copies a contiguous range to shared memory: a multiple of 16 bytes between addresses that are multiples of 16.
 __device__ inline void load(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),

@@ -1,6 +1,6 @@
-// Products on Hopper's tensor cores by a warpgroup of four warps (wgmma: compute capability 9.0 only, code
-// for sm_90a), for tiles of rows of 64 16-bit elements in shared memory. The products are asynchronous: their
-// accumulators must not be accessed between close_products() and wait_for_products(). Device code only.
+// Matrix products on Hopper's tensor cores by a warpgroup of four warps (wgmma: compute capability 9.0 only, code for sm_90a), for tiles of
+// rows of 64 16-bit elements in shared memory. The products are asynchronous: their accumulators must not be accessed between
+// close_products() and wait_for_products(). Device code only.
 #pragma once
 
 #include <cstdint>

@@ -73,13 +73,13 @@ struct AdafactorArgs {
   std::optional<double> beta1 = {};
   double weight_decay = 0.0;
   ScaleByParameter scale_by_parameter = ScaleByParameter::kNo;
-  // The noise for parameters in bf16 alone (tensor_list.h).
+  // Selects the random numbers for parameters that are stored in bf16 alone (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
   View scratch = {};  // scratch memory of all tensors, one after the other
 
-  // Calls read(name, field) for each constant of the update, with the name of the op's attribute. A
-  // negative beta1 means that there is none.
+  // Calls read(name, field) for each constant of the update, with the name of the op's attribute. A negative beta1 means that no first
+  // moment is used.
   template <typename Read>
   void read_constants(const Read& read) {
     read("epsilon1", epsilon1);
@@ -97,9 +97,8 @@ double adafactor_new_share(const AdafactorArgs& args);
 // Returns the rate a of the formula above for a parameter with this rms.
 double adafactor_rate(const AdafactorArgs& args, double param_rms);
 
-// Relative error bounds in fp32 of one update from the same starting values, u = 2^-24, for the states and
-// for the step of an element; and the absolute bound for an element p with a step of that size (including the
-// decay).
+// Relative error bounds, in fp32, of the states and of the step of an element, for one update from the same starting values, u = 2^-24; and
+// the absolute bound for an element p with a step of that size (including the decay).
 struct AdafactorErrorBound {
   double row, column, v, step;
   double param(double p, double step_size) const {
@@ -112,8 +111,8 @@ inline AdafactorErrorBound adafactor_error_bound(int64_t rows, int64_t columns) 
   const double across = chain(columns, kAdafactorTileColumns);
   const double down = chain(rows, kAdafactorTileRows);
   AdafactorErrorBound bound{};
-  // The square contains g' twice (clip coefficient and product: 4). Further roundings are the square, the sum
-  // of positive terms, the mean, two coefficients, their products and the sum of the state.
+  // The square contains g' twice, each time with the errors of the clip coefficient and of the product: 4. Further roundings are those of
+  // the square, the sum of positive terms, the mean, two coefficients, their products and the sum of the state.
   bound.row = (across + 12.0) * kU;
   bound.column = (down + 12.0) * kU;
   bound.v = 12.0 * kU;
@@ -127,7 +126,7 @@ inline AdafactorErrorBound adafactor_error_bound(int64_t rows, int64_t columns) 
 
 void adafactor_ref(const AdafactorArgs& args);
 
-// Requires: the states of every tensor are f32.
+// Updates all tensors on a CPU. Requires: the states of every tensor are f32.
 void adafactor_cpu(const AdafactorArgs& args);
 
 // Updates all tensors on an NVIDIA GPU in four launches, or more if there are more than some 300 tensors,

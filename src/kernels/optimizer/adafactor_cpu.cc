@@ -16,7 +16,7 @@
 #ifndef PLIMSOLL_KERNELS_OPTIMIZER_ADAFACTOR_CPU_ONCE_
 #define PLIMSOLL_KERNELS_OPTIMIZER_ADAFACTOR_CPU_ONCE_
 namespace plimsoll {
-// A row of a tile. Absent parts are null.
+// The arrays of one row of a tile. Arrays that the update does not use are null.
 struct AdafactorRow {
   const float* g;
   float* p;
@@ -96,7 +96,7 @@ void update_row(const AdafactorRow& row, int64_t count) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) update_vector(tag, k, i);
-  // Computes the remaining elements by the same operations in the same order.
+  // Computes the elements after the last whole vector, by the same operations in the same order.
   for (; i < count; ++i) update_vector(hn::CappedTag<float, 1>(), k, i);
 }
 
@@ -113,7 +113,7 @@ HWY_EXPORT(update_row);
 
 namespace {
 
-// A tensor and its part of the scratch.
+// A tensor and its share of the scratch memory.
 struct Work {
   const AdafactorTensor& tensor;
   size_t index;  // index of the tensor in the list
@@ -154,8 +154,7 @@ void for_each_work(const AdafactorArgs& args, Body&& body) {
   }
 }
 
-// Calls body(work, tile) for every tile of every tensor, on all threads; a tile writes only
-// to its own part of the scratch.
+// Calls body(work, tile) for every tile of every tensor, on all threads. A tile writes only to its own range of the scratch memory.
 template <typename Body>
 void parallel_over_tiles(const AdafactorArgs& args, Body&& body) {
   constexpr int64_t kMaxTasks = 256;
@@ -229,20 +228,20 @@ void update_states(const Work& work, const StepScalars& step) {
   }
 }
 
-// Computes 1 / sqrt of the states of the columns of a tile (or of its part of v).
+// Computes 1 / sqrt of the column states (or, for a vector, of v) for the columns of a tile.
 void column_factors(const Work& work, const Tile& tile, float* factors) {
   const View& state = work.tensor.is_matrix() ? work.tensor.column : work.tensor.v;
   const float* x = state.as<float>() + tile.first_column;
   for (int64_t i = 0; i < tile.num_columns; ++i) factors[i] = 1.0f / std::sqrt(x[i]);
 }
 
-// Calls the row functions for the rows of a tile.
+// Calls `body` with the arrays of each row of a tile.
 template <typename Body>
 void for_each_row(const Work& work, const Tile& tile, const StepScalars& step, const float* factors,
                   Body&& body) {
   const AdafactorTensor& tensor = work.tensor;
   const auto mean = static_cast<float>(tensor.is_matrix() ? work.mean() : 1.0);
-  // Buffers of a row for operands in 16 bits.
+  // Buffers to which rows of 16-bit operands are converted.
   float gradients[kAdafactorTileColumns], parameters[kAdafactorTileColumns];
   const OptimizerTensor parameter = tensor.parameter();
   for (int64_t r = tile.first_row; r < tile.first_row + tile.num_rows; ++r) {
@@ -299,11 +298,11 @@ void update_tile(const Work& work, const Tile& tile, const StepScalars& step, co
 }
 
 void check_types(const AdafactorArgs& args) {
-  PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "adafactor_cpu: the scratch is missing");
+  PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "adafactor_cpu: the scratch memory is missing");
   for (const AdafactorTensor& tensor : args.tensors) {
     PLIMSOLL_CHECK(is_updated_on_cpu({.param = tensor.param, .grad = tensor.grad}),
-                   "Adafactor of {} weights, {} gradients", dtype_name(tensor.param.dtype),
-                   dtype_name(tensor.grad.dtype));
+                   "adafactor_cpu does not support {} weights with {} gradients",
+                   dtype_name(tensor.param.dtype), dtype_name(tensor.grad.dtype));
   }
 }
 

@@ -22,7 +22,7 @@ struct AdafactorScalars {
   bool scales_by_parameter;
   NoiseScalars noise;
 
-  // 1 - b.
+  // Returns 1 - b, the weight of the new squares.
   __device__ __forceinline__ double new_share() const { return pow(static_cast<double>(*step), decay_rate); }
   __device__ __forceinline__ float blended(float state, double mean, double share) const {
     return static_cast<float>((1.0 - share) * static_cast<double>(state) + share * (mean + epsilon1));
@@ -79,8 +79,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Computes the states of matrices. Each tensor of the table has two blocks of threads, one for rows and one
-// for columns.
+// Computes the states of matrices. Each tensor of the table is handled by two thread blocks, one for rows and one for columns.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
     adafactor_states_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {
@@ -114,8 +113,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *entry.mean = total / static_cast<double>(entry.rows);
 }
 
-// Loads the factors of the gradients of a tile: those of the columns of the thread into registers, those of
-// the rows into shared memory. Requires: all threads call it, and no thread still reads `rows`.
+// Loads the factors by which the gradients of a tile are multiplied: the factors of the thread's columns into registers, and those of the
+// rows into shared memory. Requires: all threads call it, and no thread still reads `rows`.
 __device__ __forceinline__ void load_factors(const AdafactorEntry& entry, const AdafactorTile& tile,
                                              float clip, float (&columns)[4], float (&rows)[kTileRows]) {
   load_columns(entry.packs, tile.num_columns, 1.0f, columns, LoadFloats{entry.column + tile.column});
@@ -130,7 +129,7 @@ __device__ __forceinline__ void load_factors(const AdafactorEntry& entry, const 
   __syncthreads();
 }
 
-// Computes the sums of the squares of the updates of a tile, and of its parameters if they scale the rate.
+// Computes the sums of the squares of the updates of a tile and, if the parameters scale the rate, of its parameters.
 template <class Param, class Table>
 __global__ void __launch_bounds__(kThreads)
     adafactor_norms_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {
@@ -245,10 +244,11 @@ AdafactorEntry entry_of(const AdafactorTensor& tensor, const AdafactorScratch& l
   constexpr const char* kKernel = "adafactor_cuda";
   check_cuda_operands(kKernel, {{"grad", tensor.grad}});
   PLIMSOLL_CHECK(!tensor.low || tensor.low.dtype == DType::kBF16 || tensor.low.dtype == DType::kF16,
-                 "{}: the copy of a parameter is {}, not 16 bits of floating point", kKernel,
+                 "{}: the low-precision copy of a parameter must be bf16 or f16, but is {}", kKernel,
                  dtype_name(tensor.low.dtype));
-  PLIMSOLL_CHECK(tensor.param.dtype == param_dtype, "{}: a {} parameter in a list of {}", kKernel,
-                 dtype_name(tensor.param.dtype), dtype_name(param_dtype));
+  PLIMSOLL_CHECK(tensor.param.dtype == param_dtype,
+                 "{}: all parameters of a list must have one type, but one is {} and the first is {}",
+                 kKernel, dtype_name(tensor.param.dtype), dtype_name(param_dtype));
   AdafactorEntry entry{};
   entry.param = tensor.param.data;
   entry.grad = tensor.grad.data;
@@ -320,9 +320,11 @@ void launch(const AdafactorArgs& args, const AdafactorScalars& scalars, CudaStre
 
 void adafactor_cuda(const AdafactorArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "adafactor_cuda";
-  PLIMSOLL_CHECK(args.decay_rate < 0.0, "Adafactor's decay rate is {}", args.decay_rate);
-  PLIMSOLL_CHECK(args.clip_threshold > 0.0, "Adafactor's clip threshold is {}", args.clip_threshold);
-  PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "{}: the scratch is missing", kKernel);
+  PLIMSOLL_CHECK(args.decay_rate < 0.0, "the decay rate of Adafactor must be negative, but is {}",
+                 args.decay_rate);
+  PLIMSOLL_CHECK(args.clip_threshold > 0.0, "the clip threshold of Adafactor must be positive, but is {}",
+                 args.clip_threshold);
+  PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "{}: the scratch memory is missing", kKernel);
   const cuda::AdafactorScalars scalars{
       .learning_rate = cuda::scalar_of(kKernel, "learning_rate", args.learning_rate),
       .step = args.step.as<int64_t>(),
@@ -337,8 +339,8 @@ void adafactor_cuda(const AdafactorArgs& args, CudaStream stream) {
       .scales_by_parameter = args.scale_by_parameter == ScaleByParameter::kYes,
       .noise = cuda::NoiseScalars::of(args)};
   const DType dtype = args.tensors.empty() ? DType::kF32 : args.tensors.front().param.dtype;
-  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "{}: parameters are {}", kKernel,
-                 dtype_name(dtype));
+  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16,
+                 "{}: parameters must be f32 or bf16, but are {}", kKernel, dtype_name(dtype));
   if (dtype == DType::kF32) {
     cuda::launch<float>(args, scalars, stream);
   } else {

@@ -80,9 +80,11 @@ void update(const AdafactorTensor& tensor, const AdafactorArgs& args, const Step
 
 double adafactor_new_share(const AdafactorArgs& args) {
   const int64_t step = args.step.as<int64_t>()[0];
-  PLIMSOLL_CHECK(step >= 1, "Adafactor's first update is step 1, this one is {}", step);
-  PLIMSOLL_CHECK(args.decay_rate < 0.0, "Adafactor's decay rate is {}", args.decay_rate);
-  PLIMSOLL_CHECK(args.clip_threshold > 0.0, "Adafactor's clip threshold is {}", args.clip_threshold);
+  PLIMSOLL_CHECK(step >= 1, "the steps of Adafactor are numbered from 1, but this is step {}", step);
+  PLIMSOLL_CHECK(args.decay_rate < 0.0, "the decay rate of Adafactor must be negative, but is {}",
+                 args.decay_rate);
+  PLIMSOLL_CHECK(args.clip_threshold > 0.0, "the clip threshold of Adafactor must be positive, but is {}",
+                 args.clip_threshold);
   return std::pow(static_cast<double>(step), args.decay_rate);
 }
 

@@ -33,7 +33,7 @@ struct AdafactorCase {
 };
 #include "kernels/optimizer/fixtures/adafactor_values.inc"
 
-// The scalars of a step and the scratch.
+// The scalars of a step and the scratch memory.
 struct Call : test::Scalars {
   GuardedBuffer scratch;
 
@@ -131,7 +131,7 @@ void check_fixture(const AdafactorCase& c, DType dtype, void (*kernel)(const Ada
 
 TEST(Adafactor, TheReferenceMatchesTransformersOverFiftySteps) {
   ASSERT_EQ(std::size(kAdafactorCases), 6u);
-  // Both are in double, with about ten roundings of 1e-16 per step.
+  // Both computations are in double, with about ten roundings of 1e-16 per step.
   for (const AdafactorCase& c : kAdafactorCases) {
     check_fixture(c, DType::kF64, adafactor_ref,
                   [](size_t index) { return 2e-15 * test::kFixtureSeen[index]; });
@@ -139,8 +139,8 @@ TEST(Adafactor, TheReferenceMatchesTransformersOverFiftySteps) {
 }
 
 TEST(Adafactor, Fp32IsAsNearAsTransformersInFp32OverFiftySteps) {
-  // The unit is the distance of the fp32 run of transformers from its fp64 run. Two fp32 runs of the same
-  // formula in different orders differ by at most three units.
+  // The unit of the limit is the distance between the fp32 and the fp64 run of transformers. Two fp32 runs of the same formula in different
+  // orders differ by at most three units.
   for (const AdafactorCase& c : kAdafactorCases) {
     test::for_each_simd_target([&] {
       check_fixture(c, DType::kF32, adafactor_cpu, [&](size_t index) { return 3.0 * c.fp32_error[index]; });
@@ -175,7 +175,7 @@ TEST(Adafactor, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
   many.copy_from(start);
   Call call(start);
   set_num_threads(1);
-  // One call per tensor: the division into calls must not change the result.
+  // Updates each tensor in a separate call, because the division into calls must not change the result.
   for (size_t i = 0; i < one.size(); ++i) {
     AdafactorArgs args = call.args(one);
     args.tensors = args.tensors.subspan(i, 1);

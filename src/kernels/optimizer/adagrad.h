@@ -40,7 +40,7 @@ struct AdagradArgs {
   double lr_decay = 0.0;
   double epsilon = 1e-10;
   double weight_decay = 0.0;
-  // The noise for parameters in bf16 alone (tensor_list.h).
+  // Selects the random numbers for parameters that are stored in bf16 alone (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 
@@ -66,8 +66,7 @@ inline AdagradErrorBound adagrad_error_bound(double rate, double epsilon, double
   const double g_error = 4.0 * kU * gradient;
   AdagradErrorBound bound{};
   bound.v = kU * v + 2.0 * gradient * g_error + g_error * g_error;
-  // The square root halves the relative error of v. Root, epsilon and its rounding, sum, division and rate
-  // add 6 u.
+  // The square root halves the relative error of v. The root, the addition of epsilon and its rounding, the division and the rate add 6 u.
   const double denominator = std::sqrt(v) + epsilon;
   const double relative_v = v > 0.0 ? bound.v / v : 0.0;
   const double step = rate * gradient / denominator;
@@ -81,7 +80,7 @@ double adagrad_rate(const AdagradArgs& args);
 
 void adagrad_ref(const AdagradArgs& args);
 
-// Requires: m of every tensor is f32.
+// Updates all tensors on a CPU. Requires: m of every tensor is f32.
 void adagrad_cpu(const AdagradArgs& args);
 
 // Updates all tensors in one launch on an NVIDIA GPU, or in several if there are more than some 500.
@@ -89,8 +88,8 @@ void adagrad_cpu(const AdagradArgs& args);
 // grad is f32, bf16 or f16; low is bf16 or f16. The kernel does not check that step is at least 1.
 void adagrad_cuda(const AdagradArgs& args, CudaStream stream);
 
-// Returns adagrad_error_bound() for a sum in 8 bits. Such a sum is the product of a stored number and absmax. Its
-// rounding adds u v_old, and the square root halves the relative error.
+// Returns adagrad_error_bound() for a sum that is stored in 8 bits, as the product of a number of the map and absmax. The rounding of that
+// product adds u v_old, and the square root halves the relative error.
 inline AdagradErrorBound adagrad_8bit_error_bound(double rate, double epsilon, double p, double gradient,
                                                   double v_old, double v) {
   constexpr double kU = 0x1p-24;
@@ -100,11 +99,11 @@ inline AdagradErrorBound adagrad_8bit_error_bound(double rate, double epsilon, d
   return bound;
 }
 
-// Adagrad with its sums in 8 bits: the same formula by the rules of eight_bit.h. The codes are signed, as in
-// bitsandbytes, although no sum is negative. A sum below 2.75e-7 of the largest of its block is rounded to 0,
-// and a sum that grows by less than half of the spacing of its numbers does not change. bitsandbytes'
-// Adagrad8bit has no lr_decay; this has it. Error: adagrad_8bit_error_bound. Cost: reads p, g and codes,
-// writes p and codes: 14 bytes per parameter and 8 per block; some 40 operations.
+// Adagrad with its sums in 8 bits: the same formula, with states as eight_bit.h defines them. The codes are signed, as in bitsandbytes,
+// although no sum is negative. A sum below 2.75e-7 of the largest one of its quantization block is rounded to 0, and a sum does not change
+// if it grows by less than half of the distance between two numbers of the map. Unlike bitsandbytes' Adagrad8bit, it supports lr_decay.
+// Error: adagrad_8bit_error_bound. Cost: reads p, g and codes, writes p and codes: 14 bytes per parameter and 8 per quantization block;
+// some 40 operations.
 void adagrad_8bit_ref(const AdagradArgs& args);
 void adagrad_8bit_cpu(const AdagradArgs& args);
 void adagrad_8bit_cuda(const AdagradArgs& args, CudaStream stream);

@@ -13,7 +13,7 @@
 #define PLIMSOLL_KERNELS_OPTIMIZER_ADAGRAD_CPU_ONCE_
 namespace plimsoll {
 
-// The coefficients of a call, rounded to fp32 once, and the arrays of a piece.
+// The coefficients of a call, rounded to fp32 once, and the arrays of a contiguous range of elements.
 struct AdagradPiece {
   float rate, clip, weight_decay, epsilon;
   float* p;
@@ -41,13 +41,13 @@ HWY_INLINE void adagrad_vector(Tag tag, const AdagradPiece& k, int64_t i) {
 }
 
 void adagrad_piece(const AdagradPiece& piece, int64_t count) {
-  // The compiler keeps this copy in registers: no store through the arrays can change it.
+  // A local copy, which the compiler keeps in registers because no store through the arrays can change it.
   const AdagradPiece k = piece;
   const hn::ScalableTag<float> tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) adagrad_vector(tag, k, i);
-  // Computes the remaining elements by the same operations in the same order.
+  // Computes the elements after the last whole vector, by the same operations in the same order.
   for (; i < count; ++i) adagrad_vector(hn::CappedTag<float, 1>(), k, i);
 }
 
@@ -62,8 +62,7 @@ HWY_EXPORT(adagrad_piece);
 
 namespace {
 
-// Returns the update of a contiguous piece by the best instruction set of this CPU; m is the sum of squares
-// v.
+// Returns the function that updates a contiguous range of elements with the best instruction set of this CPU; m is the sum of squares v.
 auto adagrad_update(const AdagradArgs& args) {
   const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
   const AdagradPiece coefficients{.rate = static_cast<float>(adagrad_rate(args)),

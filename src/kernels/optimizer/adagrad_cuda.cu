@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace cuda {
 
-// The arguments of a launch: scalars in device memory and constants.
+// The arguments of a launch: addresses of scalars in device memory, and constants.
 struct AdagradScalars {
   Scalar learning_rate;
   const int64_t* step;

@@ -8,7 +8,7 @@ namespace plimsoll {
 
 double adagrad_rate(const AdagradArgs& args) {
   const int64_t step = args.step.as<int64_t>()[0];
-  PLIMSOLL_CHECK(step >= 1, "the first update of Adagrad is step 1, this one is {}", step);
+  PLIMSOLL_CHECK(step >= 1, "the steps of Adagrad are numbered from 1, but this is step {}", step);
   return args.learning_rate.load(0) / (1.0 + static_cast<double>(step - 1) * args.lr_decay);
 }
 

@@ -77,7 +77,7 @@ void check_fixture(const AdagradCase& c, DType dtype, void (*kernel)(const Adagr
 
 TEST(Adagrad, TheReferenceMatchesPyTorchOverFiftySteps) {
   ASSERT_EQ(std::size(kAdagradCases), 3u);
-  // Both are in double, with about ten roundings of 1e-16 per step.
+  // Both computations are in double, with about ten roundings of 1e-16 per step.
   for (const AdagradCase& c : kAdagradCases)
     check_fixture(c, DType::kF64, adagrad_ref, [](int s) { return 1e-15 * s; });
 }

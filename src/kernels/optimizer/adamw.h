@@ -46,7 +46,7 @@ struct AdamwArgs {
   double beta2 = 0.999;                           // Requires: in [0, 1)
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  // The noise for bf16 parameters without a remainder and for v in bf16.
+  // Selects the random numbers for bf16 parameters without a remainder and for v in bf16.
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 
@@ -60,7 +60,7 @@ struct AdamwArgs {
   }
 };
 
-// The coefficients of one call, in double. Errors: kInternal for a step below 1 or a beta outside [0, 1).
+// The coefficients of one call, in double. adamw_coefficients() fails with kInternal for a step below 1 or a beta outside [0, 1).
 struct AdamwCoefficients {
   double decay;             // lr * weight_decay
   double step_size;         // lr / bc1
@@ -85,8 +85,8 @@ inline AdamwErrorBound adamw_error_bound(const AdamwCoefficients& c, double p, d
   // 1 - beta1 scales the errors of the difference.
   bound.m = kU * (m + 4.0 * c.one_minus_beta1 * (g + m));
   bound.v = kU * (v + 6.0 * c.one_minus_beta2 * (g * g + v));
-  // The square root halves the relative error of v. Root, scale and its rounding, epsilon and its rounding,
-  // division and step size add 7 u.
+  // The square root halves the relative error of v. The root, the scale and its rounding, epsilon and its rounding, the division and the
+  // step size add 7 u.
   const double relative_v = v > 0.0 ? bound.v / v : 0.0;
   const double adam = c.step_size * m / denominator;
   const double adam_error = c.step_size * bound.m / denominator + adam * (0.5 * relative_v + 7.0 * kU);
@@ -96,7 +96,7 @@ inline AdamwErrorBound adamw_error_bound(const AdamwCoefficients& c, double p, d
 
 void adamw_ref(const AdamwArgs& args);
 
-// Requires: m and v of every tensor are f32 or bf16.
+// Updates all tensors on a CPU. Requires: m and v of every tensor are f32 or bf16.
 void adamw_cpu(const AdamwArgs& args);
 
 // Updates all tensors in one launch on an NVIDIA GPU, or in several if there are more than some 500.
@@ -105,9 +105,9 @@ void adamw_cpu(const AdamwArgs& args);
 // least 1.
 void adamw_cuda(const AdamwArgs& args, CudaStream stream);
 
-// AdamW with both moments in 8 bits: the same formula by the rules of eight_bit.h, m signed and v unsigned.
-// Error: adamw_error_bound. Cost: reads p, g and both codes, writes p and both codes: 16 bytes per parameter
-// and 16 per block; some 60 operations.
+// AdamW with both moments in 8 bits: the same formula, with states as eight_bit.h defines them, m signed and v unsigned. Error:
+// adamw_error_bound. Cost: reads p, g and both codes, writes p and both codes: 16 bytes per parameter and 16 per quantization block; some
+// 60 operations.
 void adamw_8bit_ref(const AdamwArgs& args);
 void adamw_8bit_cpu(const AdamwArgs& args);
 void adamw_8bit_cuda(const AdamwArgs& args, CudaStream stream);

@@ -13,7 +13,7 @@
 #define PLIMSOLL_KERNELS_OPTIMIZER_ADAMW_CPU_ONCE_
 namespace plimsoll {
 
-// The coefficients of a call, rounded to fp32 once, and the arrays of a piece.
+// The coefficients of a call, rounded to fp32 once, and the arrays of a contiguous range of elements.
 struct AdamwPiece {
   float decay, step_size, inverse_sqrt_bc2, one_minus_beta1, one_minus_beta2, clip, epsilon;
   float* p;
@@ -48,13 +48,13 @@ HWY_INLINE void adamw_vector(Tag tag, const AdamwPiece& c, int64_t i) {
 }
 
 void adamw_piece(const AdamwPiece& piece, int64_t count) {
-  // The compiler keeps this copy in registers: no store through the arrays can change it.
+  // A local copy, which the compiler keeps in registers because no store through the arrays can change it.
   const AdamwPiece c = piece;
   const hn::ScalableTag<float> tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) adamw_vector(tag, c, i);
-  // Computes the remaining elements by the same operations in the same order.
+  // Computes the elements after the last whole vector, by the same operations in the same order.
   for (; i < count; ++i) adamw_vector(hn::CappedTag<float, 1>(), c, i);
 }
 
@@ -69,7 +69,7 @@ HWY_EXPORT(adamw_piece);
 
 namespace {
 
-// Returns the update of a contiguous piece by the best instruction set of this CPU.
+// Returns the function that updates a contiguous range of elements with the best instruction set of this CPU.
 auto adamw_update(const AdamwArgs& args) {
   const AdamwCoefficients c = adamw_coefficients(args);
   const AdamwPiece coefficients{.decay = static_cast<float>(c.decay),

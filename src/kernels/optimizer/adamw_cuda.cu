@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace cuda {
 
-// The arguments of a launch: scalars in device memory and constants.
+// The arguments of a launch: addresses of scalars in device memory, and constants.
 struct AdamwScalars {
   Scalar learning_rate;
   const int64_t* step;
@@ -34,9 +34,9 @@ struct AdamwStep {
   }
 
  private:
-  // Square root and quotient, each rounded once as IEEE requires, without the branches for arguments that do
-  // not occur: a Newton step after the approximation by the hardware, with a fused last operation. For a
-  // number below 2^-126 the root is between 0 and 2^-63, which is far below any epsilon.
+  // Compute a square root and a quotient, each rounded once as IEEE requires, without the branches for arguments that do not occur here:
+  // the hardware's approximation is followed by a Newton step whose last operation is fused. For a number below 2^-126 the root is between
+  // 0 and 2^-63, which is far below any epsilon.
   static __device__ __forceinline__ float sqrt_of(float x) {
     float inverse;
     asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(fmaxf(x, 0x1p-126f)));
@@ -68,10 +68,10 @@ __device__ AdamwStep adamw_step(const AdamwScalars& s) {
   return step;
 }
 
-// Errors: kInternal for a beta outside [0, 1).
+// Returns the arguments of a launch. Errors: kInternal for a beta outside [0, 1).
 AdamwScalars adamw_scalars(const char* kernel, const AdamwArgs& args) {
-  PLIMSOLL_CHECK(args.beta1 >= 0.0 && args.beta1 < 1.0, "beta1 is {}", args.beta1);
-  PLIMSOLL_CHECK(args.beta2 >= 0.0 && args.beta2 < 1.0, "beta2 is {}", args.beta2);
+  PLIMSOLL_CHECK(args.beta1 >= 0.0 && args.beta1 < 1.0, "beta1 must be in [0, 1), but is {}", args.beta1);
+  PLIMSOLL_CHECK(args.beta2 >= 0.0 && args.beta2 < 1.0, "beta2 must be in [0, 1), but is {}", args.beta2);
   return {.learning_rate = scalar_of(kernel, "learning_rate", args.learning_rate),
           .step = args.step.as<int64_t>(),
           .clip = optional_scalar(kernel, "clip_coefficient", args.clip_coefficient),

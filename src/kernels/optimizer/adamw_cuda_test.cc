@@ -42,8 +42,8 @@ TEST(AdamwCuda, TakesMoreTensorsThanALaunch) {
   check_adamw({3, 1e-3, 0.01, 1.0, DType::kF32, DType::kBF16}, many_counts());
 }
 
-// Split parameters have bit for bit the values of whole parameters with a copy: the upper halves are the
-// copy. Every third weight starts as a tie.
+// Split parameters must have, bit for bit, the values of unsplit parameters with a bf16 copy: their upper halves are the copy. Every third
+// weight starts as a tie.
 void check_split_parameters(const std::vector<int64_t>& counts) {
   TensorList whole("adamw_cuda/whole", DType::kF32, counts), split("adamw_cuda/split", DType::kF32, counts);
   whole.fill();
@@ -100,8 +100,8 @@ TEST(AdamwCuda, SplitParametersOfMoreTensorsThanALaunch) {
   check_split_parameters(many_counts());
 }
 
-// Makes one update with noise: the reference updates `want`, and the kernel updates the tensors that `tensors_on`
-// copies to a GPU.
+// Makes one update with stochastic rounding: the reference updates `want`, and the kernel updates the tensors that `tensors_on` copies to a
+// GPU.
 template <typename TensorsOn>
 void update_with_noise(TensorList& want, const TensorsOn& tensors_on) {
   DeviceScalars scalars(0.003, 9, 0.7);
@@ -112,8 +112,8 @@ void update_with_noise(TensorList& want, const TensorsOn& tensors_on) {
   gpu.download();
 }
 
-// The noise is that of the references. It rounds fp32 numbers whose last bit may differ, so the result may be
-// the adjacent number.
+// The random numbers must be those of the references. They round fp32 numbers whose last bit may differ, so the result may be the adjacent
+// number.
 void check_noise_of_weights(const std::vector<int64_t>& counts) {
   TensorList start("adamw_cuda/noise", DType::kF32, counts), want("adamw_cuda/noise", DType::kF32, counts),
       got("adamw_cuda/noise", DType::kF32, counts);
@@ -141,7 +141,7 @@ void check_noise_of_weights(const std::vector<int64_t>& counts) {
       EXPECT_NEAR(weights[i].load(k), expected[i].load(k), 0x1p-7 * std::fabs(expected[i].load(k)) + 1e-30);
     }
   }
-  // With an fp32 error of e units in the last place, e of the 2^16 values of noise give another result.
+  // If the fp32 numbers differ by e units in the last place, e of the 2^16 random numbers give another result.
   EXPECT_LT(others, 20 + all / 2000);
   EXPECT_GT(all, 60000);
 }
@@ -154,7 +154,7 @@ TEST(AdamwCuda, WeightsInBf16AloneOfMoreTensorsThanALaunch) {
   check_noise_of_weights(many_counts());
 }
 
-// Moments are rounded with the noise of the reference, like weights in bf16 alone.
+// Moments must be rounded with the random numbers of the reference, like weights in bf16 alone.
 void check_noise_of_moments(const std::vector<int64_t>& counts) {
   TensorList want("adamw_cuda/moments", DType::kF32, counts), got("adamw_cuda/moments", DType::kF32, counts);
   want.fill();
@@ -191,7 +191,7 @@ TEST(AdamwCuda, MomentsInBf16OfMoreTensorsThanALaunch) {
   check_noise_of_moments(many_counts());
 }
 
-// The noise of a part of a parameter is that of the same elements of the whole parameter.
+// The random numbers of a range of a parameter must be those of the same elements of the whole parameter.
 TEST(AdamwCuda, PartsOfATensorAreUpdatedLikeTheWhole) {
   constexpr int64_t kCount = 20003;
   const auto run = [&](const std::vector<int64_t>& limits) {

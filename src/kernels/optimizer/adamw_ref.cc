@@ -8,9 +8,9 @@ namespace plimsoll {
 
 AdamwCoefficients adamw_coefficients(const AdamwArgs& args) {
   const int64_t step = args.step.as<int64_t>()[0];
-  PLIMSOLL_CHECK(step >= 1, "the first update of AdamW is step 1, this one is {}", step);
-  PLIMSOLL_CHECK(args.beta1 >= 0.0 && args.beta1 < 1.0, "beta1 is {}", args.beta1);
-  PLIMSOLL_CHECK(args.beta2 >= 0.0 && args.beta2 < 1.0, "beta2 is {}", args.beta2);
+  PLIMSOLL_CHECK(step >= 1, "the steps of AdamW are numbered from 1, but this is step {}", step);
+  PLIMSOLL_CHECK(args.beta1 >= 0.0 && args.beta1 < 1.0, "beta1 must be in [0, 1), but is {}", args.beta1);
+  PLIMSOLL_CHECK(args.beta2 >= 0.0 && args.beta2 < 1.0, "beta2 must be in [0, 1), but is {}", args.beta2);
   const double lr = args.learning_rate.load(0);
   const double t = static_cast<double>(step);
   return {.decay = lr * args.weight_decay,

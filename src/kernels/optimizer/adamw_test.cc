@@ -97,7 +97,7 @@ void check_fixture(const AdamwCase& c, DType dtype, void (*norm_kernel)(const Gl
 
 TEST(Adamw, TheReferenceMatchesPyTorchOverFiftySteps) {
   ASSERT_EQ(std::size(kAdamwCases), 4u);
-  // Both are in double, with about ten roundings of 1e-16 per step.
+  // Both computations are in double, with about ten roundings of 1e-16 per step.
   for (const AdamwCase& c : kAdamwCases) {
     check_fixture(c, DType::kF64, global_norm_ref, adamw_ref, [](int step) { return 1e-15 * step; });
   }
@@ -128,8 +128,7 @@ TEST(Adamw, KeepsA16BitCopyOfTheParameters) {
   test::expect_16_bit_copies(kUpdate);
 }
 
-// Split parameters have bit for bit the values of whole parameters, including ties: a third of the weights
-// start as ties.
+// Split parameters must have, bit for bit, the values of unsplit parameters, including ties: a third of the weights start as ties.
 TEST(Adamw, SplitParametersAreWholeOnesInTwoParts) {
   for (const auto kernel : {adamw_ref, adamw_cpu}) {
     TensorList whole("adamw_split", DType::kF32, test::kAwkwardCounts);
@@ -219,7 +218,7 @@ TEST(Adamw, WeightsInBf16AloneFollowFp32OnAverage) {
     EXPECT_NEAR(exact.param(1).load(0), 0.9375 - 400 * kRate, 1e-3);
     EXPECT_NEAR(mean, exact.param(1).load(0), 5 * 2.8e-4);
     EXPECT_GT(distinct.size(), 10u);
-    // Another seed, step or site gives other noise; the same ones give the same noise.
+    // Another seed, step or site must give other random numbers; the same seed, step and site must give the same ones.
     const auto one_step = [&](uint64_t seed, int64_t step, uint32_t site) {
       weights[0].fill(0.9375);
       weights[1].fill(0.9375);
@@ -242,8 +241,8 @@ TEST(Adamw, WeightsInBf16AloneFollowFp32OnAverage) {
   }
 }
 
-// The noise is that of the reference. It rounds numbers in fp32 there and in fp64 here, which differ by some
-// 2^-22 with a spacing of 2^-8: about one in 16000 is rounded to the adjacent number.
+// The random numbers must be those of the reference. The fast kernel rounds numbers in fp32 and the reference numbers in fp64, which differ
+// by some 2^-22 with a spacing of 2^-8: about one in 16000 is rounded to the adjacent number.
 TEST(Adamw, MomentsInBf16AreTheReferences) {
   test::for_each_simd_target([] {
     for (const DType weights : {DType::kF32, DType::kBF16}) {
@@ -346,8 +345,8 @@ TEST(Adamw, MomentsInBf16AreTheSameForAnyThreadsAndAnyGrouping) {
   set_num_threads(before);
 }
 
-// A parameter that is updated in parts, each with the number of its first element, has the same bits as one
-// that is updated as a whole, including the noise.
+// A parameter that is updated range by range, each with the number of its first element, must have the same bits as one that is updated as
+// a whole, including the random numbers.
 TEST(Adamw, PartsOfATensorAreUpdatedLikeTheWhole) {
   constexpr int64_t kCount = 20003;
   for (const auto kernel : {adamw_ref, adamw_cpu}) {

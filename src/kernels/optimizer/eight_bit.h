@@ -23,12 +23,12 @@ constexpr std::array<float, 256> eight_bit_numbers(EightBitSign sign) {
   constexpr float kScale[] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
   const bool is_signed = sign == EightBitSign::kSigned;
   std::array<float, 256> numbers{};
-  int next = is_signed ? 128 : 1;  // the first code after that of 0
+  int next = is_signed ? 128 : 1;  // first code after the code of 0
   for (int decade = 0; decade < 7; ++decade) {
     const int bins = (is_signed ? 1 : 2) << decade;
     const float step = (1.0f - 0.1f) / static_cast<float>(bins);
-    // Computes the limits of bins from the nearer end, so that both ends are exact; the product is not
-    // rounded before it is added.
+    // Computes the limits of bins from the nearer end of the range, so that both ends are exact; the product is not rounded before it is
+    // added.
     const auto limit = [&](int i) {
       const double wide = static_cast<double>(step);
       return static_cast<float>(i < (bins + 1) / 2 ? static_cast<double>(0.1f) + wide * i
@@ -44,13 +44,13 @@ constexpr std::array<float, 256> eight_bit_numbers(EightBitSign sign) {
   return numbers;
 }
 
-// The code of a number is found by the upper 16 bits of its magnitude, which select a cell. A cell contains
-// the lower of two neighbouring codes and a limit: if the lower 16 bits of the magnitude exceed it, the next
-// code is nearer. No cell needs two limits. Codes of magnitudes are counted from the code of 0, so the codes
-// of negative numbers mirror those of positive ones.
+// The table by which the code of a number is found. The upper 16 bits of the number's magnitude select a cell. A cell contains the lower of
+// two neighbouring codes and a limit: if the lower 16 bits of the magnitude exceed the limit, the next code is nearer. No cell needs two
+// limits. Codes of magnitudes are counted from the code of 0, so the codes of negative numbers mirror those of positive ones.
 inline constexpr uint32_t kEightBitFirstCell =
     (127u - 23u) << 7;  // in units of 2^-23; every smaller magnitude rounds to 0
-inline constexpr uint32_t kEightBitCells = (127u << 7) - kEightBitFirstCell + 1;  // the last one is that of 1
+inline constexpr uint32_t kEightBitCells =
+    (127u << 7) - kEightBitFirstCell + 1;  // the last cell contains the number 1
 
 // Returns the bits of the largest fp32 number that rounds to the lower of two neighbouring numbers: their
 // middle, rounded down. Requires: 0 <= low < high.
@@ -62,7 +62,7 @@ constexpr uint32_t eight_bit_limit(float low, float high) {
   return bits;
 }
 
-// Returns the code of a magnitude.
+// Returns the code of a magnitude, counted from the code of 0.
 constexpr uint32_t eight_bit_magnitude(const uint32_t* cells, uint32_t bits) {
   const uint32_t upper = bits >> 16;
   uint32_t cell = upper > kEightBitFirstCell ? upper - kEightBitFirstCell : 0;
@@ -70,8 +70,8 @@ constexpr uint32_t eight_bit_magnitude(const uint32_t* cells, uint32_t bits) {
   return (cells[cell] >> 16) + ((bits & 0xffffu) > (cells[cell] & 0xffffu) ? 1u : 0u);
 }
 
-// Returns the signed code of a number from the code of its magnitude. The signed codes end at 1 but begin above -1, so -1
-// gets the code 0 of the smallest number.
+// Returns the signed code of a number, given the code of its magnitude. The largest signed number is 1, but the smallest one is above -1,
+// so -1 gets code 0, that of the smallest number.
 constexpr uint8_t eight_bit_signed_code(uint32_t magnitude, bool negative) {
   if (!negative) return static_cast<uint8_t>(127u + magnitude);
   return static_cast<uint8_t>(127u - (magnitude < 127u ? magnitude : 127u));
@@ -87,8 +87,7 @@ constexpr EightBitMap make_eight_bit_map(EightBitSign sign) {
   size_t code = zero;
   uint32_t limit = eight_bit_limit(map.numbers[code], map.numbers[code + 1]);
   for (uint32_t cell = 0; cell < kEightBitCells; ++cell) {
-    // Finds the first code whose upper limit is not below the cell. The limit matters if it is within the
-    // cell.
+    // Finds the first code whose upper limit is not below the numbers of the cell. The limit is stored if it is inside the cell.
     const uint32_t first = (cell + kEightBitFirstCell) << 16;
     while (code < 255 && limit < first) {
       ++code;
@@ -101,27 +100,27 @@ constexpr EightBitMap make_eight_bit_map(EightBitSign sign) {
 }
 const EightBitMap& eight_bit_map(EightBitSign sign);
 
-// Returns the code nearest to a number by comparing all distances: the reference for the cells.
+// Returns the code of the number that is nearest to x, by comparing all distances: the reference for the table of cells.
 uint8_t nearest_eight_bit_code(EightBitSign sign, double x);
 
-// The reference in double: reads block number `block` of a state as numbers, and rounds numbers to it.
+// A state in 8 bits for the references: reads quantization block `block` as numbers in double, and rounds numbers to it.
 struct EightBitState {
   View codes = {};   // u8
-  View absmax = {};  // one element per block, f32 or f64
+  View absmax = {};  // one element per quantization block, f32 or f64
   EightBitSign sign = EightBitSign::kSigned;
 };
 void load_eight_bit_ref(const EightBitState& state, int64_t block, std::span<double> x);
 void store_eight_bit_ref(const EightBitState& state, int64_t block, std::span<const double> x);
 
-// Read the codes of one block as numbers, and round numbers to codes, in fp32 with vectors. x * (1 / absmax), rounded
-// twice, replaces the quotient. The second function returns the new absmax. Requires: count <= kEightBitBlock.
+// Read the codes of one quantization block as numbers, and round numbers to codes, in fp32 with vectors. x * (1 / absmax), rounded twice,
+// replaces the quotient x / absmax. The second function returns the new absmax. Requires: count <= kEightBitBlock.
 void load_eight_bit_cpu(const EightBitMap& map, const uint8_t* codes, float absmax, float* x, int64_t count);
 float store_eight_bit_cpu(const EightBitMap& map, EightBitSign sign, const float* x, int64_t count,
                           uint8_t* codes);
 
-// Returns a bound on the difference between the fp32 quotient of an element and the quotient of the
-// reference, for an element with error `error` in a block whose absmax has at most error `absmax_error`. A
-// code may differ by one if the limit between two codes is within that distance.
+// Returns a bound on the difference between the fp32 quotient of an element and the quotient of the reference, for an element with error
+// `error` in a quantization block whose absmax has at most the error `absmax_error`. The codes of the two may differ by one if the limit
+// between two codes is within that distance.
 constexpr double eight_bit_quotient_error(double quotient, double error, double absmax, double absmax_error) {
   return (error + quotient * absmax_error) / (absmax - absmax_error) + 3.0 * 0x1p-24 * quotient;
 }

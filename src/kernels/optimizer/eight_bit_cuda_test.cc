@@ -97,7 +97,7 @@ void check(const Case& test, const std::vector<int64_t>& counts) {
   expect_copies(got, narrow.low);
 }
 
-// Uses more tensors than one launch takes.
+// Returns more tensors than one launch can update.
 std::vector<int64_t> many_eight_bit_counts() {
   std::vector<int64_t> counts = kEightBitCounts;
   for (int64_t i = 0; i < 900; ++i) counts.push_back(1 + (i * 7) % 300);
@@ -155,7 +155,7 @@ void check_noise(Kernel which, const std::vector<int64_t>& counts) {
   Twins gpu;
   std::vector<OptimizerTensor> tensors;
   for (size_t i = 0; i < got.size(); ++i) {
-    // The last tensor has the noise of elements in the middle of its parameter.
+    // The last tensor starts in the middle of its parameter, so its random numbers are those of the elements there.
     const int64_t first = i + 1 == got.size() ? 4097 : 0;
     want.mutable_tensors()[i].first = first;
     tensors.push_back({.param = gpu(weights.p[i]),

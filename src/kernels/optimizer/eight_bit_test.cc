@@ -190,12 +190,12 @@ Args args_of(std::span<const OptimizerTensor> tensors, const Scalars& scalars,
   return args;
 }
 
-// An update under test: its kernels, and the comparison of one step by the bound of the contract.
+// An update under test: its kernels, and the comparison of one step with the error bound of the contract.
 struct TestedUpdate {
   using Kernel = std::function<void(std::span<const OptimizerTensor>, const Scalars&)>;
   std::string name;
   Kernel ref, cpu;
-  // Calls body() with each fast row of the kernel.
+  // Calls body() with the kernel of each fast catalog row.
   void (*for_each_row)(const std::function<void(const Kernel&)>& body);
   void (*expect)(EightBitList& start, EightBitList& want, EightBitList& got, const Scalars&);
   bool has_positive_state = false;
@@ -265,7 +265,7 @@ TEST(EightBit, OneStepMatchesTheReferenceOnEveryInstructionSet) {
   }
 }
 
-// The second half of a parameter that consists of two tensors has the noise of its own elements.
+// The second half of a parameter that consists of two tensors must be rounded with the random numbers of its own elements.
 TEST(EightBit, WeightsInBf16AloneTakeTheReferencesNoise) {
   test::for_each_simd_target([] {
     for (const TestedUpdate& update : updates()) {
@@ -346,7 +346,7 @@ TEST(EightBit, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
   set_num_threads(before);
 }
 
-// At the first step the momentum of SGD becomes the gradient; its old value has no effect.
+// At the first step the momentum of SGD becomes the gradient; its old value must have no effect.
 TEST(Sgd8Bit, TheFirstStepDoesNotDependOnTheMomentum) {
   EightBitList zero("sgd_8bit_first", DType::kF32, {300}), any("sgd_8bit_first", DType::kF32, {300});
   any.fill();
@@ -357,7 +357,7 @@ TEST(Sgd8Bit, TheFirstStepDoesNotDependOnTheMomentum) {
   expect_same(zero, any);
 }
 
-// The bf16 copy is the rounded new fp32 parameter.
+// The bf16 copy must be the new fp32 parameter, rounded.
 TEST(EightBit, KeepsA16BitCopyOfTheParameters) {
   for (const TestedUpdate& update : updates()) {
     for (const auto& kernel : {update.ref, update.cpu}) {

@@ -47,7 +47,7 @@ void global_norm_ref(const GlobalNormArgs& args);
 void clip_coefficient_ref(const ClipCoefficientArgs& args);
 
 void global_norm_cpu(const GlobalNormArgs& args);
-// Calls the reference, which computes one element in double.
+// Computes the coefficient on a CPU by calling the reference, because it is only one element in double.
 void clip_coefficient_cpu(const ClipCoefficientArgs& args);
 
 // The functions below run on an NVIDIA GPU, without synchronization with the host. kernels/element_wise/add.h
@@ -58,13 +58,13 @@ void clip_coefficient_cpu(const ClipCoefficientArgs& args);
 // double; all other sums in double. Error of the norm against the reference: global_norm_cuda_error relative,
 // plus 2^-24 if stored as f32.
 
-// Returns a bound that consists of eight roundings of the squares and their fp32 sum, halved by the square
-// root, and of the difference of the double sums.
+// Returns the bound of the norm's relative error: eight roundings of the squares and their fp32 sum, halved by the square root, and the
+// difference of the sums in double.
 constexpr double global_norm_cuda_error(int64_t n) {
   return 0.5 * (8.0 * 0x1p-24 + square_sum_error(n));
 }
 
-// Scratch: kGlobalNormCudaScratchBytes, aligned to 16.
+// Computes the norm on a GPU. Scratch: kGlobalNormCudaScratchBytes, aligned to 16.
 void global_norm_cuda(const GlobalNormArgs& args, CudaStream stream);
 void clip_coefficient_cuda(const ClipCoefficientArgs& args, CudaStream stream);
 

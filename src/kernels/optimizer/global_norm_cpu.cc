@@ -8,7 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// Calls body with the numbers of a piece in fp32: with the whole piece if it is fp32, otherwise grain by grain.
+// Calls body with the numbers of a contiguous range in fp32: with the whole range if it is fp32, otherwise grain by grain after a
+// conversion.
 template <typename Body>
 void for_each_grain(const ConstView& x, int64_t begin, int64_t count, const Body& body) {
   if (x.dtype == DType::kF32) return body(x.as<float>() + begin, count);
@@ -29,7 +30,7 @@ int64_t find_first_bad(std::span<const OptimizerTensor> tensors) {
       if (first < 0 && piece_first_non_finite(x, length) >= 0) first = static_cast<int64_t>(tensor);
     });
   });
-  // Tasks are in the order of the tensors, so the first task with a finding has the first tensor.
+  // Tasks are in the order of the tensors, so the first task that found such a value has the first tensor.
   const auto first = std::find_if(found.begin(), found.end(), [](int64_t index) { return index >= 0; });
   return first == found.end() ? -1 : *first;
 }

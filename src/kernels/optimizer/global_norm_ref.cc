@@ -25,7 +25,7 @@ void global_norm_ref(const GlobalNormArgs& args) {
 }
 
 void clip_coefficient_ref(const ClipCoefficientArgs& args) {
-  PLIMSOLL_CHECK(args.max_norm >= 0.0, "max_norm is {}", args.max_norm);
+  PLIMSOLL_CHECK(args.max_norm >= 0.0, "max_norm must not be negative, but is {}", args.max_norm);
   const double scale = args.scale ? args.scale.load(0) : 1.0;
   const double coefficient = args.max_norm / (args.norm.load(0) / scale + 1e-6);
   // This comparison is false for NaN, so a NaN norm gives a NaN coefficient.

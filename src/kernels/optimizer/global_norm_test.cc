@@ -155,7 +155,7 @@ TEST(TensorScan, FillWritesEveryTypeAndNothingElse) {
       for (const double value : {0.0, 3.0}) {
         GuardedBuffer want("fill/want", dtype, count);
         fill_ref({.x = want.view(), .count = count, .value = value});
-        // The rows name floating types; a kernel fills the others as well.
+        // The catalog rows of fill name only floating-point types, but the kernels fill other types as well.
         test::FastRows(fill_ref).for_each(DType::kF32, [&](const auto& fill) {
           GuardedBuffer got("fill/got", dtype, count);
           fill({.x = got.view(), .count = count, .value = value});

@@ -39,7 +39,7 @@ struct LionArgs {
   double beta1 = 0.9;                             // Requires: in [0, 1)
   double beta2 = 0.99;                            // Requires: in [0, 1)
   double weight_decay = 0.0;
-  // The noise for parameters in bf16 alone (tensor_list.h).
+  // Selects the random numbers for parameters that are stored in bf16 alone (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 
@@ -52,7 +52,7 @@ struct LionArgs {
   }
 };
 
-// The coefficients of one call, in double. Errors: kInternal for a beta outside [0, 1).
+// The coefficients of one call, in double. lion_coefficients() fails with kInternal for a beta outside [0, 1).
 struct LionCoefficients {
   double lr, decay, beta1, beta2, clip;
 };
@@ -69,7 +69,7 @@ inline LionErrorBound lion_error_bound(const LionCoefficients& k, double p, doub
   LionErrorBound bound{};
   // Counts the roundings of clip g, its difference from m, the product with 1 - beta2 (itself rounded), and the sum.
   bound.m = kU * (std::fabs(m) + 5.0 * (1.0 - k.beta2) * (gradient + std::fabs(m)));
-  // For either product of c the coefficient, the clipped gradient, the product and the sum are rounded.
+  // For either product in c, the coefficient, the clipped gradient and the product are rounded; then the sum is rounded.
   const double c = k.beta1 * m + (1.0 - k.beta1) * k.clip * g;
   const double c_error = kU * (3.0 * k.beta1 * std::fabs(m) + 5.0 * (1.0 - k.beta1) * gradient);
   const double step = k.lr + k.decay * std::fabs(p);
@@ -80,7 +80,7 @@ inline LionErrorBound lion_error_bound(const LionCoefficients& k, double p, doub
 
 void lion_ref(const LionArgs& args);
 
-// Requires: m of every tensor is f32.
+// Updates all tensors on a CPU. Requires: m of every tensor is f32.
 void lion_cpu(const LionArgs& args);
 
 // Updates all tensors in one launch on an NVIDIA GPU, or in several if there are more than some 500.
@@ -88,8 +88,8 @@ void lion_cpu(const LionArgs& args);
 // grad is f32, bf16 or f16; low is bf16 or f16.
 void lion_cuda(const LionArgs& args, CudaStream stream);
 
-// Lion with its momentum in 8 bits: the same formula by the rules of eight_bit.h. Error: lion_error_bound.
-// Cost: reads p, g and codes, writes p and codes: 14 bytes per parameter and 8 per block; some 35 operations.
+// Lion with its momentum in 8 bits: the same formula, with states as eight_bit.h defines them. Error: lion_error_bound. Cost: reads p, g
+// and codes, writes p and codes: 14 bytes per parameter and 8 per quantization block; some 35 operations.
 void lion_8bit_ref(const LionArgs& args);
 void lion_8bit_cpu(const LionArgs& args);
 void lion_8bit_cuda(const LionArgs& args, CudaStream stream);

@@ -13,7 +13,7 @@
 #define PLIMSOLL_KERNELS_OPTIMIZER_LION_CPU_ONCE_
 namespace plimsoll {
 
-// The coefficients of a call, rounded to fp32 once, and the arrays of a piece.
+// The coefficients of a call, rounded to fp32 once, and the arrays of a contiguous range of elements.
 struct LionPiece {
   float lr, decay, beta1, one_minus_beta1, one_minus_beta2, clip;
   float* p;
@@ -43,13 +43,13 @@ HWY_INLINE void lion_vector(Tag tag, const LionPiece& k, int64_t i) {
 }
 
 void lion_piece(const LionPiece& piece, int64_t count) {
-  // The compiler keeps this copy in registers: no store through the arrays can change it.
+  // A local copy, which the compiler keeps in registers because no store through the arrays can change it.
   const LionPiece k = piece;
   const hn::ScalableTag<float> tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) lion_vector(tag, k, i);
-  // Computes the remaining elements by the same operations in the same order.
+  // Computes the elements after the last whole vector, by the same operations in the same order.
   for (; i < count; ++i) lion_vector(hn::CappedTag<float, 1>(), k, i);
 }
 
@@ -64,7 +64,7 @@ HWY_EXPORT(lion_piece);
 
 namespace {
 
-// Returns the update of a contiguous piece by the best instruction set of this CPU.
+// Returns the function that updates a contiguous range of elements with the best instruction set of this CPU.
 auto lion_update(const LionArgs& args) {
   const LionCoefficients k = lion_coefficients(args);
   const LionPiece coefficients{.lr = static_cast<float>(k.lr),

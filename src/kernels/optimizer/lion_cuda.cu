@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace cuda {
 
-// The arguments of a launch: scalars in device memory and constants.
+// The arguments of a launch: addresses of scalars in device memory, and constants.
 struct LionScalars {
   Scalar learning_rate;
   OptionalScalar clip, finite;
@@ -37,10 +37,10 @@ __device__ LionStep lion_step(const LionScalars& s) {
           s.one_minus_beta2,      static_cast<float>(s.clip.get())};
 }
 
-// Errors: kInternal for a beta outside [0, 1).
+// Returns the arguments of a launch. Errors: kInternal for a beta outside [0, 1).
 LionScalars lion_scalars(const char* kernel, const LionArgs& args) {
-  PLIMSOLL_CHECK(args.beta1 >= 0.0 && args.beta1 < 1.0, "beta1 is {}", args.beta1);
-  PLIMSOLL_CHECK(args.beta2 >= 0.0 && args.beta2 < 1.0, "beta2 is {}", args.beta2);
+  PLIMSOLL_CHECK(args.beta1 >= 0.0 && args.beta1 < 1.0, "beta1 must be in [0, 1), but is {}", args.beta1);
+  PLIMSOLL_CHECK(args.beta2 >= 0.0 && args.beta2 < 1.0, "beta2 must be in [0, 1), but is {}", args.beta2);
   return {.learning_rate = scalar_of(kernel, "learning_rate", args.learning_rate),
           .clip = optional_scalar(kernel, "clip_coefficient", args.clip_coefficient),
           .finite = optional_scalar(kernel, "finite", args.finite),

@@ -5,8 +5,8 @@
 namespace plimsoll {
 
 LionCoefficients lion_coefficients(const LionArgs& args) {
-  PLIMSOLL_CHECK(args.beta1 >= 0.0 && args.beta1 < 1.0, "beta1 is {}", args.beta1);
-  PLIMSOLL_CHECK(args.beta2 >= 0.0 && args.beta2 < 1.0, "beta2 is {}", args.beta2);
+  PLIMSOLL_CHECK(args.beta1 >= 0.0 && args.beta1 < 1.0, "beta1 must be in [0, 1), but is {}", args.beta1);
+  PLIMSOLL_CHECK(args.beta2 >= 0.0 && args.beta2 < 1.0, "beta2 must be in [0, 1), but is {}", args.beta2);
   const double lr = args.learning_rate.load(0);
   return {.lr = lr,
           .decay = lr * args.weight_decay,

@@ -35,7 +35,7 @@ struct AdjustLossScaleArgs {
 };
 
 void adjust_loss_scale_ref(const AdjustLossScaleArgs& args);
-// Calls the reference: there are only eight numbers.
+// Adjusts the scale on a CPU by calling the reference, because there are only eight numbers.
 void adjust_loss_scale_cpu(const AdjustLossScaleArgs& args);
 
 // Runs on an NVIDIA GPU, on one thread. kernels/element_wise/add.h states the rules for all CUDA kernels.

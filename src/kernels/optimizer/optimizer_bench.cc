@@ -84,7 +84,7 @@ void bench_adamw(benchmark::State& state) {
   count_bytes(state, 28);
 }
 
-// The tensors of a parameter that are in 16 bits.
+// Selects the values that are stored in 16 bits: moments, split weights, weights in bf16 alone, or all of them.
 enum class Halves { kMoments, kSplit, kWeights, kAll };
 
 // Returns the tensors of the same model, with those that `halves` selects in bf16. They use the memory of the fp32

@@ -1,5 +1,5 @@
-// The problems and the scratch memory of the optimizers' kernels: the host-only part of their contracts. Thread-safe:
-// constants and pure functions.
+// The kernel problems and the scratch memory of the optimizers' kernels: the host-only part of their contracts. Thread-safe: constants and
+// pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace plimsoll {
 
-// The problem of the kernel adafactor: its tensors differ in shape, and only their scratch matters to the catalog.
+// The kernel problem of adafactor. Its tensors differ in shape, and only their scratch memory matters to the catalog.
 struct AdafactorProblem {
   int64_t scratch_bytes = 0;  // the sum of adafactor_scratch().bytes over all tensors
 };
 
-// The number of blocks of threads that share the elements of a global norm on a GPU, and their scratch: each
-// writes its sum of squares and the first tensor in which it found a number that is not finite. There are
-// several times as many blocks as a GPU runs at once, which balances the load.
+// The number of thread blocks that divide the elements of a global norm on a GPU, and their scratch memory: each writes its sum of squares
+// and the first tensor in which it found a number that is not finite. There are several times as many thread blocks as a GPU runs at once,
+// which balances the load.
 inline constexpr int64_t kGlobalNormCudaBlocks = 4096;
 inline constexpr int64_t kGlobalNormCudaScratchBytes = kGlobalNormCudaBlocks * 16;
 
@@ -23,9 +23,9 @@ inline constexpr int64_t kGlobalNormCudaScratchBytes = kGlobalNormCudaBlocks * 1
 inline constexpr int64_t kAdafactorTileRows = 128;
 inline constexpr int64_t kAdafactorTileColumns = 1024;
 
-// The parts of a tensor's scratch and the byte at which each begins: the sum of squares per row and tile column
-// (f32), the same per tile row and column (f32), the sums of u^2 and p^2 per tile (f64 each), and the mean of the
-// rows (one f64). A vector has no sums per row or column.
+// The offset in bytes of each array in the scratch memory of a tensor: the sum of squares per row and tile column (f32), the same per tile
+// row and column (f32), the sums of u^2 and p^2 per tile (f64 each), and the mean of the row state (one f64). A vector has no sums per row
+// or column.
 struct AdafactorScratch {
   int64_t row_tiles = 0, column_tiles = 0;
   int64_t row_sums = 0, column_sums = 0, tile_sums = 0, mean = 0, bytes = 0;

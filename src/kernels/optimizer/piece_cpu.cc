@@ -27,7 +27,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr int64_t kPrefetchElements = 512;
 inline constexpr int64_t kLineElements = 16;
 
-// Requires: count <= kTensorGrain.
+// Returns the sum of squares of up to kTensorGrain elements. Requires: count <= kTensorGrain.
 double grain_square_sum(const float* x, int64_t count) {
   const hn::ScalableTag<double> doubles;
   const hn::Rebind<float, decltype(doubles)> floats;
@@ -73,8 +73,8 @@ int64_t first_non_finite(const float* x, int64_t count) {
   return -1;
 }
 
-// Returns the upper halves of `rounded`, which are the bits of numbers after the addition that rounds them.
-// For a NaN it returns the upper half of the NaN, made quiet.
+// Returns the upper halves of `rounded`, the bits of numbers to which the constant that rounds them has been added. For a NaN it returns
+// the upper half of the NaN, made quiet.
 template <typename Tag, class Number, class Bits>
 HWY_INLINE void store_high(Tag, const Number& number, const Bits& rounded, uint16_t* high) {
   const hn::RebindToUnsigned<Tag> du;
@@ -106,7 +106,7 @@ void narrow_to_bf16(const float* from, BF16* to, int64_t count) {
                   [&](auto access, int64_t i) { access.store(d, access.load(d, from + i), to + i); });
 }
 
-// These apply split_f32 and join_f32 to whole vectors, and the scalar functions to the remaining elements.
+// Apply split_f32 and join_f32 to whole vectors, and the scalar functions to the remaining elements.
 void split_into(const float* whole, uint16_t* high, uint16_t* low, int64_t count) {
   const hn::ScalableTag<float> d;
   const hn::RebindToUnsigned<decltype(d)> du;

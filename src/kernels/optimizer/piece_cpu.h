@@ -1,5 +1,5 @@
-// Functions on contiguous pieces of fp32 that several kernels of this folder use, dispatched to the best
-// instruction set of the CPU. Internal to the folder. Thread-safe: pure.
+// Functions on contiguous ranges ("pieces") of fp32 numbers that several kernels of this folder use, dispatched to the best instruction set
+// of the CPU. Internal to the folder. Thread-safe: pure.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-// Returns the sum of squares in double, grain by grain (kTensorGrain). It is NaN or infinite if and only if
-// an element is: no square of a finite fp32 overflows a double.
+// Returns the sum of squares in double, added grain by grain (kTensorGrain). It is NaN or infinite if and only if an element is, because no
+// square of a finite fp32 overflows a double.
 double piece_square_sum(const float* x, int64_t count);
 
 // Returns the index of the first NaN or infinity, or -1.
@@ -24,14 +24,14 @@ void store_low_copy(const OptimizerTensor& tensor, int64_t begin, int64_t count)
 void join_piece(const OptimizerTensor& tensor, int64_t begin, int64_t count, float* whole);
 void split_piece(const float* whole, const OptimizerTensor& tensor, int64_t begin, int64_t count);
 
-// Returns true if updates on a CPU take the types of this parameter and gradient: a parameter in f32, in bf16
-// alone or split, and a gradient in f32, bf16 or f16.
+// Returns true if updates on a CPU support the types of this parameter and gradient: a parameter in f32, in bf16 alone or split, and a
+// gradient in f32, bf16 or f16.
 bool is_updated_on_cpu(const OptimizerTensor& tensor);
 // Returns elements [begin, begin + count) of a parameter in fp32 for an update in place: the parameter itself
 // if it is f32, else a copy in `buffer`.
 float* parameter_to_change(const OptimizerTensor& tensor, int64_t begin, int64_t count, float* buffer);
-// Stores elements [begin, begin + count) of a parameter after the update: split, rounded with the noise of the
-// tensor, or, for a parameter in f32, into its 16-bit copy.
+// Stores elements [begin, begin + count) of a parameter after the update: split, rounded with the random numbers of the tensor, or, for a
+// parameter in f32, rounded into its 16-bit copy.
 void store_parameter(const float* whole, const OptimizerTensor& tensor, const RandomSite& noise,
                      int64_t begin, int64_t count);
 
@@ -41,11 +41,11 @@ const float* floats_of(const ConstView& view, int64_t begin, int64_t count, floa
 // Returns the elements as floats_of() does, but for an update in place: a pointer into an f32 view, otherwise a copy
 // in `buffer`.
 float* floats_to_change(const View& view, int64_t begin, int64_t count, float* buffer);
-// Writes the updated fp32 numbers of floats_to_change() back to the elements of a bf16 view, to nearest with ties to
-// even. Does nothing for an f32 view.
+// Writes the updated fp32 numbers of floats_to_change() back to the elements of a bf16 view, rounded to nearest with ties to even. Does
+// nothing for an f32 view.
 void narrow_piece(const float* whole, const View& view, int64_t begin, int64_t count);
-// Writes updated fp32 numbers back to a bf16 view by round_stochastically, with the noise of each element. The first
-// element of the view is element `first` of its parameter.
+// Writes updated fp32 numbers back to a bf16 view by round_stochastically, with the random number of each element. The first element of the
+// view is element `first` of its parameter.
 struct PieceNoise {
   RandomSite site;
   int64_t first = 0;

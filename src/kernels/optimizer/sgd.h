@@ -41,7 +41,7 @@ struct SgdArgs {
   double momentum = 0.0;            // Requires: >= 0
   double weight_decay = 0.0;
   Nesterov nesterov = Nesterov::kOff;  // Requires: off when momentum is 0
-  // The noise for parameters in bf16 alone (tensor_list.h).
+  // Selects the random numbers for parameters that are stored in bf16 alone (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 
@@ -54,8 +54,7 @@ struct SgdArgs {
   }
 };
 
-// Bounds on the absolute error in fp32 of one update from the same starting values; p, m and g are magnitudes
-// before it.
+// Bounds on the absolute error in fp32 of one update from the same starting values; p, m and g are the magnitudes before the update.
 struct SgdErrorBound {
   double m, param;
 };
@@ -72,7 +71,7 @@ inline SgdErrorBound sgd_error_bound(double lr, double momentum, double weight_d
 
 void sgd_ref(const SgdArgs& args);
 
-// Requires: with momentum, m of every tensor is f32.
+// Updates all tensors on a CPU. Requires: with momentum, m of every tensor is f32.
 void sgd_cpu(const SgdArgs& args);
 
 // Updates all tensors in one launch on an NVIDIA GPU, or in several if there are more than some 500.
@@ -80,8 +79,8 @@ void sgd_cpu(const SgdArgs& args);
 // grad is f32, bf16 or f16; low is bf16 or f16.
 void sgd_cuda(const SgdArgs& args, CudaStream stream);
 
-// Returns sgd_error_bound() for a momentum in 8 bits. Such a momentum is the product of a stored number and absmax.
-// Its rounding adds u |m|, multiplied by the coefficient of m.
+// Returns sgd_error_bound() for a momentum that is stored in 8 bits, as the product of a number of the map and absmax. The rounding of that
+// product adds u |m|, multiplied by the coefficient of m.
 inline SgdErrorBound sgd_8bit_error_bound(double lr, double momentum, double weight_decay, double p, double m,
                                           double g) {
   constexpr double kU = 0x1p-24;
@@ -91,9 +90,9 @@ inline SgdErrorBound sgd_8bit_error_bound(double lr, double momentum, double wei
   return bound;
 }
 
-// SGD with its momentum in 8 bits: the same formula by the rules of eight_bit.h. It supports Nesterov
-// momentum, which bitsandbytes' SGD8bit does not. Requires: momentum > 0. Error: sgd_8bit_error_bound. Cost:
-// reads p, g and codes, writes p and codes: 14 bytes per parameter and 8 per block; some 35 operations.
+// SGD with its momentum in 8 bits: the same formula, with states as eight_bit.h defines them. Unlike bitsandbytes' SGD8bit, it supports
+// Nesterov momentum. Requires: momentum > 0. Error: sgd_8bit_error_bound. Cost: reads p, g and codes, writes p and codes: 14 bytes per
+// parameter and 8 per quantization block; some 35 operations.
 void sgd_8bit_ref(const SgdArgs& args);
 void sgd_8bit_cpu(const SgdArgs& args);
 void sgd_8bit_cuda(const SgdArgs& args, CudaStream stream);

@@ -13,10 +13,10 @@
 #define PLIMSOLL_KERNELS_OPTIMIZER_SGD_CPU_ONCE_
 namespace plimsoll {
 
-// The use of the momentum in this step: not used, started by step 1, or continued by a later step.
+// How this step uses the momentum: not at all, initializes it (step 1), or updates it (a later step).
 enum class SgdBuffer : uint8_t { kNone, kStart, kContinue };
 
-// The coefficients of a call, rounded to fp32 once, and the arrays of a piece.
+// The coefficients of a call, rounded to fp32 once, and the arrays of a contiguous range of elements.
 struct SgdPiece {
   float lr, clip, weight_decay, momentum;
   SgdBuffer buffer;
@@ -56,12 +56,12 @@ HWY_INLINE void sgd_elements(const SgdPiece& c, int64_t count) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) sgd_vector<kBuffer>(tag, c, i);
-  // Computes the remaining elements by the same operations in the same order.
+  // Computes the elements after the last whole vector, by the same operations in the same order.
   for (; i < count; ++i) sgd_vector<kBuffer>(hn::CappedTag<float, 1>(), c, i);
 }
 
 void sgd_piece(const SgdPiece& piece, int64_t count) {
-  // The compiler keeps this copy in registers: no store through the arrays can change it.
+  // A local copy, which the compiler keeps in registers because no store through the arrays can change it.
   const SgdPiece c = piece;
   switch (c.buffer) {
     case SgdBuffer::kNone:
@@ -89,9 +89,10 @@ SgdBuffer use_of_momentum(const SgdArgs& args) {
   return args.step.as<int64_t>()[0] == 1 ? SgdBuffer::kStart : SgdBuffer::kContinue;
 }
 
-// Returns the update of a contiguous piece by the best instruction set of this CPU.
+// Returns the function that updates a contiguous range of elements with the best instruction set of this CPU.
 auto sgd_update(const SgdArgs& args) {
-  PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0, "Nesterov needs a momentum");
+  PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0,
+                 "SGD with Nesterov needs momentum above 0");
   const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
   const SgdPiece coefficients{.lr = static_cast<float>(args.learning_rate.load(0)),
                               .clip = static_cast<float>(clip),
@@ -122,7 +123,7 @@ void sgd_cpu(const SgdArgs& args) {
 
 void sgd_8bit_cpu(const SgdArgs& args) {
   if (!update_allowed(args.finite)) return;
-  PLIMSOLL_CHECK(args.momentum > 0.0, "8-bit SGD needs a momentum, this one is {}", args.momentum);
+  PLIMSOLL_CHECK(args.momentum > 0.0, "8-bit SGD needs momentum above 0, but it is {}", args.momentum);
   update_eight_bit_tensors_cpu({.name = "SGD", .states = UpdateStates::kM}, args, sgd_update(args));
 }
 

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace cuda {
 
-// The arguments of a launch: scalars in device memory and constants.
+// The arguments of a launch: addresses of scalars in device memory, and constants.
 struct SgdScalars {
   Scalar learning_rate;
   const int64_t* step;  // null without momentum
@@ -44,9 +44,10 @@ __device__ SgdStep sgd_step(const SgdScalars& s) {
           s.nesterov};
 }
 
-// Errors: kInternal for Nesterov without momentum.
+// Returns the arguments of a launch. Errors: kInternal for Nesterov without momentum.
 SgdScalars sgd_scalars(const char* kernel, const SgdArgs& args) {
-  PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0, "Nesterov needs a momentum");
+  PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0,
+                 "SGD with Nesterov needs momentum above 0");
   return {.learning_rate = scalar_of(kernel, "learning_rate", args.learning_rate),
           .step = args.momentum != 0.0 ? args.step.as<int64_t>() : nullptr,
           .noise = NoiseScalars::of(args),
@@ -64,7 +65,8 @@ __global__ void __launch_bounds__(kUpdateThreads)
     sgd_kernel(const SgdScalars s, const __grid_constant__ Table table) {
   if (s.finite.get() == 0.0) return;
   SgdStep step = sgd_step(s);
-  step.has_buffer = kMoments == Moments::kSome;  // a constant for the compiler
+  step.has_buffer =
+      kMoments == Moments::kSome;  // the compiler knows this value, so it removes the branches on it
   update_tensors<kTypes, kMoments>(table, step, Noise(s.noise));
 }
 
@@ -78,7 +80,7 @@ void launch_sgd(std::span<const OptimizerTensor> tensors, const UpdateEntryMaker
   });
 }
 
-// Returns the step of 8-bit SGD, which always has a momentum; that is a constant for the compiler.
+// Returns the step of 8-bit SGD. It always has momentum, which the compiler therefore knows.
 __device__ SgdStep sgd_8bit_step(const SgdScalars& scalars) {
   SgdStep step = sgd_step(scalars);
   step.has_buffer = true;
@@ -102,7 +104,7 @@ void sgd_cuda(const SgdArgs& args, CudaStream stream) {
 
 void sgd_8bit_cuda(const SgdArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "sgd_8bit_cuda";
-  PLIMSOLL_CHECK(args.momentum > 0.0, "8-bit SGD needs a momentum, this one is {}", args.momentum);
+  PLIMSOLL_CHECK(args.momentum > 0.0, "8-bit SGD needs momentum above 0, but it is {}", args.momentum);
   cuda::launch_eight_bit<false, cuda::sgd_8bit_step>(kKernel, args.tensors, cuda::sgd_scalars(kKernel, args),
                                                      stream);
 }

@@ -7,7 +7,8 @@ namespace {
 
 // Returns the formula of sgd.h for one element.
 auto sgd_element(const SgdArgs& args) {
-  PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0, "Nesterov needs a momentum");
+  PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0,
+                 "SGD with Nesterov needs momentum above 0");
   const double lr = args.learning_rate.load(0);
   const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
   const double momentum = args.momentum;
@@ -33,7 +34,7 @@ void sgd_ref(const SgdArgs& args) {
 
 void sgd_8bit_ref(const SgdArgs& args) {
   if (!update_allowed(args.finite)) return;
-  PLIMSOLL_CHECK(args.momentum > 0.0, "8-bit SGD needs a momentum, this one is {}", args.momentum);
+  PLIMSOLL_CHECK(args.momentum > 0.0, "8-bit SGD needs momentum above 0, but it is {}", args.momentum);
   update_eight_bit_tensors_ref(UpdateStates::kM, args, sgd_element(args));
 }
 

@@ -47,7 +47,7 @@ SgdArgs make_args(std::span<const OptimizerTensor> tensors, const double& lr, co
           .nesterov = options.nesterov};
 }
 
-// Returns the arguments with these options; the test sets the decay.
+// Returns the arguments with these options; the test sets the weight decay.
 template <void (*kKernel)(const SgdArgs&), size_t kOption>
 void update(std::span<const OptimizerTensor> tensors, const test::Scalars& scalars, double weight_decay) {
   auto args = test::update_args<SgdArgs>(tensors, scalars.views(), weight_decay);
@@ -60,7 +60,7 @@ const test::TestedUpdate kWithMomentum{
 const test::TestedUpdate kWithNesterov{
     .name = "sgd", .ref = update<sgd_ref, 4>, .cpu = update<sgd_cpu, 4>, .states = {&TensorList::m}};
 
-// Compares one update from the same starting values by the bound of the contract.
+// Compares one update from the same starting values with the error bound of the contract.
 void check_one_step(const test::RowKernel<SgdArgs>& sgd, const Options& options, int64_t step) {
   const double lr = 0.03;
   const float clip = 0.6f;
@@ -71,7 +71,7 @@ void check_one_step(const test::RowKernel<SgdArgs>& sgd, const Options& options,
   want.copy_from(start);
   got.copy_from(start);
   for (size_t i = 0; i < got.size(); ++i) {
-    // The first step does not read the momentum, and without momentum there is none.
+    // The momentum is poison if it must not be read: in the first step, and without momentum.
     if (step == 1) got.m(i).poison();
     if (options.momentum == 0.0) got.mutable_tensors()[i].m = {};
   }

@@ -16,30 +16,30 @@
 
 namespace plimsoll {
 
-// One parameter with its gradient and states. A kernel states which fields it uses; the others may be null.
-// Parameters have one of three formats. In fp32, they may have a copy in 16 bits for products. Split: param
-// is the bf16 that products read, and param and remainder together are the fp32 parameter (base/split_f32.h);
-// an update joins them, computes in fp32 and splits the result. In bf16 alone (without remainder), an update
-// computes in fp32 and rounds the result by round_stochastically, with random_half({noise_seed, step,
-// noise_site + k}, first + i) for element i of tensor k of the list.
+// One parameter with its gradient and optimizer states. A kernel states which fields it uses; the others may be null. Parameters have one
+// of three formats. In fp32, they may have a copy in 16 bits for matrix products. Split: param is the bf16 that matrix products read, and
+// param and remainder together are the fp32 parameter (base/split_f32.h); an update joins them, computes in fp32 and splits the result. In
+// bf16 alone (without remainder), an update computes in fp32 and rounds the result by round_stochastically, with the random number
+// random_half({noise_seed, step, noise_site + k}, first + i) for element i of tensor k of the list.
 struct OptimizerTensor {
   View param = {};
   ConstView grad = {};
   View m = {};        // AdamW's first moment, SGD's and Lion's momentum, Adagrad's sum of squares
   View v = {};        // AdamW's second moment
-  int64_t count = 0;  // elements of each
-  // If a call updates only a part of a parameter: the index of the part's first element in the parameter, which
-  // selects the noise. It is a multiple of 4, except for the tensors of a checkpoint that a parameter consists of.
+  int64_t count = 0;  // number of elements of each view
+  // The index, in the parameter, of the first element of these views. It is not 0 if a call updates only a range of a parameter, and it
+  // selects the random numbers. It is a multiple of 4, except if a parameter consists of several tensors of a checkpoint.
   int64_t first = 0;
-  View m_absmax = {};  // if m or v is in 8 bits (eight_bit.h)
+  View m_absmax = {};  // largest magnitudes per quantization block, if m or v is in 8 bits (eight_bit.h)
   View v_absmax = {};
-  // A copy of param that products read, or null. bf16 is rounded to nearest with ties away from zero, like
-  // the upper part of a split parameter; f16 is rounded with ties to even.
+  // A 16-bit copy of param that matrix products read, or null. bf16 is rounded to nearest with ties away from zero, like the bf16 of a
+  // split parameter; f16 is rounded with ties to even.
   View low = {};
-  View remainder = {};  // u8: the lower 16 bits of each element of a split parameter; null: param is whole
+  View remainder =
+      {};  // u8: the lower 16 bits of each element of a split parameter; null: param is not split
 };
 
-// The states that an update of a list reads and writes.
+// The optimizer states that an update of a list reads and writes.
 enum class UpdateStates : uint8_t { kNone, kM, kMAndV };
 constexpr bool has_m(UpdateStates states) {
   return states != UpdateStates::kNone;
@@ -48,7 +48,7 @@ constexpr bool has_v(UpdateStates states) {
   return states == UpdateStates::kMAndV;
 }
 
-// Returns true if an update may change anything: `finite` is absent or not 0.
+// Returns true unless `finite` is present and 0, in which case an update must not change anything.
 inline bool update_allowed(ConstView finite) {
   return !finite || finite.load(0) != 0.0;
 }
@@ -57,16 +57,14 @@ inline bool update_allowed(ConstView finite) {
 inline bool rounds_stochastically(const OptimizerTensor& tensor) {
   return tensor.param.dtype == DType::kBF16 && !tensor.remainder;
 }
-// Returns the key of the noise of tensor k of the list. Args are the arguments of an update, with step,
-// noise_seed and noise_site.
+// Returns the key of the random numbers of tensor k of the list. Args are the arguments of an update, with step, noise_seed and noise_site.
 template <typename Args>
 RandomSite noise_of(const Args& args, size_t k) {
   return {.seed = args.noise_seed,
           .step = args.step ? static_cast<uint32_t>(args.step.template as<int64_t>()[0]) : 0,
           .site = args.noise_site + static_cast<uint32_t>(k)};
 }
-// Second moments that are rounded stochastically use the site of their tensor plus this number. Requires:
-// other sites are below it.
+// The random numbers for second moments have the site of their tensor plus this number. Requires: other sites are below it.
 inline constexpr uint32_t kSecondMomentSites = 1u << 31;
 inline RandomSite noise_of_second_moment(RandomSite noise) {
   noise.site += kSecondMomentSites;
@@ -78,9 +76,9 @@ inline constexpr int64_t kTensorTaskElements =
     16384;  // a task is at least this long, if there is enough work
 inline constexpr int64_t kMaxTensorTasks = 256;
 
-// Returns a bound on the relative difference between a sum of n squares of fp32 in double and that of the
-// reference. The reference adds in sequence, with n roundings of 2^-53; sums of grains and tasks have fewer.
-// The norm is the square root and differs by half of that.
+// Returns a bound on the relative difference between a sum of n squares of fp32 numbers in double and that of the reference. The reference
+// adds the squares in sequence, with n roundings of 2^-53; sums that are added by grains and tasks have fewer roundings. The norm is the
+// square root and differs by half of that.
 constexpr double square_sum_error(int64_t n) {
   return 0x1p-53 * (static_cast<double>(n) + 4.0);
 }
@@ -101,8 +99,8 @@ inline int64_t num_tensor_tasks(std::span<const OptimizerTensor> tensors) {
   return std::min(kMaxTensorTasks, (total_grains(tensors) + grains_per_task - 1) / grains_per_task);
 }
 
-// Calls body(task, tensor index, first element, element count) for every contiguous piece, in order within a
-// task; tasks run on all threads. Requires: body does not throw.
+// Calls body(task, tensor index, first element, element count) for every contiguous range of a tensor, in order within a task; tasks run on
+// all threads. Requires: body does not throw.
 template <typename Body>
 void parallel_over_tensors(std::span<const OptimizerTensor> tensors, Body&& body) {
   const int64_t grains = total_grains(tensors);

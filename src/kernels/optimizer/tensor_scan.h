@@ -23,16 +23,15 @@ void fill_cpu(const FillArgs& args);
 
 // The function below runs on an NVIDIA GPU; kernels/element_wise/add.h states the rules for all CUDA kernels.
 
-// Any element type.
+// Fills a tensor of any element type.
 void fill_cuda(const FillArgs& args, CudaStream stream);
 
-// Rounds fp32 weights into the 16-bit copies that products read, once after loading: contract. Later the updates
-// write the copies with the same rounding. Thread-safe: the kernels keep no state. Views are used only during the
-// call.
+// Rounds fp32 weights into the 16-bit copies that matrix products read, once after loading: contract. Later the updates write the copies
+// with the same rounding. Thread-safe: the kernels keep no state. Views are used only during the call.
 //
-// Formula: low = round(weight), bf16 to nearest with ties away from zero (base/split_f32.h), f16 with ties to
-// even. Types: weight f32; low bf16 or f16. Scratch: none. Aliasing: none. Repeatability: the same bits
-// everywhere. Error: only the rounding. Cost: reads 4 bytes and writes 2 per element.
+// Formula: low = round(weight), bf16 to nearest with ties away from zero (base/split_f32.h), f16 with ties to even. Types: weight f32; low
+// bf16 or f16. Scratch: none. Aliasing: none. Repeatability: the same bits everywhere. Error: only the rounding. Cost: reads 4 bytes and
+// writes 2 per element.
 
 struct WeightCopyArgs {
   ConstView weight = {};

@@ -1,6 +1,6 @@
-// The two loops that the CPU kernels of AdamW, Lion, SGD and Adagrad share: one over tensors with states in
-// floating point, one over tensors with states in 8 bits (eight_bit.h). Each optimizer supplies the update of
-// a contiguous piece of fp32 numbers. Internal to the folder. Thread-safe: no state.
+// The two loops that the CPU kernels of AdamW, Lion, SGD and Adagrad share: one over tensors with states in floating point, and one over
+// tensors with states in 8 bits (eight_bit.h). Each optimizer supplies the function that updates a contiguous range of fp32 numbers.
+// Internal to the folder. Thread-safe: no state.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct CpuUpdate {
   bool takes_split_parameters = false;
 };
 
-// Requires: the kernel accepts the types of every tensor, with states in floating point.
+// Checks the tensors. Requires: the kernel supports the types of every tensor, with states in floating point.
 template <typename Args>
 void check_updated_tensors(const CpuUpdate& kernel, const Args& args) {
   const auto is_state = [&](DType dtype) {
@@ -31,7 +31,8 @@ void check_updated_tensors(const CpuUpdate& kernel, const Args& args) {
     PLIMSOLL_CHECK(is_updated_on_cpu(tensor) && (kernel.takes_split_parameters || !tensor.remainder) &&
                        (!has_m(kernel.states) || is_state(tensor.m.dtype)) &&
                        (!has_v(kernel.states) || is_state(tensor.v.dtype)),
-                   "the CPU kernel of {} takes no {} weights with {} gradients and states of {} and {}",
+                   "the CPU kernel of {} does not support {} weights with {} gradients and optimizer states "
+                   "of {} and {}",
                    kernel.name, dtype_name(tensor.param.dtype), dtype_name(tensor.grad.dtype),
                    dtype_name(tensor.m.dtype), dtype_name(tensor.v.dtype));
   }
@@ -77,27 +78,29 @@ void update_tensors_cpu(const CpuUpdate& kernel, const Args& args, const Update&
   });
 }
 
-// Requires: the types of every tensor are those that 8-bit updates take.
+// Checks the tensors. Requires: the types of every tensor are those that 8-bit updates support.
 template <typename Args>
 void check_eight_bit_tensors(const CpuUpdate& kernel, const Args& args) {
   for (const OptimizerTensor& tensor : args.tensors) {
     PLIMSOLL_CHECK(is_updated_on_cpu(tensor) && !tensor.remainder && tensor.m.dtype == DType::kU8 &&
                        (!has_v(kernel.states) || tensor.v.dtype == DType::kU8),
-                   "the CPU kernel of 8-bit {} takes no {} weights with {} gradients and states of {} and {}",
+                   "the CPU kernel of 8-bit {} does not support {} weights with {} gradients and optimizer "
+                   "states of {} and {}",
                    kernel.name, dtype_name(tensor.param.dtype), dtype_name(tensor.grad.dtype),
                    dtype_name(tensor.m.dtype), dtype_name(tensor.v.dtype));
   }
 }
 
-// Updates all tensors if their states are stored in 8 bits: reads a block of states as numbers, updates all of its
-// elements, and then rounds the states to 8 bits again. m is signed and v is unsigned, as in bitsandbytes.
+// Updates all tensors whose states are stored in 8 bits: reads a quantization block of states as numbers, updates all of its elements, and
+// then rounds the states to 8 bits again. m is signed and v is unsigned, as in bitsandbytes.
 template <typename Args, typename Update>
 void update_eight_bit_tensors_cpu(const CpuUpdate& kernel, const Args& args, const Update& update) {
   check_eight_bit_tensors(kernel, args);
   const EightBitMap& m_map = eight_bit_map(EightBitSign::kSigned);
   const EightBitMap& v_map = eight_bit_map(EightBitSign::kUnsigned);
   const bool updates_v = has_v(kernel.states);
-  static_assert(kTensorGrain % kEightBitBlock == 0);  // a task starts at the start of a block
+  static_assert(kTensorGrain % kEightBitBlock ==
+                0);  // so that a task starts at the start of a quantization block
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
     const OptimizerTensor& tensor = args.tensors[index];
     std::array<float, kEightBitBlock> p_block, g_block, m, v;

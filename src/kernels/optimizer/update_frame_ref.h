@@ -31,8 +31,8 @@ void update_tensors_ref(UpdateStates states, const Args& args, const Update& upd
   }
 }
 
-// Updates all tensors if their states are stored in 8 bits: reads a block of states as numbers, updates all of its
-// elements, and then rounds the states to 8 bits again. m is signed and v is unsigned, as in bitsandbytes.
+// Updates all tensors whose states are stored in 8 bits: reads a quantization block of states as numbers, updates all of its elements, and
+// then rounds the states to 8 bits again. m is signed and v is unsigned, as in bitsandbytes.
 template <typename Args, typename Update>
 void update_eight_bit_tensors_ref(UpdateStates states, const Args& args, const Update& update) {
   for (size_t k = 0; k < args.tensors.size(); ++k) {

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// Blocks that a thread takes at a time: 16384 elements, a few microseconds.
+// The number of quantization blocks that a thread takes at a time: 16384 elements, a few microseconds of work.
 constexpr int64_t kBlocksPerChunk = 256;
 
 float absmax_of(const DequantizeArgs& args, int64_t block, int64_t second_block, int64_t part) {
@@ -17,7 +17,8 @@ float absmax_of(const DequantizeArgs& args, int64_t block, int64_t second_block,
   return product + args.offsets.as<float>()[part];
 }
 
-// Multiplies and rounds the sixteen numbers of a block once; the elements are looked up in this table.
+// Computes the sixteen products that a quantization block can contain, each multiplied and rounded once; its elements are then looked up in
+// this table.
 template <typename T>
 void four_bits(const DequantizeArgs& args) {
   const std::span<const float, 16> numbers = four_bit_numbers(args.format);
@@ -68,7 +69,7 @@ void dequantize_cpu(const DequantizeArgs& args) {
   PLIMSOLL_CHECK(args.codes && args.scales && args.w, "dequantize_cpu: an operand is missing");
   const bool wide = args.w.dtype == DType::kF32;
   PLIMSOLL_CHECK(wide || args.w.dtype == DType::kBF16 || args.w.dtype == DType::kF16,
-                 "dequantize_cpu: w is {}", dtype_name(args.w.dtype));
+                 "dequantize_cpu: w must be f32, bf16 or f16, but is {}", dtype_name(args.w.dtype));
   if (args.format == QuantizedFormat::kInt8)
     return wide ? eight_bits<float>(args) : eight_bits<uint16_t>(args);
   return wide ? four_bits<float>(args) : four_bits<uint16_t>(args);

@@ -8,9 +8,9 @@ namespace cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPacks = 8;  // packs that a thread requests before it computes the first
+constexpr int kPacks = 8;  // number of packs that a thread loads before it computes the first
 
-// Passed by value: launch parameters are in constant memory.
+// The numbers of the 16 codes, passed as a launch parameter, because these are in constant memory.
 struct FourBitTable {
   float numbers[16];
 };
@@ -42,12 +42,12 @@ struct FourBitMatrix {
   const void* scales;          // u8 if there are second scales, otherwise f32
   const float* second_scales;  // null without double quantization
   const float* offsets;
-  int64_t count;          // elements per part
-  int64_t blocks;         // number per part
-  int64_t second_blocks;  // number per part
+  int64_t count;          // number of elements per separately quantized part of the matrix
+  int64_t blocks;         // number of quantization blocks per part
+  int64_t second_blocks;  // number of second-level blocks per part
 };
 
-// A block's scale in its memory format. It is requested together with the codes.
+// The scale of a quantization block, unconverted. It is loaded together with the codes.
 struct RawScale {
   float number = 0.0f;  // absmax, or the second scale
   uint8_t code = 0;
@@ -68,8 +68,8 @@ struct RawScale {
   }
 };
 
-// blockIdx.y selects the part of the matrix. The codes of a pack (those that a thread reads at once) share one scale,
-// because blocks of codes begin at multiples of 64.
+// Dequantizes 4-bit codes. blockIdx.y selects the separately quantized part of the matrix. The codes of a pack, which a thread reads at
+// once, share one scale, because quantization blocks begin at multiples of 64.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     four_bit_kernel(const FourBitMatrix a, T* w, FourBitTable table, ScaleTable scale_table) {
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// packs_of_row counts packs of N elements; no pack belongs to two rows.
+// Dequantizes 8-bit codes. packs_of_row is the number of packs of N elements per row; no pack belongs to two rows.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     eight_bit_kernel(const int8_t* codes, const float* scales, T* w, int64_t packs, uint32_t packs_of_row) {
@@ -136,7 +136,8 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T, int N>
 void launch_eight_bit(const DequantizeArgs& args, CudaStream stream) {
   const int64_t count = args.rows * args.columns;
-  PLIMSOLL_CHECK(count / N < int64_t{1} << 32, "dequantize_cuda: {} elements", count);
+  PLIMSOLL_CHECK(count / N < int64_t{1} << 32,
+                 "dequantize_cuda: the tensor has too many elements for 32-bit indices: {}", count);
   eight_bit_kernel<T, N><<<blocks_of<N>(count), kThreads, 0, stream>>>(
       static_cast<const int8_t*>(args.codes.data), static_cast<const float*>(args.scales.data),
       static_cast<T*>(args.w.data), count / N, static_cast<uint32_t>(args.columns / N));
@@ -159,7 +160,7 @@ void launch_four_bit(const DequantizeArgs& args, CudaStream stream) {
       static_cast<T*>(args.w.data), table, scale_table);
 }
 
-// Uses packs if the elements of a row (8 bits) or of a part (4 bits) are whole packs.
+// Uses packs if the elements of a row (8 bits) or of a separately quantized part (4 bits) are whole packs.
 template <typename T>
 void launch(const DequantizeArgs& args, CudaStream stream) {
   constexpr int kN = kPack<T>;

@@ -39,8 +39,8 @@ std::span<const float, 16> four_bit_numbers(QuantizedFormat format);
 // Returns the 256 numbers of 8-bit scales in ascending order.
 std::span<const float, 256> scale_numbers();
 
-// Quantizes one part. `scales` is f32 without double quantization; otherwise it is u8, and second_scales and
-// offset are written too. Requires: sizes as given by quantized_sizes for one part. Cost: linear.
+// Quantizes one separately quantized part of a matrix. `scales` is f32 without double quantization; otherwise it is u8, and second_scales
+// and offset are written too. Requires: sizes as given by quantized_sizes for one part. Cost: linear.
 struct QuantizeArgs {
   ConstView w;         // [rows, columns], any floating type
   View codes;          // u8
@@ -59,7 +59,7 @@ struct DequantizeArgs {
   ConstView codes;
   ConstView scales;
   ConstView second_scales;  // absent without double quantization
-  ConstView offsets;        // likewise
+  ConstView offsets;        // absent without double quantization
   View w;                   // [rows, columns]; f32, bf16 or f16; for the reference also f64
   int64_t rows = 0;
   int64_t columns = 0;

@@ -1,5 +1,5 @@
-// The formats of quantized weights and the sizes of their arrays: what a plan must know of them.
-// quantization.h has the formulas. Thread-safe: constants and pure functions.
+// The formats of quantized weights and the sizes of their arrays, which a plan needs. quantization.h has the formulas. Thread-safe:
+// constants and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@ struct QuantizedSizes {
   int64_t codes = 0;          // bytes
   int64_t scales = 0;         // fp32, or bytes with double quantization
   int64_t second_scales = 0;  // fp32; 0 without double quantization
-  int64_t offsets = 0;        // fp32; likewise
+  int64_t offsets = 0;        // fp32; 0 without double quantization
 };
 
-// Requires: the parts divide the rows.
+// Returns the sizes of the arrays of a matrix. Requires: the number of separately quantized parts divides the rows.
 constexpr QuantizedSizes quantized_sizes(QuantizedFormat format, ScaleQuantization scales, int64_t rows,
                                          int64_t columns, int64_t parts) {
   if (format == QuantizedFormat::kInt8) return {.codes = rows * columns, .scales = rows};

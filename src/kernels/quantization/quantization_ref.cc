@@ -25,7 +25,7 @@ constexpr std::array<float, 16> kNf4Numbers = {-1.0f,
                                                0.5626170039176941f,
                                                0.7229568362236023f,
                                                1.0f};
-// Sign, two bits of exponent and one of fraction, divided by the largest number, 12.
+// A code consists of a sign, two bits of exponent and one bit of fraction. The numbers are divided by the largest one, 12.
 constexpr std::array<float, 16> kFp4Numbers = {
     0.0f, 0.0625f / 12.0f,  8.0f / 12.0f,  1.0f,  4.0f / 12.0f,  0.5f,  2.0f / 12.0f,  0.25f,
     0.0f, -0.0625f / 12.0f, -8.0f / 12.0f, -1.0f, -4.0f / 12.0f, -0.5f, -2.0f / 12.0f, -0.25f};
@@ -53,7 +53,7 @@ float inverse_of(float absmax) {
   return 1.0f / std::max(absmax, kLeastScale);
 }
 
-// Computes the codes and the absmax of a part's blocks.
+// Computes the codes and the absmax of each quantization block of a part.
 void quantize_blocks(const QuantizeArgs& args, std::vector<float>& absmax) {
   const Ladder ladder = make_ladder(four_bit_numbers(args.format));
   const int64_t count = args.rows * args.columns;
@@ -125,7 +125,8 @@ void quantize_rows(const QuantizeArgs& args) {
 }  // namespace
 
 std::span<const float, 16> four_bit_numbers(QuantizedFormat format) {
-  PLIMSOLL_CHECK(format != QuantizedFormat::kInt8, "int8 has no table of 16 numbers");
+  PLIMSOLL_CHECK(format != QuantizedFormat::kInt8,
+                 "only the formats with 4 bits have a table of 16 numbers, int8 has none");
   return format == QuantizedFormat::kNf4 ? kNf4Numbers : kFp4Numbers;
 }
 

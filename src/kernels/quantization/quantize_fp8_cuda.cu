@@ -11,8 +11,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The kernel of amax. A thread compares the magnitudes of 16-bit numbers as integers, which have the same order and put
-// NaN above infinity.
+// Computes amax. A thread compares the magnitudes of 16-bit numbers as integers, which have the same order and put NaN above infinity.
 
 constexpr int kPacksInFlight = 4;
 constexpr int kMostBlocks = 132 * 8;
@@ -22,7 +21,7 @@ __device__ __forceinline__ float widen_bits(uint32_t bits) {
   return widen<T>(bits).x;
 }
 
-// Reads x from its end, because the kernel that wrote x left its end in the cache; the quantization then starts with the rows
+// Reads x from its end, because the end is still in the cache after the kernel that wrote x. The quantization then starts with the rows
 // that this kernel read last.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
@@ -59,8 +58,8 @@ __global__ void __launch_bounds__(kThreads)
   if (largest != 0) atomicMax(amax, __float_as_uint(widen_bits<T>(largest)));
 }
 
-// The kernel that quantizes. A block works on a tile, a thread on four rows and eight columns of it. The transposed codes are
-// exchanged through shared memory, in words of four codes of adjacent rows.
+// Quantizes. A block handles a tile of the matrix, and a thread four rows and eight columns of the tile. The transposed codes are exchanged
+// through shared memory, in words of four codes of adjacent rows.
 
 constexpr int kTileRows = 128;
 constexpr int kTileColumns = 64;
@@ -80,7 +79,7 @@ struct Fp8Matrix {
   const int32_t* accumulate;
 };
 
-// fp8_scale() of quantize_fp8_ref.cc.
+// Computes the same as fp8_scale() of quantize_fp8_ref.cc.
 __device__ __forceinline__ float scale_of(float amax, float largest) {
   if (!isfinite(amax)) return __uint_as_float(0x7fc00000u);
   return fmaxf(__fdiv_rn(amax, largest), 0x1p-126f);
@@ -109,11 +108,11 @@ __device__ __forceinline__ void transpose_bytes(const uint32_t (&rows)[4], uint3
 template <typename T, __nv_fp8_interpretation_t kFormat>
 __global__ void __launch_bounds__(kThreads) quantize_kernel(const T* x, const Fp8Matrix out, float largest) {
   if (out.accumulate != nullptr && *out.accumulate != 0) return;
-  // Padded by a word, so that the threads of a warp write to different banks.
+  // Each column is padded by a word, so that the threads of a warp write to different banks.
   __shared__ uint32_t tile[kTileColumns][kWordsOfColumn + 1];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int pack = lane % 4 + warp % 2 * 4;       // of eight columns
-  const int row_group = lane / 4 + warp / 2 * 8;  // of four rows
+  const int pack = lane % 4 + warp % 2 * 4;       // index of the pack of eight columns
+  const int row_group = lane / 4 + warp / 2 * 8;  // index of the group of four rows
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTileRows;
   const int64_t first_column = static_cast<int64_t>(blockIdx.x) * kTileColumns;
   const int64_t row = first_row + row_group * kRowsOfThread;
@@ -206,11 +205,14 @@ void launch(const QuantizeFp8Args& args, const int32_t* num_rows, const int32_t*
 void quantize_fp8_cuda(const QuantizeFp8Args& args, const int32_t* num_rows, const int32_t* accumulate,
                        CudaStream stream) {
   PLIMSOLL_CHECK(args.x && is_fp8(args.format) && (args.scale || args.known),
-                 "quantize_fp8_cuda: an operand is missing, or the format is {}", dtype_name(args.format));
-  PLIMSOLL_CHECK(args.rows % kFp8Multiple == 0 && args.columns % kFp8Multiple == 0,
-                 "quantize_fp8_cuda: {} rows of {} columns", args.rows, args.columns);
-  PLIMSOLL_CHECK(args.x.dtype == DType::kBF16 || args.x.dtype == DType::kF16, "quantize_fp8_cuda: x is {}",
-                 dtype_name(args.x.dtype));
+                 "quantize_fp8_cuda: x or the scale is missing, or the format is not fp8, but {}",
+                 dtype_name(args.format));
+  PLIMSOLL_CHECK(
+      args.rows % kFp8Multiple == 0 && args.columns % kFp8Multiple == 0,
+      "quantize_fp8_cuda: the numbers of rows and columns must be multiples of {}, but are {} and {}",
+      kFp8Multiple, args.rows, args.columns);
+  PLIMSOLL_CHECK(args.x.dtype == DType::kBF16 || args.x.dtype == DType::kF16,
+                 "quantize_fp8_cuda: x must be bf16 or f16, but is {}", dtype_name(args.x.dtype));
   if (args.x.dtype == DType::kBF16) {
     cuda::launch<__nv_bfloat16>(args, num_rows, accumulate, stream);
   } else {

@@ -12,18 +12,21 @@ float fp8_scale(float amax, DType format) {
 }
 
 void quantize_fp8_ref(const QuantizeFp8Args& args) {
-  PLIMSOLL_CHECK(args.x && is_fp8(args.format), "quantize_fp8: x is missing, or the format is {}",
-                 dtype_name(args.format));
-  PLIMSOLL_CHECK(args.scale || args.known, "quantize_fp8: no scale is given and none is stored");
+  PLIMSOLL_CHECK(args.x && is_fp8(args.format),
+                 "quantize_fp8: x is missing, or the format is not fp8, but {}", dtype_name(args.format));
+  PLIMSOLL_CHECK(args.scale || args.known,
+                 "quantize_fp8: either an output for the scale or a known scale must be given");
   for (const View& codes : {args.q, args.q_t})
-    PLIMSOLL_CHECK(!codes || codes.dtype == args.format, "quantize_fp8: codes of {} in a matrix of {}",
-                   dtype_name(args.format), dtype_name(codes.dtype));
+    PLIMSOLL_CHECK(
+        !codes || codes.dtype == args.format,
+        "quantize_fp8: the matrix of codes must have the format, but the format is {} and the matrix is {}",
+        dtype_name(args.format), dtype_name(codes.dtype));
   if (args.accumulate == Accumulate::kAdd) return;
   const int64_t num_rows = args.num_rows < 0 ? args.rows : args.num_rows;
   float amax = 0.0f;
   for (int64_t i = 0; i < num_rows * args.columns && !args.known; ++i) {
     const auto magnitude = static_cast<float>(std::fabs(args.x.load(i)));
-    if (!(magnitude <= amax)) amax = magnitude;  // a NaN stays, because no comparison with it holds
+    if (!(magnitude <= amax)) amax = magnitude;  // a NaN is kept, because no comparison with it is true
     if (std::isnan(amax)) break;
   }
   const float scale = args.known ? args.known.as<float>()[0] : fp8_scale(amax, args.format);

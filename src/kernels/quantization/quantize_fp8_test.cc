@@ -13,7 +13,7 @@
 namespace plimsoll::test {
 namespace {
 
-// The formula of the contract in double precision, from the codes of base/dtype.h.
+// Compares with the formula of the contract in double precision, using the codes of base/dtype.h.
 TEST(QuantizeFp8, CodesAndScaleFollowTheContract) {
   int checked = 0;
   for_each_fp8_case(DType::kF32, [&](Fp8Case& c) {
@@ -52,7 +52,7 @@ std::pair<std::vector<uint8_t>, float> quantize_16x16(std::vector<float>& x, DTy
   return {std::move(q), scale[0]};
 }
 
-// The largest magnitude becomes the largest code, whatever the scale rounds to.
+// The largest magnitude must become the largest code, however the scale is rounded.
 TEST(QuantizeFp8, TheLargestMagnitudeIsTheLargestCode) {
   for (const DType format : {DType::kE4M3, DType::kE5M2}) {
     for (const float amax : {1.0f, 3.14159f, 1e-30f, 1e30f, 0x1.fffffep127f, 447.99f, 0.1f}) {
@@ -64,7 +64,7 @@ TEST(QuantizeFp8, TheLargestMagnitudeIsTheLargestCode) {
   }
 }
 
-// Numbers below the smallest scale have codes as far as the scale 2^-126 allows, and zeros have no NaN.
+// Numbers below the smallest scale must have codes as far as the scale 2^-126 allows, and zeros must not give NaN.
 TEST(QuantizeFp8, ZerosAndTheSmallestNumbersAreFinite) {
   for (const DType format : {DType::kE4M3, DType::kE5M2}) {
     for (const float amax : {0.0f, std::numeric_limits<float>::denorm_min(), 0x1p-126f, 0x1p-133f}) {
@@ -78,7 +78,7 @@ TEST(QuantizeFp8, ZerosAndTheSmallestNumbersAreFinite) {
   }
 }
 
-// An infinity or NaN must reach every element of a product, from which the check of the global norm finds it.
+// An infinity or NaN must reach every element of a matrix product, so that the check of the global norm finds it.
 TEST(QuantizeFp8, NumbersThatAreNotFiniteMakeTheScaleNaN) {
   for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
                           std::numeric_limits<float>::quiet_NaN()}) {
@@ -91,7 +91,7 @@ TEST(QuantizeFp8, NumbersThatAreNotFiniteMakeTheScaleNaN) {
   }
 }
 
-// A bad number in a row that does not count is not seen.
+// An infinity or NaN in a row that does not count must have no effect.
 TEST(QuantizeFp8, RowsThatAreNoTokensDoNotCount) {
   Fp8Case c(DType::kBF16, DType::kE4M3, 32, 16, 20);
   c.x.view().store(20 * 16, std::numeric_limits<double>::quiet_NaN());

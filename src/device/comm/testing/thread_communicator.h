@@ -29,17 +29,17 @@ class ThreadCommunicator final : public Communicator {
    public:
     explicit Shared(int num_ranks) : barrier_(num_ranks), data_(static_cast<size_t>(num_ranks)) {}
 
-    // The largest number of bytes of messages that one rank sent and another one had not received.
+    // The largest number of bytes that one rank had sent and the receiver had not yet received.
     size_t most_bytes_under_way = 0;
 
    private:
     friend class ThreadCommunicator;
     std::barrier<> barrier_;
-    std::vector<std::span<const std::byte>> data_;  // what each rank passes to the current operation
+    std::vector<std::span<const std::byte>> data_;  // data of each rank for the current operation
     std::mutex mutex_;                              // protects the two members below
     std::condition_variable changed_;
     std::map<std::pair<int, RankChannel>, std::deque<std::span<const std::byte>>>
-        messages_;  // by sender and channel of the receiver
+        messages_;  // messages in transit, by sender and channel of the receiver
   };
 
   ThreadCommunicator(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
@@ -61,7 +61,7 @@ class ThreadCommunicator final : public Communicator {
     });
     if (bytes > 0) std::memcpy(data.data, sums.data(), bytes);
   }
-  // The parts of other ranks become numbers that are not finite, so that a test fails if they are read.
+  // The elements of the other ranks' parts become infinite, so that a test fails if it reads them.
   void reduce_scatter(View data, std::span<const int64_t> counts) override {
     ++num_reduce_scatters;
     int64_t count = 0;
@@ -102,7 +102,8 @@ class ThreadCommunicator final : public Communicator {
     shared_.most_bytes_under_way = std::max(shared_.most_bytes_under_way, under_way);
     shared_.changed_.notify_all();
   }
-  // A message is received by copying it from the memory of the sender, so that one that changes too early is noticed.
+  // Waits for the receiver, which copies the message from the memory of the sender. A test therefore notices if the sender changes the
+  // message too early.
   void wait_sent(RankChannel to) override {
     std::unique_lock lock(shared_.mutex_);
     shared_.changed_.wait(lock, [&] { return shared_.messages_[{rank_, to}].empty(); });
@@ -111,20 +112,21 @@ class ThreadCommunicator final : public Communicator {
     std::unique_lock lock(shared_.mutex_);
     auto& messages = shared_.messages_[{from.rank, {rank_, from.channel}}];
     shared_.changed_.wait(lock, [&] { return !messages.empty(); });
-    PLIMSOLL_CHECK(messages.front().size() == bytes.size(), "a message of {} bytes is received as {}",
-                   messages.front().size(), bytes.size());
+    PLIMSOLL_CHECK(messages.front().size() == bytes.size(),
+                   "the sender sent {} bytes, but the receiver expects {}", messages.front().size(),
+                   bytes.size());
     std::copy(messages.front().begin(), messages.front().end(), bytes.begin());
     messages.pop_front();
     shared_.changed_.notify_all();
   }
-  // A thread does not fail without the others.
+  // Does nothing, because a failure of one thread ends the whole test.
   void on_failure(std::function<void(const std::string&)>) override {}
 
   int num_all_reduces = 0;
   int num_reduce_scatters = 0;
 
  private:
-  // Calls `read` while the data of all ranks can be read.
+  // Publishes the data of this rank, and calls `read` while the data of all ranks can be read.
   void exchange(std::span<const std::byte> data, const std::function<void()>& read) {
     shared_.data_[static_cast<size_t>(rank_)] = data;
     shared_.barrier_.arrive_and_wait();

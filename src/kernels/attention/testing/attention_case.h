@@ -14,7 +14,7 @@
 
 namespace plimsoll::test {
 
-// Lengths below, at and above the kernels' tiles of 16, 64 and 128 rows.
+// Sequence lengths below, at and above the kernels' tiles of 16, 64 and 128 rows.
 inline const std::vector<int64_t> kRagged = {7, 0, 64, 1, 129, 2, 65};
 
 // Returns the name of the running test with its suite. It seeds the tensors of the test's cases.
@@ -23,7 +23,7 @@ inline std::string test_name() {
   return std::string(info->test_suite_name()) + "." + info->name();
 }
 
-// Selects whether q, k and v are parts of one tensor or three separate tensors.
+// States whether q, k and v are column ranges of one tensor or three separate tensors.
 enum class QkvLayout : uint8_t { kOneTensor, kThreeTensors };
 
 struct AttentionProblem {
@@ -58,14 +58,13 @@ class AttentionCase {
   void forward(Implementation implementation);
   void backward(Implementation implementation);
 
-  // Returns the index of element (t, h, d) of q (part 0), k (1) or v (2); the gradients have the same
-  // indices.
+  // Returns the index of element (t, h, d) of q (part 0), k (1) or v (2); the gradients have the same indices.
   int64_t index(int part, int64_t t, int64_t h, int64_t d) const;
   GuardedBuffer& qkv(int part) { return *qkv_[layout_slot(part)]; }
   GuardedBuffer& d_qkv(int part) { return *d_qkv_[layout_slot(part)]; }
   double load(int part, int64_t t, int64_t h, int64_t d) const;
   int64_t heads_of(int part) const { return part == 0 ? problem_.heads : problem_.num_kv_heads(); }
-  // Returns the gradients of one part as [T, heads_of(part), D] doubles.
+  // Returns the gradient of q (part 0), k (1) or v (2) as [T, heads_of(part), D] doubles.
   std::vector<double> gradient(int part);
 
   const AttentionProblem& problem() const { return problem_; }
@@ -95,7 +94,7 @@ class AttentionCase {
   std::unique_ptr<GuardedBuffer> scratch_;
 };
 
-// The letters of the error bound in attention.h that differ between implementations.
+// The variables of the error bound in attention.h whose values depend on the implementation.
 struct AttentionRounding {
   double u = 0x1p-24;
   double r = 0.0;

@@ -78,7 +78,7 @@ class OnDevice {
   std::vector<std::unique_ptr<DeviceBuffer>> qkv_, d_qkv_;
 };
 
-// A family of kernels and a type that it takes.
+// A family of kernels and an element type that it supports.
 struct Family {
   const Kernels* kernels;
   DType dtype;

@@ -1,5 +1,5 @@
-// Problems of paged attention for the tests of all implementations: random keys, values and queries in randomly ordered pages, with NaN
-// in every slot and row that may not be read, and the error bound of the contract. For tests only. A PagedCase owns its buffers.
+// Cases of paged attention for the tests of all implementations: random keys, values and queries in randomly ordered pages, with NaN in
+// every slot and row that must not be read, and the error bound of the contract. For tests only. A PagedCase owns its buffers.
 #pragma once
 
 #include <algorithm>

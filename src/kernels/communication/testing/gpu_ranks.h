@@ -1,6 +1,6 @@
-// The GPUs of this machine as ranks of a run, for the tests of collective kernels. A GPU whose memory the others map belongs to a
-// process of its own, because the driver holds locks of a process while a stream waits for another rank.
-// Thread-safety: one thread at a time.
+// Runs the GPUs of this machine as the ranks of a run, for the tests of collective kernels. If GPUs map each other's memory, each belongs
+// to a separate process, because the driver holds locks of a process while a stream waits for another rank. Thread-safety: one thread at a
+// time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -33,7 +33,7 @@ class GpuBlock {
   void* data_ = nullptr;
 };
 
-// Returns the rank of this process among those that run_on_gpus_of_processes() starts; alone in any other process.
+// Returns the rank of this process among the processes that run_on_gpus_of_processes() starts; rank 0 of 1 in any other process.
 inline RankPlace place_of_this_process() {
   const char* rank = std::getenv("PLIMSOLL_TEST_RANK");
   if (rank == nullptr) return {};
@@ -45,7 +45,7 @@ inline RankPlace place_of_this_process() {
           .store_port = static_cast<uint16_t>(std::atoi(std::getenv("PLIMSOLL_TEST_PORT")))};
 }
 
-// Starts a process per rank that runs the tests of this filter, and expects that all of them succeed.
+// Starts one process per rank, each of which runs the tests that match this filter, and expects that all processes succeed.
 inline void run_on_gpus_of_processes(size_t num_ranks, const std::string& filter) {
   const uint16_t port = free_port();
   std::vector<pid_t> processes;

@@ -1,4 +1,4 @@
-// The rounding of the element types that collective kernels add, for the bounds of their tests. Thread-safe: a pure function.
+// The rounding error of the element types that collective kernels add, for the bounds of their tests. Thread-safe: a pure function.
 #pragma once
 
 #include <cmath>

@@ -13,16 +13,16 @@
 
 namespace plimsoll::cuda {
 
-// Lets the next launch, if it is an early one, start when all blocks of this launch have called this function
-// or have ended. An early launch may call it before wait_for_launch_before(), because the next launch waits
-// until this one has ended, and this one ends after the previous one.
+// Lets the next launch start, if it is an early one, as soon as all blocks of this launch have called this function or have ended. An early
+// launch may call this function before wait_for_launch_before(), because the next launch waits until this one has ended, and this one ends
+// after the previous one.
 __device__ __forceinline__ void let_next_launch_begin() {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
-// Waits, in an early launch, until the previous launch has ended and its results can be read. Before it, a
-// kernel may only read memory that no launch of the chain writes: several earlier launches may still be running.
+// Waits, in an early launch, until the previous launch has ended and its results can be read. Before this call, a kernel may only read
+// memory that no launch of the chain writes, because several earlier launches may still be running.
 __device__ __forceinline__ void wait_for_launch_before() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
@@ -36,8 +36,8 @@ __device__ __forceinline__ void begin_early_launch() {
   wait_for_launch_before();
 }
 
-// Asks for the 16 bytes at an address to be in the L2 cache, which all writes pass through. A kernel may call it for any
-// operand before wait_for_launch_before(): nothing is read yet.
+// Requests that the 16 bytes at an address be loaded into the L2 cache, which all writes pass through. A kernel may call it for any operand
+// before wait_for_launch_before(), because it does not read a value yet.
 __device__ __forceinline__ void prefetch_to_l2(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
@@ -45,7 +45,7 @@ __device__ __forceinline__ void prefetch_to_l2(const void* address) {
 struct LaunchShape {
   dim3 grid, block;
   int64_t shared_bytes = 0;
-  unsigned cluster = 1;  // blocks of a cluster, along x; more than one needs compute capability 9.0
+  unsigned cluster = 1;  // number of blocks of a cluster, along x; more than one needs compute capability 9.0
 };
 template <class... Parameters, class... Arguments>
 void launch_early(void (*kernel)(Parameters...), const LaunchShape& shape, CudaStream stream,

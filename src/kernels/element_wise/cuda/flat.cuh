@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kFlatThreads)
       store_floats<Y, N>(y + pack_index * N, x);
     }
   }
-  // The elements after the last whole pack.
+  // Handles the elements after the last whole pack.
   if constexpr (N > 1) {
     const int64_t i = packs * N + threadIdx.x;
     if (blockIdx.x == 0 && i < n) {
@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(kFlatThreads)
   }
 }
 
-// Uses packs of 16 bytes of y's type, so that neighbouring threads write neighbouring packs, or single
-// elements if an address is not aligned for packs.
+// Launches the kernel with packs of 16 bytes of y's type, so that neighbouring threads write neighbouring packs, or with single elements if
+// an address is not aligned for packs.
 template <typename A, typename B, typename Y, class Function>
 void launch_flat(const ConstView& a, const ConstView& b, const View& y, int64_t n, const Function& function,
                  CudaStream stream) {

@@ -28,7 +28,7 @@ __device__ __forceinline__ float fast_reciprocal(float x) {
   return y;
 }
 
-// exp(-z^2 / 2) for z = |x|, and Phi(-z) divided by it.
+// The tail of the normal distribution at z = |x|: exp(-z^2 / 2), and Phi(-z) divided by it.
 struct NormalTail {
   float exp_half_square;
   float ratio;
@@ -71,7 +71,7 @@ __device__ __forceinline__ NormalTail normal_tail(float z) {
   return {fast_exp2(-(w * w)), Tail::ratio(z, fast_reciprocal(z + 3.5f))};
 }
 
-// An infinite input gives NaN. The contract allows this, because it requires only that the result is not finite.
+// An infinite input gives NaN. The contract of GELU (gelu.h) permits that, because it only requires that the result is not finite.
 template <class Tail>
 struct ErfGeluWith {
   static __device__ __forceinline__ float value(float x) {
@@ -87,15 +87,15 @@ struct ErfGeluWith {
     return x < 0.0f ? -h : h + 1.0f;
   }
 };
-// The erf form for activations of type T.
+// Computes the erf form for activations of type T.
 template <typename T>
 struct ErfGelu : ErfGeluWith<std::conditional_t<std::is_same_v<T, float>, TailForF32, TailFor16Bits>> {};
 
-// The erf form for an x that was rounded to T before a bias was added to it. Phi(-z) = 2^p(z), with p fitted
-// for z up to 8. The relative error of Phi is 1.56e-4 (1 + z^2) for bf16 and 1.9e-6 (1 + z^2) for f16; the
-// rounding of x causes (z + 1/z) z 2^-9 and 2^-12. Beyond 8, p continues to decrease and z Phi(-z) is below
-// 1e-14. It takes 10 (bf16) and 12 (f16) instructions, ErfGelu<T> takes 17. While an H200 computes matrix
-// products its clock is limited by power, so fewer instructions save time even if their latency is hidden.
+// Computes the erf form for an x that was rounded to T before a bias was added to it. Phi(-z) = 2^p(z), with p fitted for z up to 8. The
+// relative error of Phi is 1.56e-4 (1 + z^2) for bf16 and 1.9e-6 (1 + z^2) for f16; for comparison, the rounding of x causes (z + 1/z) z
+// 2^-9 and 2^-12. Beyond 8, p continues to decrease and z Phi(-z) is below 1e-14. The form takes 10 (bf16) and 12 (f16) instructions, and
+// ErfGelu<T> takes 17. While an H200 computes matrix products its clock is limited by power, so fewer instructions save time even if their
+// latency is hidden.
 template <typename T>
 struct ErfGeluOfRounded {
   static __device__ __forceinline__ float value(float x) {
@@ -126,8 +126,8 @@ struct ErfGeluOfRounded {
   }
 };
 
-// gate = 1 / (1 + e) with e = exp(-v) = 2^y, where y is clamped so that 2^y and 1 / 2^y are normal numbers. |x| is
-// clamped where the result no longer changes and nothing overflows yet.
+// The gate of the tanh form and of SiLU: gate = 1 / (1 + e) with e = exp(-v) = 2^y, where y is clamped so that 2^y and 1 / 2^y are normal
+// numbers. |x| is clamped at a value beyond which the result no longer changes and before anything overflows.
 struct Gate {
   float x, gate, e;
 };
@@ -149,7 +149,7 @@ template <typename T>
 struct TanhGelu {
   static __device__ __forceinline__ Gate gate(float x) {
     const float cut = cut_to(x, 15.0f);
-    // 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
+    // The constants are 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
     return gate_of(cut, cut * fmaf(cut * cut, -0.102943240f, -2.30220819f));
   }
   static __device__ __forceinline__ float value(float x) { return x * gate(x).gate; }

@@ -48,9 +48,9 @@ struct Dropout {
     return site;
   }
 
-  // Draws the numbers of K runs of N elements; run k starts at first[k]. They are stored in the layout of
-  // random_halves: two per word, the first in the low half. A single element is in the low half of its word.
-  // Requires: first[k] is a multiple of N if N is 4 or 8.
+  // Draws the random numbers of K runs of N elements; run k starts at first[k]. They are stored in the layout of random_halves: two per
+  // word, the first in the low half. The number of a single element (N = 1) is in the low half of its word. Requires: first[k] is a
+  // multiple of N if N is 4 or 8.
   template <int K, int N>
   __device__ __forceinline__ void draw(const RandomSite& site, const int64_t (&first)[K],
                                        uint32_t (&numbers)[K][(N + 1) / 2]) const {
@@ -71,7 +71,7 @@ struct Dropout {
       }
     }
   }
-  // Returns the factor of an element whose number is one half of the word. For the high half, the whole word
+  // Return the dropout factor of an element whose random number is the low or the high half of the word. For the high half, the whole word
   // is compared with the threshold shifted to the high half, which gives the same result.
   __device__ __forceinline__ float factor_of_low(uint32_t word) const {
     return factor_of_high(word << 16);
@@ -104,7 +104,7 @@ struct Dropout {
 };
 
 inline Dropout dropout_of(const char* kernel, double p, const RandomSite& where, const int64_t* rng) {
-  PLIMSOLL_CHECK(p >= 0.0 && p < 1.0, "{}: dropout probability {} is not in [0, 1)", kernel, p);
+  PLIMSOLL_CHECK(p >= 0.0 && p < 1.0, "{}: the dropout probability must be in [0, 1), but is {}", kernel, p);
   return {where, rng, dropout_threshold(p), dropout_scale(p), p > 0.0};
 }
 

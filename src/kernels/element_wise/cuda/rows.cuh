@@ -42,13 +42,12 @@ __global__ void __launch_bounds__(kRowsThreads)
 template <typename X, int N, class Function>
 void launch_rows_of(const ConstView& x, const View& y, int64_t T, int64_t C, const Function& function,
                     CudaStream stream) {
-  // Use as few groups of columns as fit into a block, all of the same width. The remaining threads of the
-  // block handle more rows.
+  // Uses as few groups of columns as fit into a block, all of the same width. The remaining threads of the block handle more rows.
   const int64_t packs = C / N;
   const int64_t groups = ceil_div(packs, kRowsThreads);
   const int64_t width = ceil_div(ceil_div(packs, groups), 32) * 32;
   const int64_t height = kRowsThreads / width;
-  // The grid's second dimension is limited to 65535.
+  // Several launches are used if there are many rows, because the grid's second dimension is limited to 65535.
   const int64_t rows_per_launch = int64_t{65535} * height * kRowsPerThread;
   for (int64_t t = 0; t < T; t += rows_per_launch) {
     const int64_t rows = T - t < rows_per_launch ? T - t : rows_per_launch;

@@ -18,7 +18,7 @@
 
 namespace plimsoll::cuda {
 
-// N elements of T as they are in memory: whole 32-bit words, or, for a single 16-bit element, the low half of a word.
+// N elements of T in the form in which memory contains them: whole 32-bit words, or, for a single 16-bit element, the low half of a word.
 template <typename T, int N>
 struct Raw {
   static constexpr int kBytes = static_cast<int>(sizeof(T)) * N;
@@ -30,7 +30,7 @@ struct Raw {
 template <typename T>
 inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
 
-// Requires: p is aligned to the size of the pack, or to 16 bytes if the pack is longer.
+// Loads a pack. Requires: p is aligned to the size of the pack, or to 16 bytes if the pack is longer.
 template <typename T, int N>
 __device__ __forceinline__ Raw<T, N> load_raw(const T* p) {
   Raw<T, N> raw;
@@ -73,7 +73,7 @@ __device__ __forceinline__ void store_raw(T* p, const Raw<T, N>& raw) {
   }
 }
 
-// Converts the two halves of a word of 16-bit elements, the one at the lower address first.
+// Converts the two halves of a word of 16-bit elements to floats, the half at the lower address first.
 template <typename T>
 __device__ __forceinline__ float2 widen(uint32_t word) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -158,7 +158,7 @@ struct AnyFloats {
   __device__ __forceinline__ const void* address(int64_t i) const {
     return static_cast<const char*>(data) + i * (dtype == DType::kF32 ? 4 : 2);
   }
-  // Returns zeros if the operand is absent.
+  // Loads N elements as floats, or returns zeros if the operand is absent.
   template <int N>
   __device__ __forceinline__ void load_or_zero(int64_t i, float (&x)[N]) const {
     if (data != nullptr) return load<N>(i, x);
@@ -211,7 +211,7 @@ struct Scalar {
   }
 };
 
-// An integer in device memory, i32 or i64. Without an address it is a number that the host passes.
+// An integer in device memory, i32 or i64; or, without an address, a number that the host passes.
 struct Integer {
   const void* data = nullptr;
   bool is_i64 = false;
@@ -243,7 +243,7 @@ inline AnyFloatsOut any_floats_out(const View& view) {
   return {view.data, view.dtype};
 }
 
-// Errors: kInternal unless the view is present and f32 or f64.
+// Returns the view as a Scalar. Errors: kInternal unless the view is present and f32 or f64.
 inline Scalar scalar_of(const char* kernel, const char* name, const ConstView& view) {
   PLIMSOLL_CHECK(view && (view.dtype == DType::kF32 || view.dtype == DType::kF64),
                  "{}: {} is missing or not f32 or f64", kernel, name);
@@ -254,13 +254,14 @@ inline bool has_cuda_type(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
 }
 
-// Errors: kInternal if an operand is missing or has none of the three types. Their types may differ.
+// Checks that operands are present and have one of the types f32, bf16 and f16; the types of different operands may differ. Errors:
+// kInternal if not.
 inline void check_cuda_operands(const char* kernel, std::initializer_list<Operand> operands) {
   for (const Operand& operand : operands) {
     PLIMSOLL_CHECK(operand.view || operand.presence == Operand::Presence::kOptional,
                    "{}: operand {} is missing", kernel, operand.name);
     PLIMSOLL_CHECK(!operand.view || has_cuda_type(operand.view.dtype),
-                   "{}: operand {} is {}; f32, bf16 and f16 are handled", kernel, operand.name,
+                   "{}: operand {} must be f32, bf16 or f16, but is {}", kernel, operand.name,
                    dtype_name(operand.view.dtype));
   }
 }
@@ -271,7 +272,8 @@ inline DType cuda_type_of(const char* kernel, std::initializer_list<Operand> ope
   check_cuda_operands(kernel, operands);
   const DType dtype = operands.begin()->view.dtype;
   for (const Operand& operand : operands) {
-    PLIMSOLL_CHECK(!operand.view || operand.view.dtype == dtype, "{}: operand {} is {}, the others are {}",
+    PLIMSOLL_CHECK(!operand.view || operand.view.dtype == dtype,
+                   "{}: all operands must have one type, but operand {} is {} and the first operand is {}",
                    kernel, operand.name, dtype_name(operand.view.dtype), dtype_name(dtype));
   }
   return dtype;
@@ -282,7 +284,8 @@ template <class Body>
 void with_cuda_type(DType dtype, const Body& body) {
   if (dtype == DType::kF32) return body(float{});
   if (dtype == DType::kBF16) return body(__nv_bfloat16{});
-  PLIMSOLL_CHECK(dtype == DType::kF16, "element type {} has no CUDA kernel", dtype_name(dtype));
+  PLIMSOLL_CHECK(dtype == DType::kF16, "CUDA kernels support f32, bf16 and f16 elements, not {}",
+                 dtype_name(dtype));
   return body(__half{});
 }
 

@@ -41,8 +41,9 @@ struct GeluForm {
   }
 };
 
-// gate = 1 / (1 + e) with e = exp(-v) = 2^y. For |y| > 125 either gate or e is below the smallest normal number,
-// or nearly, and is set to 0. |x| is clamped where the result no longer changes and nothing overflows yet.
+// The gate of the tanh form and of SiLU: gate = 1 / (1 + e) with e = exp(-v) = 2^y. For |y| > 125 either gate or e is below the smallest
+// normal number, or nearly, and is set to 0. |x| is clamped at a value beyond which the result no longer changes and before anything
+// overflows.
 struct Gate {
   F32Vec x, gate, e;
 };
@@ -62,7 +63,7 @@ HWY_INLINE F32Vec gated_slope(F32Vec x, const Gate& g, F32Vec d_v) {
   return hn::IfThenElse(hn::Eq(x, x), hn::MulAdd(g.x, d_gate, g.gate), x);
 }
 
-// x * gate with v = 2 sqrt(2/pi) (x + 0.044715 x^3).
+// Computes x * gate with v = 2 sqrt(2/pi) (x + 0.044715 x^3).
 struct GeluTanhForm {
   static HWY_INLINE Gate gate(F32Vec x) {
     const F32Tag d;
@@ -81,7 +82,7 @@ struct GeluTanhForm {
   }
 };
 
-// x * gate with v = x.
+// Computes x * gate with v = x.
 struct SiluForm {
   static HWY_INLINE Gate gate(F32Vec x) {
     const F32Vec cut = cut_to(x, 100.0f);
@@ -91,7 +92,7 @@ struct SiluForm {
   static HWY_INLINE F32Vec slope(F32Vec x) { return gated_slope(x, gate(x), hn::Set(F32Tag(), 1.0f)); }
 };
 
-// Comparisons with NaN are false, so both functions pass NaN through.
+// Computes ReLU and its slope. Comparisons with NaN are false, so both functions pass NaN through.
 struct ReluForm {
   static HWY_INLINE F32Vec value(F32Vec x) {
     const F32Vec zero = hn::Zero(F32Tag());

@@ -23,8 +23,8 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Returns the partial sums of one quantity: row `block` of [num_blocks, stride]. `which` numbers the
-// quantities of a kernel.
+// Returns the partial sums of one of the quantities that a kernel sums: row `block` of [num_blocks, stride]. `which` is the number of the
+// quantity.
 HWY_INLINE float* partial_sums(const View& scratch, const RowBlocks& blocks, int64_t C, int64_t which,
                                int64_t block) {
   return static_cast<float*>(scratch.data) + (which * blocks.num_blocks + block) * partial_row_stride(C);
@@ -34,12 +34,11 @@ HWY_INLINE void zero_partial_sums(float* sums, int64_t C) {
   std::memset(sums, 0, static_cast<size_t>(C) * sizeof(float));
 }
 
-// Columns that one task adds up: about as much work as an element-wise chunk, in whole vectors.
+// The number of columns that one task adds: about as much work as an element-wise chunk, in whole vectors.
 inline constexpr int64_t kColumnsPerTask = 256;
 
-// Adds up columns [begin, end) of one quantity. Blocks are the outer loop, so that partial sums stream in
-// from the caches of other cores. In either loop order, the additions of a column are in the order of the
-// blocks.
+// Adds the partial sums of columns [begin, end) of one quantity. Blocks are the outer loop, so that partial sums are read as a stream from
+// the caches of other cores. In either loop order, the additions of a column are in the order of the blocks.
 inline void add_up_columns(const View& scratch, const RowBlocks& blocks, int64_t C, int64_t which,
                            int64_t begin, int64_t end, const View& out, Accumulate accumulate) {
   const F32Tag d;
@@ -62,9 +61,8 @@ inline void add_up_columns(const View& scratch, const RowBlocks& blocks, int64_t
   }
 }
 
-// Computes outs[which][c] = (or +=) the sum of the blocks' partial sums of quantity `which`, in the order of
-// the blocks; skips null outputs. Columns are independent, so their distribution over threads changes no
-// result.
+// Computes outs[which][c] = (or +=) the sum over the blocks of the partial sums of quantity `which`, in the order of the blocks. Skips null
+// outputs. Columns are independent, so their distribution over threads does not change the results.
 inline void add_up_blocks(const View& scratch, const RowBlocks& blocks, int64_t C,
                           std::initializer_list<View> outs, Accumulate accumulate) {
   const int64_t num_outs = static_cast<int64_t>(outs.size());
@@ -76,7 +74,7 @@ inline void add_up_blocks(const View& scratch, const RowBlocks& blocks, int64_t 
     const int64_t begin = task % tasks_per_out * kColumnsPerTask;
     add_up_columns(scratch, blocks, C, which, begin, std::min(C, begin + kColumnsPerTask), out, accumulate);
   };
-  // A task as small as this is finished sooner than other threads can be woken.
+  // Runs on the calling thread, because it finishes such a small task before other threads could be woken.
   if (num_outs * C * blocks.num_blocks < 16384) {
     for (int64_t task = 0; task < num_outs * tasks_per_out; ++task) run(task);
   } else {

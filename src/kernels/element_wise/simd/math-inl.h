@@ -23,8 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// 2^y = 2^n * (1 + fraction), where n is the integer nearest to y. `exponent` holds n in the exponent bits of
-// a float.
+// Computes 2^y = 2^n * (1 + fraction), where n is the integer nearest to y. `exponent` contains n in the exponent bits of a float.
 struct Exp2Parts {
   hn::Vec<hn::RebindToSigned<F32Tag>> exponent;
   F32Vec fraction;
@@ -58,7 +57,7 @@ HWY_INLINE F32Vec tanh_f32(F32Vec x) {
   const F32Tag d;
   const hn::RebindToSigned<F32Tag> di;
   const F32Vec one = hn::Set(d, 1.0f);
-  // 2 * log2(e). Clamping to 40 is exact: 2^40 + 1 and 2^40 - 1 are the same fp32 number.
+  // The constant is 2 * log2(e). Clamping to 40 is exact: 2^40 + 1 and 2^40 - 1 are the same fp32 number.
   const F32Vec y = hn::Min(hn::Mul(hn::Abs(x), hn::Set(d, 2.88539008f)), hn::Set(d, 40.0f));
   const Exp2Parts parts = exp2_parts(y);
   const F32Vec power = hn::BitCast(d, hn::Add(hn::BitCast(di, one), parts.exponent));
@@ -67,9 +66,9 @@ HWY_INLINE F32Vec tanh_f32(F32Vec x) {
   return hn::IfThenElse(hn::Eq(x, x), hn::CopySign(magnitude, x), x);
 }
 
-// Returns 1 / x for normal x whose reciprocal is normal; other results are undefined. The relative error is
-// below 1.5 * 2^-24: if the processor's estimate has 14 bits, one Newton step leaves 2^-28 and two roundings
-// that matter, in half of the time of a division.
+// Returns 1 / x for normal x whose reciprocal is normal; other results are undefined. The relative error is below 1.5 * 2^-24. If the
+// processor's estimate has 14 bits, one Newton step reduces its error to 2^-28, so that only two roundings matter; this takes half of the
+// time of a division.
 HWY_INLINE F32Vec reciprocal(F32Vec x) {
   const F32Tag d;
 #if HWY_TARGET <= HWY_AVX3
@@ -80,8 +79,8 @@ HWY_INLINE F32Vec reciprocal(F32Vec x) {
 #endif
 }
 
-// exp(-z^2 / 2) for z = |x|, and Phi(-z) divided by it. For z < 13 the relative errors are below (4 + 2.5
-// z^2) * 2^-24 and 5 * 2^-24. Other results are undefined; both tails are smaller than any normal fp32 there.
+// The tail of the normal distribution at z = |x|: exp(-z^2 / 2), and Phi(-z) divided by it. For z < 13 the relative errors are below (4 +
+// 2.5 z^2) * 2^-24 and 5 * 2^-24. For larger z the results are undefined; both tails are smaller than any normal fp32 there.
 struct NormalTail {
   F32Vec exp_half_square;
   F32Vec ratio;

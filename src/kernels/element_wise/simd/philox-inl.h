@@ -42,8 +42,8 @@ HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int
   }
 }
 #else
-// The words of a block are in the lower halves of 64-bit lanes. The upper halves contain leftovers of the
-// multiplications that are never read.
+// Returns the words of a block in the lower halves of 64-bit lanes. The upper halves contain remains of the multiplications and are never
+// read.
 template <int kRounds>
 HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
                               uint16_t* to) {
@@ -80,7 +80,7 @@ HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int
 }
 #endif
 
-// The values that dropout derives from its arguments, once per call.
+// The values that dropout computes from its arguments, once per call.
 struct DropoutSetup {
   RandomSite where;
   uint32_t threshold;
@@ -90,8 +90,7 @@ inline DropoutSetup dropout_setup(double p, const RandomSite& where) {
   return {where, dropout_threshold(p), dropout_scale(p)};
 }
 
-// Sets factors[i] to scale if number i is at least the threshold, otherwise to 0. Reads and writes whole
-// vectors.
+// Sets factors[i] to the dropout scale if number i is at least the threshold, otherwise to 0. Reads and writes whole vectors.
 HWY_INLINE void factors_of_numbers(const uint16_t* numbers, int64_t count, uint32_t least, float scale,
                                    float* factors) {
   const F32Tag d;

@@ -28,7 +28,7 @@ inline std::vector<RowsAndColumns> cuda_shapes() {
   return shapes;
 }
 
-// The GPU twins of some host buffers. A buffer gets its twin, with its current bytes, when it is first named.
+// The copies of some host buffers on the GPU, called their twins. A buffer gets its twin, with its current bytes, when it is first named.
 // The buffer must outlive this object.
 class Twins {
  public:
@@ -63,7 +63,7 @@ inline std::vector<std::vector<char>> bytes_of(const std::vector<GuardedBuffer*>
   return bytes;
 }
 
-// Runs twice from the same bytes, expects equal results and leaves them in the host buffers.
+// Runs the kernel twice from the same bytes, expects equal results and leaves them in the host buffers.
 inline void run_twice(Twins& gpu, const std::vector<GuardedBuffer*>& outputs,
                       const std::function<void()>& run) {
   for (GuardedBuffer* output : outputs) gpu(*output);

@@ -46,8 +46,8 @@ inline std::string tensor_name(std::string_view tensor, RowsAndColumns shape, DT
                      shape.T, shape.C);
 }
 
-// Checks that a kernel gives the same bits with one and with two threads, and leaves the results of one
-// thread in `outputs`. run() writes every output.
+// Checks that a kernel gives the same bits with one and with two threads, and leaves the results of one thread in `outputs`. run() must
+// write every output.
 inline void run_with_one_and_two_threads(const std::vector<GuardedBuffer*>& outputs,
                                          const std::function<void()>& run) {
   const int threads_before = num_threads();
@@ -70,7 +70,7 @@ inline void run_with_one_and_two_threads(const std::vector<GuardedBuffer*>& outp
   set_num_threads(threads_before);
 }
 
-// Returns scratch of exactly `bytes` bytes.
+// Returns scratch memory of exactly `bytes` bytes.
 inline GuardedBuffer scratch_of(int64_t bytes) {
   return GuardedBuffer("scratch", DType::kU8, bytes);
 }

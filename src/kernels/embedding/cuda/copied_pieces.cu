@@ -7,15 +7,16 @@
 namespace plimsoll::cuda {
 namespace {
 
-// Each block adds up one piece. One warp starts the copies of the tokens' rows into a ring in shared memory,
-// as far ahead as the ring has space, and the other warps add up the rows that have arrived. One more warp
-// writes zeros to some rows of the table.
+// Each block sums one piece of the sorted tokens. One warp starts the copies of the tokens' gradient rows into a ring in shared memory, as
+// far ahead as the ring has space, and other warps sum the rows that have arrived. One more warp writes zeros to rows of the table that
+// have no token.
 constexpr int kN = 4;                                // columns per pack
 constexpr int kPacks = 2;                            // packs per thread
 constexpr int kMostAdders = 128;                     // threads that add
 constexpr int kColumns = kMostAdders * kPacks * kN;  // largest number of columns per block
 constexpr int kStages = 6;
-constexpr int kZeroRows = 32;  // rows per block if the pieces alone would give too few blocks
+constexpr int kZeroRows =
+    32;  // number of rows per block to which zeros are written, if the pieces alone would give too few blocks
 
 struct Ring {
   uint32_t rows;  // address of the rows in shared memory: [kStages][rows of a stage][row_bytes]
@@ -29,7 +30,7 @@ struct Ring {
   }
 };
 
-// Starts the copies of the wanted rows, columns [c, c + bytes / sizeof(X)).
+// Starts the copies of columns [c, c + bytes / sizeof(X)) of the rows that have a wanted gradient.
 template <typename X, int kRows>
 __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, const X* d_x, int64_t begin,
                                           int n, uint32_t bytes) {
@@ -45,7 +46,7 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
         tma::load(ring.row<kRows>(stage, lane - first), d_x + static_cast<int64_t>(pair.y) * a.C, bytes,
                   ring.full + 8 * stage);
       }
-      // Announce the bytes after all copies have been started; the phase cannot end before this arrival.
+      // Announces the number of bytes only after all copies have been started. The phase of the barrier cannot end before this arrival.
       __syncwarp();
       if (lane == 0) {
         const unsigned rows = wanted >> first & ((1u << kRows) - 1u);
@@ -55,8 +56,8 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
   }
 }
 
-// Writes zeros to the block's rows of the table that have no token. Like the constants below, it is unused
-// before compute capability 9.0, where the kernel is empty.
+// Writes zeros to the block's rows of the table that have no token. Before compute capability 9.0 this function and the constants below are
+// unused, because the kernel is empty.
 [[maybe_unused]] __device__ __forceinline__ void write_zeros(const Pieces& a, int64_t rows_of_block,
                                                              int64_t c0, int width) {
   if (a.add.get()) return;
@@ -73,11 +74,12 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
   }
 }
 
-// Markers that `ends` holds for a token instead of an id. An id marks its last token within the piece.
-[[maybe_unused]] constexpr int32_t kSkip = -1;  // no gradient is wanted
+// Values that `ends` contains for a token that is not the last token of its id within the piece. For the last token, `ends` contains the
+// id.
+[[maybe_unused]] constexpr int32_t kSkip = -1;  // the gradient of this id is not wanted
 [[maybe_unused]] constexpr int32_t kAdd = -2;   // the id has more tokens in this piece
 
-// `ends` holds one entry per token of the piece.
+// Sums the rows of a piece. `ends` contains one entry per token of the piece.
 template <typename X, int kRows>
 __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, const unsigned char* rows,
                                          const int32_t* ends, int n, int64_t c0, int width, int adders) {
@@ -91,7 +93,7 @@ __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, cons
   for (int batch = 0; batch * kRows < n; ++batch) {
     const int stage = batch % kStages;
     tma::wait(ring.full + 8 * stage, batch / kStages % 2);
-    // Rows that were not copied are loaded too but not added, so that no branch separates the loads.
+    // Rows that were not copied are loaded as well, but not added, so that the loads need no branches.
     Raw<X, kN> raw[kRows][kPacks];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -129,7 +131,7 @@ __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, cons
   }
 }
 
-// blockDim = the threads that add, 32 that copy and 32 that write zeros; gridDim.y divides the columns.
+// Sums a piece per block. blockDim = the threads that add, 32 that copy and 32 that write zeros; gridDim.y divides the columns.
 template <typename X, int kRows>
 __global__ void __launch_bounds__(kMostAdders + 64)
     add_copied_pieces_kernel(const __grid_constant__ Pieces a, const X* d_x, int64_t rows_of_block) {
@@ -155,7 +157,7 @@ __global__ void __launch_bounds__(kMostAdders + 64)
     }
     tma::fence_barriers();
   }
-  // The code above runs concurrently with the previous launch.
+  // The code above does not read data of other kernels, so it runs concurrently with the previous launch.
   wait_for_launch_before();
   let_next_launch_begin();
   __syncthreads();
@@ -169,7 +171,7 @@ __global__ void __launch_bounds__(kMostAdders + 64)
     const bool ends_here = i + 1 == n || a.sorted.id(begin + i + 1) != id;
     ends[i] = !a.wants(id) ? kSkip : ends_here ? id : kAdd;
   }
-  asm volatile("bar.sync 1, %0;" ::"r"(adders) : "memory");  // only the threads that add
+  asm volatile("bar.sync 1, %0;" ::"r"(adders) : "memory");  // synchronizes only the threads that add
   add_rows<X, kRows>(a, ring, rows, ends, n, c0, width, adders);
 #endif
 }
@@ -178,7 +180,7 @@ __global__ void __launch_bounds__(kMostAdders + 64)
 
 template <typename X>
 void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream) {
-  // Four blocks fit on a multiprocessor; their rings take 48 KiB if rows have 4 KiB.
+  // Four blocks fit on a multiprocessor; the ring of each takes 48 KiB if a row has 4 KiB.
   constexpr int kRows = 8 / sizeof(X);
   const int64_t width = std::min<int64_t>(pieces.C, kColumns);
   const int64_t adders = ceil_div(width, kPacks * kN * 32) * 32;

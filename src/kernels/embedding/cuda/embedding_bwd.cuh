@@ -1,7 +1,7 @@
-// The gradient of an embedding table on a GPU, in two launches. The first adds up pieces of the sorted tokens and,
-// unless the table is added to, writes zeros to the rows without a token. The second adds up the pieces of ids that
-// have several. For tables of two rows and 16-bit d_x there is another kernel: every block adds up both rows, as in
-// the sum over the rows of a matrix. Only for .cu files. Thread-safe: no state.
+// The gradient of an embedding table on a GPU, in two launches. The first divides the sorted tokens into pieces, sums each piece and,
+// unless the gradient is added to the table, writes zeros to the rows without a token. The second joins the sums of ids whose tokens are in
+// several pieces. For tables of two rows and 16-bit d_x there is another kernel: every block sums both rows, as in the sum over the rows of
+// a matrix. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/vectors.cuh"
@@ -9,7 +9,7 @@
 
 namespace plimsoll::cuda {
 
-// (id, token) pairs in the order of the ids. Unused tokens have an id that no table has and come last.
+// The (id, token) pairs in the order of the ids. Unused tokens have an id that no table has, so they come last.
 struct SortedTokens {
   const int2* pairs = nullptr;  // [T]
 
@@ -31,8 +31,8 @@ struct EmbeddingBwd {
 };
 void launch_embedding_bwd(const EmbeddingBwd& operands, CudaStream stream);
 
-// Launches both kernels for a table of at most kTwoRows rows and 16-bit d_x. Requires: rows of d_x and of the
-// table begin and end at multiples of 16 bytes.
+// Launches both kernels for a table of at most kTwoRows rows and 16-bit d_x. Requires: rows of d_x and of the table begin and end at
+// multiples of 16 bytes.
 inline constexpr int kTwoRows = 2;
 template <typename X>
 void launch_two_rows(const EmbeddingBwd& operands, const X* d_x, CudaStream stream);

@@ -4,24 +4,23 @@
 namespace plimsoll::cuda {
 namespace {
 
-constexpr int kAhead = 8;  // sums in flight at once
+constexpr int kAhead = 8;  // number of sums that are loaded at once
 
-// An id whose tokens are in several pieces: in the piece of this block, in `before` pieces before it and in `after`
-// pieces after it.
+// An id whose tokens are in several pieces: this block's piece, `before` pieces before it and `after` pieces after it.
 struct Run {
   int32_t id;
   int64_t before, after;
 };
 
-// Returns how many consecutive boundaries of pieces, starting at the block's own and moving away from it, are
-// within the run of an id. A warp searches 32 positions at once.
+// Returns the number of consecutive boundaries between pieces that are inside the run of an id, starting at the block's own boundary and
+// moving away from it. A warp searches 32 positions at once.
 template <int kDirection>
 __device__ __forceinline__ int64_t count_boundaries(const Pieces& a, int64_t piece, int32_t id) {
   const int64_t lane = static_cast<int64_t>(threadIdx.x) % 32;
   const auto is_within = [&](int64_t far) {
     return a.sorted.id(kDirection < 0 ? (piece - far) * a.tokens - 1 : (piece + 1 + far) * a.tokens) == id;
   };
-  // Boundaries before `low` are within the run; the one at `high` is not.
+  // Invariant of the search: boundaries before `low` are inside the run, and the boundary at `high` is not.
   int64_t low = 0, high = kDirection < 0 ? piece : a.count() - 1 - piece;
   while (low < high) {
     const int64_t step = ceil_div(high - low, 32);
@@ -34,9 +33,9 @@ __device__ __forceinline__ int64_t count_boundaries(const Pieces& a, int64_t pie
   return low;
 }
 
-// Adds up the sums of a run. The pieces of a run share its columns, so with more sums a warp has fewer
-// columns. Lanes with the same columns take the sums in turn, and their results are added by halving. Runs of
-// few pieces have more packs in flight per lane.
+// Adds the sums of a run. The blocks of all pieces of a run divide its columns, so with more pieces a warp handles fewer columns. Lanes
+// with the same columns take the sums in turn, and their results are then added pairwise. If a run has few pieces, each lane loads more
+// packs at once.
 template <int N, int kPacks>
 __device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& run, bool adds) {
   constexpr int kSums = kAhead / kPacks;
@@ -57,7 +56,7 @@ __device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& 
       inside[p] = base + p * width < share && c[p] < a.C;
     }
     for (int first = lane / width; first < count; first += kSums * turns) {
-      // Indices past the last load the last sum and do not add it, so that no branch separates the loads.
+      // Indices past the last sum load the last one but do not add it, so that the loads need no branches.
       Raw<float, N> raw[kPacks][kSums];
 #pragma unroll
       for (int u = 0; u < kSums; ++u) {
@@ -91,9 +90,9 @@ __device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& 
   }
 }
 
-// Runs one block per piece: one warp handles the piece's first id, the other its last id if it differs. The blocks
-// are small so that they fit next to the blocks that add up pieces. This launch may start early: until the blocks
-// that add up pieces have finished, it reads only data that were written before their launch.
+// Runs one block per piece: one warp handles the piece's first id, the other its last id if that is a different one. The blocks are small
+// so that they fit on multiprocessors that still run blocks of the first launch. This launch may start early: until the blocks of the first
+// launch have finished, it reads only data that was written before that launch.
 template <int N>
 __global__ void __launch_bounds__(64) join_pieces_kernel(const __grid_constant__ Pieces a) {
   const int64_t piece = blockIdx.x;
@@ -117,7 +116,7 @@ __global__ void __launch_bounds__(64) join_pieces_kernel(const __grid_constant__
 }  // namespace
 
 void launch_join(const Pieces& pieces, bool packs, CudaStream stream) {
-  // An id can be in two pieces only if there are two.
+  // With a single piece, no id can be in two pieces.
   if (pieces.count() < 2) return;
   launch_early(packs ? join_pieces_kernel<4> : join_pieces_kernel<1>,
                {dim3(static_cast<unsigned>(pieces.count())), dim3(64)}, stream, pieces);

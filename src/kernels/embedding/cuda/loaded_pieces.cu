@@ -4,10 +4,10 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-// A block that writes zeros handles as many rows of the table as it has threads.
+// The number of rows of the table to which one block writes zeros: one per thread.
 constexpr int kZeroRows = kThreads;
 
-// The columns of a thread: kPacks packs of N columns; in each, the packs of the block's threads are adjacent.
+// The columns that one thread handles: kPacks packs of N columns, where pack i of all threads of the block is a contiguous range.
 template <int N, int kPacks>
 struct Columns {
   static constexpr int kPerBlock = kThreads * N * kPacks;
@@ -36,8 +36,7 @@ __device__ __forceinline__ void zero_rows(const Pieces& a, int64_t block) {
   }
 }
 
-// The first `zero_blocks` blocks write zeros; each of the others adds up a piece. kRows rows of d_x are in
-// flight at once.
+// The first `zero_blocks` blocks write zeros; each of the others sums a piece. kRows rows of d_x are loaded at once.
 template <typename X, int N, int kPacks, int kRows>
 __global__ void __launch_bounds__(kThreads)
     add_loaded_pieces_kernel(const __grid_constant__ Pieces a, const X* d_x, unsigned zero_blocks) {
@@ -49,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t begin = piece * a.tokens;
   for (int i = static_cast<int>(threadIdx.x); i < a.tokens + 2; i += kThreads) {
     const int64_t at = begin + i - 1;
-    // Positions before the first and after the last token get an id that no token has, so that ids begin and end
+    // Positions before the first and after the last token get an id that no token has, so that the first id begins and the last one ends
     // there.
     const int2 pair = at >= 0 && at < a.T ? a.sorted.pairs[at] : make_int2(-1, 0);
     ids[i] = pair.x;

@@ -1,5 +1,5 @@
-// The sorted tokens of an embedding gradient, divided into pieces of equal length, and the handling of the
-// pieces' sums. Only for .cu files. Thread-safe: no state.
+// Divides the sorted tokens of an embedding gradient into pieces of equal length, and stores the sums of pieces. Only for .cu files.
+// Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/early_launch.cuh"
@@ -7,13 +7,13 @@
 
 namespace plimsoll::cuda {
 
-// The two sums that a piece may leave for join_pieces.cu: of its first id, if that has tokens in the piece
-// before, and of its last id, if that has tokens in the next piece.
+// The indices of the two sums that a piece may leave for join_pieces.cu: the sum of its first id, if that also has tokens in the previous
+// piece, and the sum of its last id, if that also has tokens in the next piece.
 inline constexpr int kFirstSum = 0;
 inline constexpr int kLastSum = 1;
 
-// Stores a sum. If several branches end in a 16-byte store, the compiler splits it into four, and the cache
-// receives four times as many; __stwb is never split.
+// Stores a sum. Four floats are stored by __stwb, which the compiler never splits: it splits an ordinary 16-byte store in which several
+// branches end into four stores, and the cache then receives four times as many.
 template <int N>
 __device__ __forceinline__ void store_sum(float* to, const float (&sum)[N]) {
   if constexpr (N == 4) {
@@ -23,8 +23,8 @@ __device__ __forceinline__ void store_sum(float* to, const float (&sum)[N]) {
   }
 }
 
-// All tokens are divided into pieces, whichever rows are wanted, so that the order of an id's sum is always
-// the same.
+// The division of the sorted tokens into pieces. All tokens are divided, whichever rows are wanted, so that the terms of an id are always
+// added in the same order.
 struct Pieces {
   SortedTokens sorted;
   float* partials;  // [pieces, 2, stride]
@@ -33,7 +33,7 @@ struct Pieces {
   int64_t padding_id;
   int tokens;  // tokens per piece
   float* d_table;
-  int64_t first_row, num_rows;  // the rows of the table that d_table holds
+  int64_t first_row, num_rows;  // the rows of the table that d_table contains
   AddFlag add;
 
   __host__ __device__ int64_t count() const { return (T + tokens - 1) / tokens; }
@@ -44,7 +44,7 @@ struct Pieces {
   __device__ __forceinline__ bool wants(int32_t id) const {
     return id >= first_row && id < first_row + num_rows && id != padding_id;
   }
-  // Returns whether row first_row + `row` has a token whose gradient it receives.
+  // Returns whether row first_row + `row` has a token whose gradient is added to it.
   __device__ __forceinline__ bool has_token(int64_t row) const {
     const int64_t id = first_row + row;
     int64_t low = 0, high = T;
@@ -70,9 +70,9 @@ struct Pieces {
     }
     store_sum<N>(row, sum);
   }
-  // Stores the sum of a wanted id after its last token of the piece has been added. If the id also has tokens
-  // in a neighbouring piece, the sum is left for joining: as the piece's first sum if the id began in an
-  // earlier piece, otherwise as its last.
+  // Stores the sum of a wanted id after the last token of the id in the piece has been added. If the id also has tokens in a neighbouring
+  // piece, the sum is stored for join_pieces.cu instead: as the piece's first sum if the id began in an earlier piece, otherwise as its
+  // last sum.
   template <int N>
   __device__ __forceinline__ void finish_id(int64_t piece, int32_t id, bool from_before, bool goes_on,
                                             bool adds, int64_t c, float (&sum)[N]) const {
@@ -84,19 +84,19 @@ struct Pieces {
   }
 };
 
-// Adds up the pieces and, unless the table is added to, writes zeros to the rows without a token.
-// launch_copied_pieces loads its rows with bulk copies. It requires compute capability 9.0, pieces of at most
-// kMostCopiedTokens tokens, and rows of d_x and of the table that begin and end at multiples of 16 bytes.
+// Sum the pieces and, unless the gradient is added to the table, write zeros to the rows without a token. launch_copied_pieces loads rows
+// with bulk copies. It requires compute capability 9.0, pieces of at most kMostCopiedTokens tokens, and rows of d_x and of the table that
+// begin and end at multiples of 16 bytes.
 template <typename X>
 void launch_loaded_pieces(const Pieces& pieces, const X* d_x, bool packs, CudaStream stream);
 template <typename X>
 void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream);
 inline constexpr int kMostLoadedTokens = 128;
 inline constexpr int kMostCopiedTokens = 256;
-// The number of pieces that all multiprocessors of an H100 add up at once, four each.
+// The number of pieces that all multiprocessors of an H100 sum at once, four each.
 inline constexpr int64_t kCopiedPieces = 528;
 
-// Adds up the sums of ids that are in several pieces. `packs`: four columns may be read at once.
+// Joins the sums of ids whose tokens are in several pieces. `packs`: true if four columns may be read at once.
 void launch_join(const Pieces& pieces, bool packs, CudaStream stream);
 
 }  // namespace plimsoll::cuda

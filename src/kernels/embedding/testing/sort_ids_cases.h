@@ -1,4 +1,4 @@
-// Sorted ids for tests of the functions that read them. Not thread-safe.
+// Computes sorted ids for tests of the functions that read them. Not thread-safe.
 #pragma once
 
 #include <string>

@@ -38,7 +38,7 @@ __device__ __forceinline__ void sum_rows(Rows<T, N, kRows>& rows, ColumnState& c
   }
 }
 
-// Draws the dropout number of each element of kRows rows. It does not depend on the contents of the rows.
+// Draws the dropout numbers of kRows rows in advance, because they do not depend on the contents of the rows.
 template <int N, int kRows>
 __device__ __forceinline__ void draw_numbers(const NormBwd& a, const Place& at, int first,
                                              const RandomSite& site,
@@ -52,12 +52,12 @@ __device__ __forceinline__ void draw_numbers(const NormBwd& a, const Place& at, 
   a.dropout.draw<kRows * kPacks, N>(site, elements, numbers);
 }
 
-// The values that store_rows needs besides the rows: rstd, the rows' sums and the dropout numbers.
+// The values that store_rows needs in addition to the rows: rstd, the sums of each row and the dropout numbers.
 template <int N, int kRows>
 struct RowGroupValues {
   float rstd[kRows];
   float sums[2 * kRows];
-  // Dropout numbers for whole packs; single elements are drawn when they are needed.
+  // The dropout numbers of whole packs; those of single elements are drawn when they are needed.
   uint32_t numbers[kRows * kElements / N][(N + 1) / 2];
 };
 
@@ -105,8 +105,8 @@ __device__ __forceinline__ void store_rows(const NormBwd& a, const Destinations<
   }
 }
 
-// blockDim = (threads of a group, groups). A thread has the same columns in every row. With stages, the
-// launch needs shared memory of ring_bytes.
+// Computes the gradients. blockDim = (threads of a group, groups). A thread handles the same columns in every row. If kStages > 0, the
+// launch needs ring_bytes of shared memory.
 template <typename T, int N, int kRows, int kThreads, int kStages, bool kSums>
 __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
     norm_bwd_kernel(const __grid_constant__ NormBwd a, PartialSums partials) {
@@ -181,8 +181,7 @@ __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
   }
 }
 
-// Returns the shared memory for the ring of a block of kSmallThreads threads, in addition to the kernel's
-// static shared memory.
+// Returns the bytes of shared memory for the ring of a block of kSmallThreads threads, in addition to the kernel's static shared memory.
 template <typename T, int kRows>
 int64_t ring_bytes(const NormBwd& operands) {
   const int64_t tensors = 2 + int64_t{operands.d_y2 != nullptr} + int64_t{operands.d_sum_term != nullptr};
@@ -203,8 +202,7 @@ void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stre
                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(shared_bytes)));
   }
-  // With sums, each block handles many rows, to keep the number of partial sums small. Without sums, one iteration
-  // per block is enough.
+  // With sums over rows, each block handles many rows, so that there are few partial sums. Without sums, one iteration per block is enough.
   const int64_t blocks =
       kSums ? norm_bwd_cuda_blocks(operands.T).num_blocks : ceil_div(operands.T, groups * kRows);
   const PartialSums partials = partial_sums(sums.scratch, blocks, operands.C);
@@ -217,11 +215,11 @@ void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stre
   }
 }
 
-// Chooses the variant. Each iteration has two packs of 16 bytes per operand in flight, four without a ring.
+// Chooses the variant of the kernel. Each iteration loads two packs of 16 bytes per operand at once, or four without a ring.
 template <typename T, int N, bool kSums>
 void launch_packs(const NormBwd& operands, const NormBwdSums& sums, CudaStream stream) {
   constexpr int kRows = sizeof(T) == 2 ? 2 : 1;
-  // Cards of compute capability 7.5 have less shared memory, so the ring may not fit.
+  // Cards of compute capability 7.5 have less shared memory, so that the ring may not fit; the variant without a ring is used then.
   const bool has_ring = N > 1 && kSums;
   const bool ring_fits = ring_bytes<T, kRows>(operands) + kOwnSharedBytes <=
                          device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>();
@@ -250,8 +248,9 @@ void launch_sums(const NormBwd& operands, const NormBwdSums& sums, CudaStream st
 
 void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dtype, CudaStream stream) {
   if (operands.T <= 0) return;
-  // Row numbers have 32 bits, including some past the last row.
-  PLIMSOLL_CHECK(operands.T < int64_t{1} << 30, "norm_bwd: {} rows", operands.T);
+  // The kernel computes row numbers in 32 bits, including some past the last row.
+  PLIMSOLL_CHECK(operands.T < int64_t{1} << 30,
+                 "norm_bwd: there may be fewer than 2^30 rows, but there are {}", operands.T);
   with_cuda_type(dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int kN = kPack<T>;

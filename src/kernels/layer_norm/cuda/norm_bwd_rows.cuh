@@ -1,5 +1,5 @@
-// Distributes the rows of the norms' backward pass over threads, and loads them through a ring in shared
-// memory. Only for .cu files. Thread-safe: no state.
+// Distributes the rows of the norms' backward pass over threads, and loads them through a ring of buffers in shared memory. Only for .cu
+// files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/async_copies.cuh"
@@ -7,11 +7,10 @@
 
 namespace plimsoll::cuda::norm_bwd {
 
-// A group of warps holds a row, eight elements per thread. A block consists of a few groups, and each group
-// processes kRows rows at a time. If rows are whole packs, a block copies its rows to shared memory with
-// asynchronous copies several iterations ahead (the ring holds kStages iterations), so that the memory is
-// busy while the threads compute. Each thread reads only data that it copied itself, so no barrier is needed.
-// Otherwise (kStages = 0) an iteration loads all of its rows before it computes the first.
+// A group of warps handles a row, eight elements per thread. A block consists of a few groups, and each group processes kRows rows at a
+// time. If rows consist of whole packs, a block copies its rows to shared memory with asynchronous copies several iterations ahead (the
+// ring contains kStages iterations), so that data is loaded while the threads compute. Each thread reads only data that it copied itself,
+// so no barrier is needed. Otherwise (kStages = 0) an iteration loads all of its rows before it computes the first one.
 inline constexpr int kElements = 8;
 inline constexpr int kRingStages = 3;
 inline constexpr int kColumnsPerWarp = 32 * kElements;
@@ -27,8 +26,8 @@ struct ColumnState {
   float d_bias[kElements] = {};
 };
 
-// kRows rows: g = d_y + d_y2, and x_hat and d_sum_term in their memory format, which takes fewer registers. d_sum_term is
-// zero if it is absent.
+// The data of kRows rows: g = d_y + d_y2 as floats, and x_hat and d_sum_term in the format that they have in memory, which takes fewer
+// registers. d_sum_term is zero if it is absent.
 template <typename T, int N, int kRows>
 struct Rows {
   static constexpr int kPacks = kElements / N;
@@ -37,11 +36,11 @@ struct Rows {
   Raw<T, N> d_sum_term[kRows][kPacks];
 };
 
-// Blocks process groups of adjacent rows in the order of the blocks, so that all blocks read and write in one
-// moving window of memory. Elements are numbered in 32 bits from the first row of an iteration.
+// The position of a thread in the tensors. Blocks process groups of adjacent rows in the order of the blocks, so that all blocks read and
+// write in one moving window of memory. Elements are numbered in 32 bits from the first row of an iteration.
 struct Place {
   int rows;             // number of rows of the tensors
-  int thread, threads;  // within the group
+  int thread, threads;  // number of the thread within its group, and number of threads of the group
   int group, groups;
 };
 // The addresses of the rows of an iteration.
@@ -82,8 +81,8 @@ __device__ __forceinline__ int row_of(const Place& at, int first, int r) {
   return first + at.group + r * at.groups;
 }
 
-// The thread's positions in shared memory: [d_y, x_hat, d_y2, d_sum_term][stages][rows][packs][kSmallThreads]. d_y2 and
-// d_sum_term are included only if they are present.
+// A thread's positions in shared memory: [d_y, x_hat, d_y2, d_sum_term][stages][rows][packs][kSmallThreads]. d_y2 and d_sum_term are
+// included only if they are present.
 template <typename T, int kRows>
 struct Ring {
   static constexpr int kN = kPack<T>;
@@ -99,7 +98,7 @@ struct Ring {
     return mine + stage * kStagePlaces + tensor * kRingStages * kStagePlaces +
            (r * kPacks + j) * kSmallThreads;
   }
-  // Starts the copies of a stage; elements past the last row or the end of a row are zero.
+  // Starts the copies of a stage. Elements past the last row or past the end of a row are zero.
   __device__ __forceinline__ void fetch(const Sources<T>& from, int64_t C, const Place& at, int first,
                                         int stage) const {
 #pragma unroll

@@ -1,6 +1,5 @@
-// Sums that the threads of the norms' backward pass compute together: a row's sums over the warps that hold
-// it, and a block's sums over its rows. The order of additions is always the same. Only for .cu files.
-// Thread-safe: no state.
+// Sums that several threads of the norms' backward pass compute together: the sums of a row over the warps that handle it, and the sums of
+// a block over its rows. The order of additions is always the same. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/reductions.cuh"
@@ -8,8 +7,9 @@
 
 namespace plimsoll::cuda::norm_bwd {
 
-// Adds each of kValues values over the lanes of a warp and halves their number at each distance. Afterwards
-// values[0] of lane i * (32 / kValues) is the sum of values[i]. The order of additions is that of warp_sum.
+// Sums each of kValues values over the lanes of a warp. At each distance between lanes, a lane passes on half of its values, so that the
+// number of values halves. Afterwards values[0] of lane i * (32 / kValues) is the sum of values[i]. The order of additions is that of
+// warp_sum.
 template <int kValues>
 __device__ __forceinline__ void sum_over_warp(float (&values)[kValues], int lane) {
   int distance = 16;
@@ -36,8 +36,8 @@ __device__ __forceinline__ void wait_for_group(const Place& at) {
   asm volatile("bar.sync %0, %1;" ::"r"(at.group + 1), "r"(at.threads) : "memory");
 }
 
-// Adds the sums of a group's warps and returns them in all of its threads. `slots`: [groups][warps][2 *
-// kRows] floats that no thread has used since the barrier before the last.
+// Adds the sums of a group's warps and returns the results in all threads of the group. `slots`: [groups][warps][2 * kRows] floats that no
+// thread has used since the barrier before the last one.
 template <int kRows>
 __device__ __forceinline__ void reduce_over_group(const Place& at, float* slots, float (&sums)[2 * kRows]) {
   constexpr int kValues = 2 * kRows;
@@ -60,8 +60,8 @@ __device__ __forceinline__ void reduce_over_group(const Place& at, float* slots,
   }
 }
 
-// Adds a sum over the groups in order and stores it as the block's partial sum. `shared` holds one float for
-// each element of the groups after the first.
+// Adds the sums of all groups of a block in order and stores the result as the block's partial sum. `shared` has one float for each element
+// of the groups after the first.
 template <int N>
 __device__ __forceinline__ void store_partial(const Place& at, int64_t C, float (&sum)[kElements],
                                               float* shared, float* partial) {

@@ -8,26 +8,24 @@
 namespace plimsoll::cuda {
 namespace {
 
-// A row of up to this many columns is handled by one warp, which needs no barrier.
+// A row of up to this many columns is handled by one warp, so that no barrier is needed.
 constexpr int kColumnsPerWarp = 1024;
 constexpr int kMaxWarps = static_cast<int>(kMaxNormCudaColumns / kColumnsPerWarp);
 constexpr int kRowsPerBlock = 4;  // if one warp handles a row
 
-// Blocks per multiprocessor: 16 warps for 16-bit rows; 12 for fp32 rows and for rows that are read element by
-// element, which need more registers and would otherwise spill (fp32 rows of 1023 columns: 0.26 ms instead of
-// 0.49 ms on an H200). Each warp always has its next row in flight: 4 KiB of 16 bits or 8 KiB of fp32, with a
-// residual.
+// The number of blocks per multiprocessor: 16 warps for 16-bit rows; 12 for fp32 rows and for rows that are read element by element, which
+// need more registers and would otherwise spill (fp32 rows of 1023 columns: 0.26 ms instead of 0.49 ms on an H200). Each warp always has
+// the loads of its next row in flight: 4 KiB of 16-bit elements or 8 KiB of fp32, with a residual.
 template <int N>
 inline constexpr int kBlocks = N == 8 ? 4 : 3;
 
-// Several waves of blocks are used if there are enough rows for each block to keep this many iterations. A
-// block that ends makes space for the next at once, whereas a grid that fits entirely on the card waits for
-// its slowest block. 65536 rows of 1024 bf16 with dropout take 145 us on an H200 and 151 us in one wave;
-// 16384 rows are faster in one wave.
+// The grid has more blocks than run at once if there are enough rows for each block to do at least this many iterations. When a block ends,
+// the next one starts in its place, whereas a grid that fits entirely on the GPU waits for its slowest block. 65536 rows of 1024 bf16 with
+// dropout take 145 us on an H200 and 151 us in such a small grid; 16384 rows are faster in a small grid.
 constexpr int kMinIterations = 7;
 constexpr int kMaxWaves = 4;
 
-// The way to read gain, beta and bias: with a type known at compile time, or with the type found at run time.
+// Reads gain, beta and bias: with a type known at compile time, or with the type found at run time.
 template <typename P>
 struct Typed {
   template <int N>
@@ -42,8 +40,7 @@ struct Untyped {
   }
 };
 
-// A row that is being loaded. A thread has kPacks packs of N elements of it; neighbouring threads have
-// neighbouring packs.
+// A row whose loads are in flight. A thread loads kPacks packs of N elements of it; neighbouring threads load neighbouring packs.
 template <typename T, int N, int kPacks>
 struct Incoming {
   Raw<T, N> x[kPacks], residual[kPacks];
@@ -138,8 +135,8 @@ __device__ __forceinline__ void store_results(const NormFwd& a, int64_t row_begi
   }
 }
 
-// blockDim = (threads of a row, rows). A block has several rows only if one warp handles a row. Each group of
-// threads processes every `step`-th row and has the next one in flight while it computes.
+// Normalizes rows. blockDim = (threads of a row, rows). A block has several rows only if one warp handles a row. Each group of threads
+// processes every `step`-th row, and loads the next one while it computes.
 template <typename T, class Parameters, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
     norm_fwd_kernel(const __grid_constant__ NormFwd a) {
@@ -176,8 +173,8 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
 #pragma unroll
       for (int i = 0; i < N; ++i) sum += s[j][i];
     }
-    // Iterations use two sets of slots in turn. A set is reused two iterations later; by then two barriers have
-    // passed, so every thread has read it.
+    // Iterations use two sets of slots in turn. A set is used again two iterations later, after two barriers, so every thread has read its
+    // old contents by then.
     const float mean = block_sum(sum, thread, warps, slots[slot][0]) / columns;
     float squares = 0.0f;
 #pragma unroll
@@ -197,7 +194,7 @@ template <typename T, class Parameters, int N, int kElements>
 void launch_as(const NormFwd& operands, CudaStream stream) {
   const auto warps = static_cast<unsigned>(ceil_div(operands.C, 32 * kElements));
   const unsigned rows = warps == 1 ? kRowsPerBlock : 1;
-  // If blocks have fewer than kMaxWarps warps, more of them fit on a multiprocessor.
+  // Blocks with fewer than kMaxWarps warps are smaller, so more of them run on a multiprocessor at once.
   const int64_t resident = static_cast<int64_t>(device_attribute<cudaDevAttrMultiProcessorCount>()) *
                            (kBlocks<N> * kMaxWarps / (rows * warps));
   const int64_t all = ceil_div(operands.T, rows);

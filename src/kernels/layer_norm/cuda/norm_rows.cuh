@@ -1,6 +1,6 @@
-// The two CUDA kernels of this folder: normalization of rows with the optional operations before and after
-// it, and its gradient. Optional operands may be null in any combination. Contains host declarations and code
-// that the kernels share; only for .cu files. Thread-safe: no state.
+// Declares the two CUDA kernels of this folder: the normalization of rows with the optional operations before and after it, and its
+// gradient. Optional operands may be null in any combination. Contains host declarations and code that the kernels share; only for .cu
+// files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/random.cuh"
@@ -26,7 +26,7 @@ struct NormFwd {
   float eps = 0.0f;
   Dropout dropout = {};
 };
-// Requires: x, residual, y, x_hat and sum have type `dtype`.
+// Launches the forward kernel. Requires: x, residual, y, x_hat and sum have type `dtype`.
 void launch_norm_fwd(const NormFwd& operands, DType dtype, CudaStream stream);
 
 // Operands of g = d_y + d_y2; d_residual = normalize_bwd(g * gain) + d_sum_term; d_x = dropout(d_residual). The sums over
@@ -53,13 +53,13 @@ struct NormBwdSums {
 
   bool any() const { return d_gain || d_beta || d_bias; }
 };
-// Requires: d_y, d_y2, x_hat, d_sum_term, d_residual and d_x have type `dtype`.
+// Launches the backward kernel. Requires: d_y, d_y2, x_hat, d_sum_term, d_residual and d_x have type `dtype`.
 void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dtype, CudaStream stream);
 
-// Errors: kInternal if a row does not fit into the registers of a block.
+// Checks that a row fits into the registers of a thread block. Errors: kInternal if not.
 inline void check_norm_columns(const char* kernel, int64_t C) {
-  PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormCudaColumns, "{}: rows of {} columns, at most {} are handled", kernel,
-                 C, kMaxNormCudaColumns);
+  PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormCudaColumns, "{}: rows must have 1 to {} columns, but have {}",
+                 kernel, kMaxNormCudaColumns, C);
 }
 
 }  // namespace plimsoll::cuda

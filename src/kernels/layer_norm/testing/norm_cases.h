@@ -58,7 +58,7 @@ struct ForwardBounds {
   std::vector<double> y, x_hat, rstd;
 };
 
-// Computes the bounds from exact numbers: s comes from the folders' other references, in f64.
+// Computes the bounds from exact numbers: s is computed in f64 by the references of the operations before the norm.
 inline ForwardBounds forward_bounds(const NormCase& test, ForwardTensors& tensors, const GuardedBuffer& x_hat,
                                     const GuardedBuffer& y, const GuardedBuffer& rstd) {
   const RowsAndColumns shape = test.shape;

@@ -59,7 +59,7 @@ struct RmsCase {
             rstd.view(), d_x.view(), d_gain.view(), second(d_second), scratch};
   }
 
-  // The gain of the element, or null if the element is copied.
+  // Returns the gain of an element, or null if the element is copied.
   const GuardedBuffer* gain_of(int64_t at) const {
     const int64_t vector = at % dims.N / dims.C;
     return vector >= dims.H + dims.G ? nullptr : vector < dims.H ? &gain : &second_gain;

@@ -1,6 +1,6 @@
-// CUDA kernels of losses that are a mean over the elements of the real rows. A row's terms are added in
-// double; the gradient is computed element by element. The tensors are small (samples by labels), so element
-// types are resolved at run time. Only for .cu files. Thread-safe: no state.
+// CUDA kernels of losses that are a mean over the elements of the real rows. The terms of a row are added in double; the gradient is
+// computed element by element. The tensors are small (samples x labels), so the types of their elements are distinguished at run time. Only
+// for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/loss/cuda/loss_rows.cuh"

@@ -7,7 +7,7 @@
 
 namespace plimsoll::cuda {
 
-// A warp handles a row of up to this many classes, a block handles a longer row.
+// A row of up to this many classes is handled by one warp, and a longer row by one block.
 inline constexpr int64_t kClassesPerWarp = 1024;
 inline constexpr int kLossThreads = 512;
 inline constexpr int kLossWarps = kLossThreads / 32;
@@ -73,15 +73,16 @@ struct LossTotal {
 };
 void add_row_losses(const double* rows, int64_t num_rows, const LossTotal& total, CudaStream stream);
 
-// Returns the scratch as an array of row losses. Errors: kInternal if it is missing.
+// Returns the scratch memory as an array of row losses. Errors: kInternal if it is missing.
 inline double* row_losses(const char* kernel, const View& scratch, int64_t num_rows) {
-  PLIMSOLL_CHECK(scratch || num_rows == 0, "{}: the scratch for the rows' losses is missing", kernel);
+  PLIMSOLL_CHECK(scratch || num_rows == 0, "{}: the scratch memory for the losses of the rows is missing",
+                 kernel);
   return static_cast<double*>(scratch.data);
 }
 
 inline Integer real_rows(const char* kernel, const ConstView& view, int64_t otherwise) {
   PLIMSOLL_CHECK(!view || view.dtype == DType::kI32 || view.dtype == DType::kI64,
-                 "{}: the number of real rows is {}", kernel, dtype_name(view.dtype));
+                 "{}: the number of real rows must be i32 or i64, but is {}", kernel, dtype_name(view.dtype));
   return {view.data, view.dtype == DType::kI64, otherwise};
 }
 

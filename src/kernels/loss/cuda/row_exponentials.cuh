@@ -18,7 +18,7 @@
 
 namespace plimsoll::cuda {
 
-// Packs that a thread loads before it uses the first.
+// The number of packs that a thread loads before it uses the first one.
 inline constexpr int kRowBatch = 4;
 
 // Returns exp(x) for x <= 1 in two instructions. The relative error is at most 2^-22 (ex2.approx) plus |x|

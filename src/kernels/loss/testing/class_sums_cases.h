@@ -1,4 +1,4 @@
-// Problems of losses over classes that ranks divide, for the tests of class_sums.h on a CPU and on a GPU. Not thread-safe.
+// Test cases of losses over classes that ranks divide, for class_sums.h on a CPU and on a GPU. Not thread-safe.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,8 +16,8 @@ namespace plimsoll::testing {
 
 using test::GuardedBuffer;
 
-// Classes of `ranks` ranks with `columns` columns each. If they have more columns than there are classes, the last ranks have padding, or
-// nothing else.
+// The division of classes among `ranks` ranks with `columns` columns each. If there are more columns than classes, the last ranks have
+// padding, or only padding.
 struct Division {
   int64_t rows, classes, ranks, columns;
 };
@@ -35,8 +35,8 @@ inline constexpr Variant kVariants[] = {
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// The logits of all classes, and those of each rank, whose padding and whose rows without a label are NaN. Every third row has no label, and
-// in every fourth one the label has the largest logit, which it shares with the last class.
+// The logits of all classes, and those of each rank, in which padding and rows without a label are NaN. Every third row has no label; in
+// every fourth row the label has the largest logit, and the last class has an equal one.
 struct Classes {
   Classes(const Division& d, const Variant& v, DType dtype)
       : division(d),
@@ -116,7 +116,7 @@ struct Classes {
   }
   int64_t num_sums() const { return division.rows * columns.size(); }
 
-  // Returns the sum over the ranks of what a kernel computes.
+  // Returns the sum over the ranks of the results of a kernel.
   template <typename Kernel>
   GuardedBuffer sums_of_ranks(const Kernel& kernel, DType dtype) {
     GuardedBuffer all(name + "/sums", dtype, num_sums());

@@ -1,4 +1,4 @@
-// The compute capability of the first GPU, for tests that need one.
+// Queries the compute capability of the first GPU, for tests that need one.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// A product's operands, reference and limits, shared by the tests of every CPU implementation.
+// The operands, reference results and limits of a matrix product, shared by the tests of every CPU implementation.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ struct MatmulCase {
     matmul_ref(plain, reference_args);
   }
 
-  // Returns the error bound of every element, given the old values of C (empty: overwritten).
+  // Returns the error bound of every element, given the old values of C (empty if C is overwritten).
   std::vector<double> limits(const std::vector<double>& old) const {
     std::vector<double> limits(static_cast<size_t>(problem.m * problem.n));
     for (int64_t i = 0; i < problem.m; ++i) {
@@ -136,7 +136,7 @@ inline void check_matmul(MatmulProblem problem, MatmulInputs inputs) {
   compare_with_limits(old);
 }
 
-// The three products of a linear layer y[T, N] = x[T, K] W[N, K]^T + bias.
+// Returns the three matrix products of a linear layer y[T, N] = x[T, K] W[N, K]^T + bias.
 inline std::vector<MatmulProblem> linear_layer(int64_t T, int64_t N, int64_t K) {
   return {{.m = T, .n = N, .k = K, .trans_b = Transpose::kYes, .bias = MatmulBias::kRow},
           {.m = T, .n = K, .k = N},

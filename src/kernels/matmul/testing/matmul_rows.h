@@ -1,5 +1,5 @@
-// The rows of the catalog that compute a product on a CPU, so that tests and benchmarks of products run each of them. A new row is
-// tested and benchmarked once cpu_products_of() knows it. Thread-safe: pure functions.
+// The catalog rows that compute a matrix product on a CPU, so that tests and benchmarks run each of them. A new row is tested and
+// benchmarked as soon as cpu_products_of() contains it. Thread-safe: pure functions.
 #pragma once
 
 #include <vector>
@@ -12,11 +12,13 @@
 
 namespace plimsoll::test {
 
-// Returns the setting of a problem by which prepare_matmul_cpu() calls the function of a row. Errors: kInternal for an unknown row.
+// Returns the value of MatmulProblem::cpu_products with which prepare_matmul_cpu() calls the function of a catalog row. Errors: kInternal
+// for an unknown row.
 inline CpuProducts cpu_products_of(const KernelRow& row) {
   if (row.implementation == "matmul_cpu_amx") return CpuProducts::kAmxParts;
   PLIMSOLL_CHECK(row.implementation == "matmul_cpu_onednn",
-                 "matmul_rows.h does not state how a problem selects the row {}", row.implementation);
+                 "matmul_rows.h does not state which matrix products the catalog row {} computes",
+                 row.implementation);
   return CpuProducts::kLibrary;
 }
 
@@ -28,13 +30,13 @@ inline std::vector<const KernelRow*> cpu_matmul_rows() {
   return rows;
 }
 
-// Returns true if a row accepts the product with these instructions.
+// Returns true if a catalog row accepts the matrix product on a CPU with these instructions.
 inline bool accepts(const KernelRow& row, MatmulProblem problem, CpuIsa isa) {
   problem.isa = isa;
   return kernel_support(row, asked_of(problem, {.num_threads = problem.num_threads, .isa = isa})).ok;
 }
 
-// Returns the product as the row computes it with the threads and the instructions of this process.
+// Returns the matrix product with the settings that select the catalog row, and with the threads and the instructions of this process.
 inline MatmulProblem on_row(const KernelRow& row, MatmulProblem problem) {
   problem.num_threads = num_threads();
   problem.isa = cpu_isa();

@@ -1,5 +1,5 @@
-// Access of the kernels of Adafactor to a tensor: one tile at a time, with four adjacent columns of each row
-// per thread. Only for .cu files. Thread-safe: no state.
+// Gives the kernels of Adafactor access to a tensor: one tile at a time, with four adjacent columns of each row per thread. Only for .cu
+// files. Thread-safe: no state.
 #pragma once
 
 #include <type_traits>
@@ -15,28 +15,28 @@ inline constexpr int kAdafactorThreads = 256;
 static_assert(kAdafactorTileColumns == 4 * kAdafactorThreads);
 
 struct AdafactorEntry {
-  void* param;  // f32, or bf16 that is rounded stochastically
+  void* param;  // f32, or bf16, which is rounded stochastically
   const void* grad;
-  float* row;     // null: a vector
-  float* column;  // a vector's v
+  float* row;     // null if the tensor is a vector
+  float* column;  // for a vector: v
   float* m;       // null without beta1
-  void* low;      // null: none
+  void* low;      // null without a low-precision copy
   float* row_sums;
   float* column_sums;
   double* tile_sums;
   double* mean;
   int64_t columns;
-  int64_t first;  // the number of the first element in its parameter: noise is drawn by it
+  int64_t first;  // number of the first element in its parameter, which selects random numbers
   int32_t rows;
   int32_t column_tiles;
   uint32_t first_chunk;
   int32_t num_tiles;
   DType grad_dtype;
   DType low_dtype;
-  bool packs;  // every address of every row, and its noise, allows packs of four
+  bool packs;  // every address of every row, and the position of its random numbers, allows packs of four
 };
 
-// The tile that a block of threads works on, and the columns of the thread.
+// The tile that a thread block works on, and the columns of the thread.
 struct AdafactorTile {
   int row, num_rows;
   int64_t column;   // the thread's first column
@@ -54,7 +54,7 @@ struct AdafactorTile {
   }
 };
 
-// Loads four adjacent numbers; numbers beyond the columns are `beyond`.
+// Loads four adjacent numbers; those past the last column are set to `beyond`.
 template <class Load>
 __device__ __forceinline__ void load_columns(bool packs, int num_columns, float beyond, float (&x)[4],
                                              const Load& load) {
@@ -131,8 +131,7 @@ __device__ __forceinline__ void store_low_columns(const AdafactorEntry& entry, i
   }
 }
 
-// Stores the numbers of a thread for a row, and their copy if there is one. `first` is the index of the first
-// number in the tensor.
+// Stores a thread's numbers of a row, and their low-precision copy if there is one. `first` is the index of the first number in the tensor.
 template <class Param>
 __device__ __forceinline__ void store_parameters(const AdafactorEntry& entry, int num_columns, int64_t first,
                                                  const float (&x)[4], const Noise& noise) {

@@ -1,5 +1,5 @@
-// The update of one block of 256 elements with states in 8 bits by a warp. A lane computes two groups of four
-// elements of the block. Only for .cu files. Thread-safe: no state.
+// Updates one quantization block of 256 elements with states in 8 bits by one warp. A lane computes two groups of four elements of the
+// block. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include <type_traits>
@@ -17,24 +17,24 @@ struct EightBitEntry {
   float* m_absmax;
   uint8_t* v;  // null if the update has no such state
   float* v_absmax;
-  void* low;  // null: none
+  void* low;  // null without a low-precision copy
   int64_t count;
-  int64_t first;  // number of the first element in its parameter, which selects the noise
+  int64_t first;  // number of the first element in its parameter, which selects random numbers
   uint32_t first_chunk;
   DType grad_dtype;
   DType low_dtype;
-  bool packs;  // every address, and the noise, allows packs of four
+  bool packs;  // every address, and the position of the random numbers, allows packs of four
 };
 
-// Each lane updates two groups of four consecutive parameters. These are the positions of the groups in a block of
-// parameters of this type. In bf16 the groups are adjacent: eight numbers are one access of 16 bytes, and one Philox block
-// gives eight values. In fp32 four numbers are 16 bytes already, and each half of the block has one of the groups.
+// The positions, in a quantization block of parameters of this type, of the two groups of four consecutive parameters that a lane updates.
+// In bf16 the groups are adjacent: eight numbers are one access of 16 bytes, and one Philox block gives eight values. In fp32 four numbers
+// already have 16 bytes, and each half of the block contains one of the groups.
 template <class Param>
 struct LaneLayout {
   static constexpr bool kSideBySide = sizeof(Param) == 2;
   static constexpr int64_t kDistance = kSideBySide ? 4 : kEightBitBlock / 2;
 
-  // Returns the first element of the first four of the lane.
+  // Returns the index of the first element of the lane's first group.
   static __device__ __forceinline__ int64_t first(uint32_t block) {
     return int64_t{block} * kEightBitBlock + threadIdx.x % 32 * (kSideBySide ? 8 : 4);
   }
@@ -92,8 +92,7 @@ __device__ __forceinline__ void store_low(const EightBitEntry& entry, int64_t i,
   }
 }
 
-// The gradients of a lane in the format of memory. Grad is their type, or void if each tensor has a type of
-// its own.
+// The gradients of a lane, unconverted. Grad is their type, or void if each tensor has its own type.
 template <class Grad>
 struct RawGrads {
   Raw<Grad, 4> fours[2];
@@ -146,8 +145,8 @@ struct RawGrads<void> {
   }
 };
 
-// Returns numbers of a parameter in the format of memory. Param is float, or __nv_bfloat16 for a parameter in
-// bf16 alone, which is rounded stochastically with the noise of the tensor.
+// Returns numbers of a parameter, unconverted. Param is float, or __nv_bfloat16 for a parameter in bf16 alone, which is rounded
+// stochastically with the random numbers of the tensor.
 template <class Param, int N>
 __device__ __forceinline__ Raw<Param, N> packed_parameter(const float (&p)[N],
                                                           const uint32_t (&noise)[(N + 1) / 2]) {
@@ -158,8 +157,7 @@ __device__ __forceinline__ Raw<Param, N> packed_parameter(const float (&p)[N],
   }
 }
 
-// The operands of a lane for a whole block, in the format of memory. Converting them to numbers here would
-// wait for the loads and take more registers.
+// The operands of a lane for a whole block, unconverted. Converting them here would wait for the loads and take more registers.
 template <class Param, class Grad, bool kHasV>
 struct BlockOperands {
   using Layout = LaneLayout<Param>;
@@ -179,7 +177,7 @@ struct BlockOperands {
   }
 };
 
-// The numbers of a lane for a whole block.
+// The operands of a lane for a whole block, as floats.
 template <bool kHasV>
 struct BlockNumbers {
   uint32_t noise[2][2] = {};
@@ -198,7 +196,7 @@ struct BlockNumbers {
   }
 };
 
-// Updates a whole block whose addresses allow packs. Step: step.apply(float& p, float g, float& m, float& v).
+// Updates a whole quantization block whose addresses allow packs. Step: step.apply(float& p, float g, float& m, float& v).
 template <class Param, bool kHasV, class Step>
 __device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, uint32_t block,
                                                    BlockNumbers<kHasV>& x, const SharedMap* maps,
@@ -237,8 +235,8 @@ __device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, u
   }
 }
 
-// Updates the last block of a tensor, or a block whose addresses do not allow packs, one element at a time.
-// The states are computed twice, once for the largest magnitude and once for the codes, so that none is kept.
+// Updates the last quantization block of a tensor, or one whose addresses do not allow packs, one element at a time. The states are
+// computed twice, once for the largest magnitude and once for the codes, so that they need not be stored in between.
 template <class Param, bool kHasV, class Step>
 __device__ __noinline__ void update_part_block(const EightBitEntry& entry, uint32_t block,
                                                const SharedMap* maps, const Step step,

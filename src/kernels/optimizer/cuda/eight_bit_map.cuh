@@ -1,5 +1,5 @@
-// The numbers and codes of 8-bit states (eight_bit.h) in CUDA kernels: their tables in shared memory, and the
-// part of a block of states that a lane of a warp computes with. Only for .cu files. Thread-safe: no state.
+// The numbers and codes of 8-bit states (eight_bit.h) in CUDA kernels: their tables in shared memory, and the elements of a quantization
+// block with which one lane of a warp computes. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/reductions.cuh"
@@ -8,13 +8,12 @@
 
 namespace plimsoll::cuda {
 
-// The tables as constants of the program. Each translation unit has a copy.
+// The tables as constants of the program. Each translation unit has its own copy.
 static __device__ const EightBitMap kSignedMap = make_eight_bit_map(EightBitSign::kSigned);
 static __device__ const EightBitMap kUnsignedMap = make_eight_bit_map(EightBitSign::kUnsigned);
 
-// The numbers and cells of one state in shared memory. A cell is stored such that adding it to the bits of a
-// magnitude leaves the code in the upper half of the sum: the addition cancels the upper bits, and the lower
-// bits carry if they exceed the limit.
+// The numbers and cells of the map of one state in shared memory. A cell is stored such that adding it to the bits of a magnitude leaves
+// the code in the upper half of the sum: the addition cancels the upper bits, and the lower bits carry if they exceed the limit.
 struct SharedMap {
   float numbers[256];
   uint32_t cells[kEightBitCells];
@@ -32,9 +31,9 @@ struct SharedMap {
   }
 };
 
-// Return the quotient of an element and the largest magnitude of its block, and its magnitude, as the map
-// takes them. The two maxima do not change codes, because there is no -1 and every magnitude below 2^-23 is
-// 0. They also remove NaN.
+// Return the quotient of an element and the largest magnitude of its quantization block, and the magnitude of that quotient, as
+// SharedMap::find() requires them. The two maxima do not change codes, because the map has no -1 and every magnitude below 2^-23 is 0. They
+// also remove NaN.
 template <EightBitSign kSign>
 __device__ __forceinline__ float quotient_of(float x, float inverse) {
   constexpr float kLeast = eight_bit_numbers(EightBitSign::kSigned)[0];
@@ -60,7 +59,7 @@ __device__ __forceinline__ uint32_t bytes_of(uint32_t a, uint32_t b) {
   return bytes;
 }
 
-// The part of a block of one state that a lane computes with.
+// The elements of a quantization block of one state with which one lane computes.
 template <EightBitSign kSign>
 struct StateBlock {
   float x[2][4];
@@ -104,8 +103,8 @@ struct StateBlock {
   }
 };
 
-// Returns 1 / absmax, or 0 for a block that is zero (eight_bit.h). Between the two limits no intermediate
-// result is flushed to zero.
+// Returns 1 / absmax, or 0 for a quantization block that is zero (eight_bit.h). Between the two limits no intermediate result is flushed to
+// zero.
 __device__ __forceinline__ float inverse_of(float absmax) {
   if (absmax >= 0x1p-126f && absmax <= 0x1p125f) {
     float inverse;

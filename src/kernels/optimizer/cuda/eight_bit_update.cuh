@@ -1,9 +1,8 @@
-// The kernel that AdamW, Lion, SGD and Adagrad with 8-bit states share: the warps of a multiprocessor take
-// blocks of 256 elements from a queue, and a warp loads the operands of its next block before it computes the
-// current one. The number of instructions limits these kernels: in the time that the memory needs for the
-// bytes of an element (16, or 10 with weights in bf16 alone), a multiprocessor of an H200 issues 112 or 70
-// instructions, and AdamW executes some 70 with weights in bf16 alone. Only for .cu files. Thread-safe: no
-// state.
+// The kernel that AdamW, Lion, SGD and Adagrad with 8-bit states share: the warps of a multiprocessor take quantization blocks of 256
+// elements from a queue, and a warp loads the operands of its next quantization block before it computes the current one. The number of
+// instructions limits these kernels: in the time that the memory needs for the bytes of an element (16, or 10 with weights in bf16 alone),
+// a multiprocessor of an H200 issues 112 or 70 instructions, and AdamW executes some 70 with weights in bf16 alone. Only for .cu files.
+// Thread-safe: no state.
 #pragma once
 
 #include <algorithm>
@@ -16,30 +15,29 @@
 
 namespace plimsoll::cuda {
 
-// A multiprocessor has one block of threads, whose warps take blocks of elements when they need them. With a
-// fixed assignment some warps would finish a fifth of the time before others, because the scheduler prefers
-// the warps that have waited longest. The number of warps is the largest for which the registers hold the
-// operands that are loaded ahead.
+// The number of warps of a thread block. A multiprocessor runs one thread block, whose warps take quantization blocks when they need them.
+// With a fixed assignment some warps would finish after only four fifths of the time, because the scheduler prefers the warps that have
+// waited longest. The number is the largest for which the registers hold the operands that are loaded ahead.
 template <bool kHasV>
 inline constexpr int kEightBitWarps = kHasV ? 24 : 28;
 template <bool kHasV>
 inline constexpr int kEightBitThreads = 32 * kEightBitWarps<kHasV>;
-// Adjacent blocks of elements that one multiprocessor updates.
+// The number of adjacent quantization blocks that one multiprocessor takes at a time.
 inline constexpr uint32_t kChunkBlocks = 8;
 inline constexpr int64_t kEightBitChunk = kChunkBlocks * kEightBitBlock;
 
-// The block of 256 elements that a warp updates next. It caches the tensor of its chunk and searches the
-// table only when it reaches another tensor.
+// The quantization block that a warp updates next. It remembers the tensor of the current chunk, and searches the table only when it
+// reaches another tensor.
 struct EightBitCursor {
   uint32_t chunk = 0;
   uint32_t first_chunk = 0;   // first chunk of the tensor
-  uint32_t end_chunk = 0;     // after the last tensor there are none
-  uint32_t whole_blocks = 0;  // the blocks that allow packs
-  int index = 0;              // the entry of the tensor
-  uint32_t block = 0;         // index of the block in the tensor
+  uint32_t end_chunk = 0;     // one past the last chunk of the tensor
+  uint32_t whole_blocks = 0;  // number of quantization blocks that allow packs; 0 after the last tensor
+  int index = 0;              // index of the tensor's entry in the table
+  uint32_t block = 0;         // index of the quantization block in the tensor
   bool is_whole = false;
 
-  // Moves to block `number` of the blocks that belong to this block of threads. Requires: numbers only grow.
+  // Moves to number `number` of the quantization blocks that belong to this thread block. Requires: `number` grows from call to call.
   template <class Table>
   __device__ __forceinline__ void go_to(const Table& table, uint32_t number) {
     chunk = number / kChunkBlocks * gridDim.x + blockIdx.x;
@@ -61,15 +59,14 @@ struct EightBitCursor {
   }
 };
 
-// The queue of blocks of elements that the warps of a block of threads share. The first block of a warp is
-// fixed.
+// The queue of quantization blocks that the warps of a thread block share. The first one of each warp is fixed.
 struct EightBitQueue {
-  uint32_t next;       // the address in shared memory of the number of the next block
+  uint32_t next;       // address in shared memory of the number of the next quantization block
   uint32_t requested;  // the result of the last request, in lane 0; take() waits for it
 
   static __device__ __forceinline__ uint32_t first() { return threadIdx.x / 32; }
-  // Requests the next number. nvcc compiles atomicAdd to a sum over the warp, which waits for the result immediately.
-  // This instruction does not wait.
+  // Requests the number of the next quantization block. nvcc compiles atomicAdd to a sum over the warp, which waits for the result
+  // immediately; this instruction does not wait.
   __device__ __forceinline__ void request() {
     if (threadIdx.x % 32 == 0) {
       asm volatile("atom.shared.add.u32 %0, [%1], 1;" : "=r"(requested) : "r"(next) : "memory");
@@ -82,7 +79,7 @@ struct EightBitQueue {
   }
 };
 
-// The shared memory of a block of threads.
+// The shared memory of a thread block.
 template <bool kHasV, class Step>
 struct EightBitShared {
   SharedMap maps[kHasV ? 2 : 1];
@@ -90,9 +87,9 @@ struct EightBitShared {
   uint32_t next_block;
 };
 
-// Updates all blocks of a table. A warp loads the operands of the next block while it computes the current
-// one. `shared.step` may be written until the barrier in this function. `noise` is that of the first tensor
-// of the list; the sites of the other tensors follow.
+// Updates all quantization blocks of a table. A warp loads the operands of the next one while it computes the current one. `shared.step`
+// may be written until the barrier in this function. `noise` selects the random numbers of the first tensor of the list; the sites of the
+// other tensors follow.
 template <class Param, class Grad, bool kHasV, class Table, class Step>
 __device__ __forceinline__ void update_eight_bit(const Table& table, EightBitShared<kHasV, Step>& shared,
                                                  Noise noise) {
@@ -148,11 +145,12 @@ struct EightBitEntryMaker {
   EightBitEntry operator()(const OptimizerTensor& tensor) const {
     check_cuda_operands(kernel, {{"grad", tensor.grad}});
     PLIMSOLL_CHECK(!tensor.low || tensor.low.dtype == DType::kBF16 || tensor.low.dtype == DType::kF16,
-                   "{}: the copy of a parameter is {}, not bf16 or f16", kernel,
+                   "{}: the low-precision copy of a parameter must be bf16 or f16, but is {}", kernel,
                    dtype_name(tensor.low.dtype));
-    PLIMSOLL_CHECK(tensor.param.dtype == param_dtype && !tensor.remainder,
-                   "{}: a parameter is {}, but the first one of the list is {}", kernel,
-                   dtype_name(tensor.param.dtype), dtype_name(param_dtype));
+    PLIMSOLL_CHECK(
+        tensor.param.dtype == param_dtype && !tensor.remainder,
+        "{}: all parameters of a list must have one type and no remainder, but one is {} and the first is {}",
+        kernel, dtype_name(tensor.param.dtype), dtype_name(param_dtype));
     EightBitEntry entry{};
     entry.param = tensor.param.data;
     entry.grad = tensor.grad.data;
@@ -171,7 +169,7 @@ struct EightBitEntryMaker {
   }
 };
 
-// make_step(scalars) returns the update of one element; it runs on the device.
+// Launches the kernel for one table. make_step(scalars) returns the update of one element; it runs on the device.
 template <class Param, class Grad, bool kHasV, auto make_step, class Scalars, class Table>
 static __global__ void __launch_bounds__(kEightBitThreads<kHasV>, 1)
     eight_bit_kernel(const Scalars scalars, const __grid_constant__ Table table) {
@@ -186,8 +184,8 @@ template <bool kHasV, auto make_step, class Scalars>
 void launch_eight_bit(const char* kernel, std::span<const OptimizerTensor> tensors, const Scalars& scalars,
                       CudaStream stream) {
   const DType dtype = tensors.empty() ? DType::kF32 : tensors.front().param.dtype;
-  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "{}: parameters are {}", kernel,
-                 dtype_name(dtype));
+  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16,
+                 "{}: parameters must be f32 or bf16, but are {}", kernel, dtype_name(dtype));
   const auto processors = static_cast<uint32_t>(device_attribute<cudaDevAttrMultiProcessorCount>());
   for_each_table<EightBitEntry>(
       tensors, kEightBitChunk, EightBitEntryMaker{kernel, kHasV, dtype}, [&](const auto& table) {

@@ -1,7 +1,6 @@
-// A list of tensors that is passed as a parameter of a kernel: it needs no table in device memory, and one
-// launch handles some hundreds of tensors. Tensors are divided into chunks of equal length, which are
-// numbered through the list; a block of threads finds the tensor of a chunk by binary search. Only for .cu
-// files. Thread-safe: no state.
+// A list of tensors that is passed as a parameter of a kernel: no table in device memory is needed, and one launch handles some hundreds of
+// tensors. Tensors are divided into chunks of equal length, which are numbered through the whole list; a thread block finds the tensor of a
+// chunk by binary search. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +38,7 @@ __device__ __forceinline__ int last_at_most(const FirstChunkOf& first_chunk_of, 
   return low;
 }
 
-// Entry is any type with a member `uint32_t first_chunk`.
+// A table of tensors. Entry is any type with a member `uint32_t first_chunk`.
 template <class Entry, int kEntries>
 struct TensorTable {
   static constexpr int kCapacity = kEntries;
@@ -74,9 +73,8 @@ void for_each_table_of(std::span<const OptimizerTensor> tensors, int64_t chunk_e
   } while (next < tensors.size());
 }
 
-// Calls launch(table) with as many tensors as a table holds, at least once. make(tensor) returns an entry
-// without its first_chunk. A tensor without elements has an entry without chunks, so that entries have the
-// order of the list.
+// Calls launch(table) for each group of as many tensors as a table can contain, at least once. make(tensor) returns an entry without its
+// first_chunk. A tensor without elements has an entry without chunks, so that entries have the order of the list.
 template <class Entry, class Make, class Launch>
 void for_each_table(std::span<const OptimizerTensor> tensors, int64_t chunk_elements, const Make& make,
                     const Launch& launch) {
@@ -87,7 +85,7 @@ void for_each_table(std::span<const OptimizerTensor> tensors, int64_t chunk_elem
   }
 }
 
-// A scalar in device memory, or a constant if it is absent.
+// A scalar in device memory, or a default value if there is none.
 struct OptionalScalar {
   Scalar scalar = {};
   double otherwise = 1.0;

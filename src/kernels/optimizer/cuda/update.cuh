@@ -1,6 +1,6 @@
-// The loop that the kernels of AdamW, Lion, Adagrad and SGD share: a table of tensors to update, whose chunks
-// the blocks of threads process. A thread updates some packs of four elements of a chunk and loads all of
-// their operands before it computes the first pack. Only for .cu files. Thread-safe: no state.
+// The loop that the kernels of AdamW, Lion, Adagrad and SGD share: it processes the chunks of a table of tensors, distributed over thread
+// blocks. A thread updates some packs of four elements of a chunk and loads all of their operands before it computes the first pack. Only
+// for .cu files. Thread-safe: no state.
 #pragma once
 
 #include <algorithm>
@@ -18,26 +18,25 @@ inline constexpr int kUpdateThreads = 256;
 struct UpdateEntry {
   void* param;  // f32, or bf16 of a split or stochastically rounded parameter
   const void* grad;
-  void* m;  // f32, or bf16 if the update takes it; null if it has no such state
+  void* m;  // f32, or bf16 if the kernel supports it; null if the update has no such state
   void* v;
-  void* low;  // the copy, or null; for a split parameter the remainder
+  void* low;  // low-precision copy, or null; for a split parameter the remainder
   int64_t count;
-  int64_t first;  // number of the first element in its parameter, which selects the noise
+  int64_t first;  // number of the first element in its parameter, which selects random numbers
   uint32_t first_chunk;
   DType grad_dtype;
   DType low_dtype;
   bool is_split;
-  bool is_bf16;  // bf16 alone
+  bool is_bf16;  // the parameter is stored in bf16 alone
   bool m_is_bf16, v_is_bf16;
-  bool packs;  // every address, and the noise, allows packs of four
+  bool packs;  // every address, and the position of the random numbers, allows packs of four
 };
 
-// kSome: tensors have m or v or both.
+// States whether tensors have moments. kSome: they have m, v or both.
 enum class Moments : uint8_t { kNone, kSome };
 
-// The number of packs of a chunk that a thread updates, and the number of elements of a chunk. Without states
-// an element has so few bytes that with two packs per thread, finding the next chunk would take longer than
-// moving one of them.
+// Return the number of packs of a chunk that a thread updates, and the number of elements of a chunk. Without states an element has so few
+// bytes that with two packs per thread, finding the next chunk would take longer than moving the bytes of one of them.
 constexpr int update_packs(Moments moments) {
   return moments == Moments::kNone ? 4 : 2;
 }
@@ -78,7 +77,7 @@ struct UpdateValues {
       load_moment(entry.v, entry.v_is_bf16, i, v);
     }
   }
-  // Stores the elements from i on. The noise is used for the tensors that are rounded stochastically.
+  // Stores the elements from element i on. `noise` draws the random numbers for tensors that are rounded stochastically.
   __device__ __forceinline__ void store(const UpdateEntry& entry, int64_t i,
                                         const uint32_t (&p_noise)[kNoiseWords],
                                         const uint32_t (&v_noise)[kNoiseWords]) const {
@@ -127,8 +126,8 @@ struct UpdateValues {
   }
 };
 
-// Updates a chunk of a tensor with a block of threads. Step: step.apply(float& p, float g, float& m, float&
-// v) updates one element. `noise` is that of the tensor.
+// Updates a chunk of a tensor with a thread block. Step: step.apply(float& p, float g, float& m, float& v) updates one element. `noise`
+// draws the random numbers of the tensor.
 template <UpdateTypes kTypes, Moments kMoments, class Step>
 __device__ __forceinline__ void update_chunk(const UpdateEntry& entry, uint32_t chunk, const Step& step,
                                              const Noise& noise) {
@@ -170,12 +169,12 @@ __device__ __forceinline__ void update_chunk(const UpdateEntry& entry, uint32_t 
   }
 }
 
-// Updates all chunks of a table, distributed over the blocks of threads of the launch. `noise` is that of the
-// first tensor of the list; the sites of the other tensors follow.
+// Updates all chunks of a table, distributed over the thread blocks of the launch. `noise` draws the random numbers of the first tensor of
+// the list; the sites of the other tensors follow.
 template <UpdateTypes kTypes, Moments kMoments = Moments::kSome, class Table, class Step>
 __device__ __forceinline__ void update_tensors(const Table& table, const Step& step, Noise noise) {
-  // Copies the first chunks to shared memory: a search in the table itself would read more of the parameters
-  // of the kernel than their cache holds.
+  // Copies the first chunk of each tensor to shared memory, because a search in the table itself would read more kernel parameters than
+  // their cache holds.
   __shared__ uint32_t first_chunks[Table::kCapacity];
   for (int i = static_cast<int>(threadIdx.x); i < table.num_entries; i += kUpdateThreads) {
     first_chunks[i] = table.entries[i].first_chunk;
@@ -199,24 +198,27 @@ struct UpdateEntryMaker {
   UpdateEntry operator()(const OptimizerTensor& tensor) const {
     check_cuda_operands(kernel, {{"grad", tensor.grad}});
     PLIMSOLL_CHECK(!tensor.low || tensor.low.dtype == DType::kBF16 || tensor.low.dtype == DType::kF16,
-                   "{}: the copy of a parameter is {}, not bf16 or f16", kernel,
+                   "{}: the low-precision copy of a parameter must be bf16 or f16, but is {}", kernel,
                    dtype_name(tensor.low.dtype));
     UpdateEntry entry{};
     entry.is_split = static_cast<bool>(tensor.remainder);
     entry.is_bf16 = rounds_stochastically(tensor);
     PLIMSOLL_CHECK(tensor.param.dtype == (entry.is_split || entry.is_bf16 ? DType::kBF16 : DType::kF32),
-                   "{}: a {} parameter is {}", kernel, entry.is_split ? "split" : "whole",
-                   dtype_name(tensor.param.dtype));
-    PLIMSOLL_CHECK(!(entry.is_split || entry.is_bf16) || !tensor.low, "{}: a bf16 parameter with a copy",
-                   kernel);
+                   "{}: {} must be {}, but is {}", kernel,
+                   entry.is_split  ? "a split parameter"
+                   : entry.is_bf16 ? "a stochastically rounded parameter"
+                                   : "a parameter that is neither split nor rounded stochastically",
+                   entry.is_split || entry.is_bf16 ? "bf16" : "f32", dtype_name(tensor.param.dtype));
+    PLIMSOLL_CHECK(!(entry.is_split || entry.is_bf16) || !tensor.low,
+                   "{}: a bf16 parameter must not have a low-precision copy", kernel);
     entry.param = tensor.param.data;
     entry.grad = tensor.grad.data;
     entry.m_is_bf16 = has_m && takes_bf16_states && tensor.m.dtype == DType::kBF16;
     entry.v_is_bf16 = has_v && takes_bf16_states && tensor.v.dtype == DType::kBF16;
     PLIMSOLL_CHECK((!has_m || entry.m_is_bf16 || tensor.m.dtype == DType::kF32) &&
                        (!has_v || entry.v_is_bf16 || tensor.v.dtype == DType::kF32),
-                   "{}: states are {} and {}", kernel, dtype_name(tensor.m.dtype),
-                   dtype_name(tensor.v.dtype));
+                   "{}: optimizer states must be f32 or bf16, but are {} and {}", kernel,
+                   dtype_name(tensor.m.dtype), dtype_name(tensor.v.dtype));
     entry.m = has_m ? tensor.m.data : nullptr;
     entry.v = has_v ? tensor.v.data : nullptr;
     entry.low = entry.is_split ? tensor.remainder.data : tensor.low.data;
@@ -231,8 +233,7 @@ struct UpdateEntryMaker {
   }
 };
 
-// Returns the number of blocks of threads that fill the GPU once. Each processes several chunks, so no block
-// waits for the end of another one.
+// Returns the number of thread blocks that fill the GPU once. Each processes several chunks, so no block waits for the end of another one.
 template <class Kernel>
 unsigned update_blocks(Kernel kernel, uint32_t num_chunks) {
   int resident = 0;

@@ -1,5 +1,5 @@
-// Tensors for the tests of Adafactor: owned buffers with the same values for the reference and the fast
-// kernels, and the comparison by the bound of the contract. Not thread-safe: tests.
+// Tensors for the tests of Adafactor: owned buffers with the same values for the reference and the fast kernels, and the comparison with
+// the error bound of the contract. Not thread-safe: tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 
 namespace plimsoll::test {
 
-// Matrices and vectors (one row): fewer elements than SIMD lanes, about one tile, several tiles, row lengths
-// that are not multiples of 4, one row, one column.
+// The shape of a tensor: a matrix, or a vector (one row). The tests use fewer elements than SIMD lanes, about one tile, several tiles, row
+// lengths that are not multiples of 4, one row, and one column.
 struct AdafactorShape {
   int64_t rows, columns;
   bool is_matrix;
@@ -88,7 +88,7 @@ class AdafactorList {
   std::vector<AdafactorTensor> tensors_;
 };
 
-// Compares one update of `start` by the reference (`want`) and a kernel (`got`) by the bound of the contract.
+// Compares one update of `start` by the reference (`want`) and by a kernel (`got`), within the error bound of the contract.
 inline void expect_adafactor_within(AdafactorList& start, AdafactorList& want, AdafactorList& got,
                                     const AdafactorArgs& args) {
   for (size_t i = 0; i < want.size(); ++i) {

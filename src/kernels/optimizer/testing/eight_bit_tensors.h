@@ -1,5 +1,4 @@
-// Tensors with states in 8 bits for tests, and the comparison by the bounds of the contracts. Not
-// thread-safe: tests.
+// Tensors with states in 8 bits for tests, and the comparison with the error bounds of the contracts. Not thread-safe: tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +18,7 @@
 
 namespace plimsoll::test {
 
-// About one block, several tasks, one element.
+// Numbers of elements: one, about one quantization block, and several tasks.
 inline const std::vector<int64_t> kEightBitCounts = {1, 7, 255, 256, 257, 1024, 3, 20000, 40003, 4096};
 
 // Every tensor has param, grad and absmax of one type, and codes.
@@ -92,13 +91,12 @@ class EightBitList {
   std::vector<OptimizerTensor> tensors_;
 };
 
-// A state in double before it is rounded to 8 bits, and the bound for that of a kernel.
+// A state in double before it is rounded to 8 bits, and the error bound for that of a kernel.
 struct ExactState {
   std::vector<double> x, error;
 };
 
-// Compares the codes and absmax of a kernel by the bound. Returns the number of codes that differ from the
-// nearest.
+// Compares the codes and absmax of a kernel within the error bound. Returns the number of codes that are not the nearest ones.
 inline int64_t expect_codes(EightBitSign sign, const ExactState& exact, GuardedBuffer& codes,
                             GuardedBuffer& absmax) {
   const auto& numbers = eight_bit_map(sign).numbers;
@@ -129,7 +127,7 @@ inline int64_t expect_codes(EightBitSign sign, const ExactState& exact, GuardedB
   return differing;
 }
 
-// Compares one AdamW update of `start` by a kernel by the bounds.
+// Compares one AdamW update of `start` by a kernel within the error bounds.
 inline void expect_adamw_8bit(EightBitList& start, EightBitList& want, EightBitList& got,
                               const AdamwArgs& args) {
   const AdamwCoefficients c = adamw_coefficients(args);
@@ -157,7 +155,7 @@ inline void expect_adamw_8bit(EightBitList& start, EightBitList& want, EightBitL
       AdamwErrorBound bound =
           adamw_error_bound(c, std::fabs(start.param(i).load(at)), m_size, std::max(v_old, v.x[j]),
                             std::fabs(start.grad(i).load(at)), denominator);
-      // The old numbers are products of two numbers, rounded once.
+      // The old numbers are products of a number of the map and absmax, rounded once.
       bound.m += 0x1p-24 * std::fabs(m_old);
       bound.v += 0x1p-24 * v_old;
       bound.param += 2.0 * 0x1p-24 * c.step_size * m_size / denominator;
@@ -175,8 +173,8 @@ inline void expect_adamw_8bit(EightBitList& start, EightBitList& want, EightBitL
   EXPECT_LE(static_cast<double>(differing), 1e-3 * static_cast<double>(total) + 2.0);
 }
 
-// Compares one update of `start` by a kernel with one state by the bounds. update(p, g, m, m_error) makes the
-// exact update of m of one element, sets its bound, and returns the bound of the parameter.
+// Compares one update of `start` by a kernel with one state within the error bounds. update(p, g, m, m_error) must compute the exact update
+// of m of one element, set its bound, and return the bound of the parameter.
 template <typename Update>
 void expect_one_state_8bit(EightBitList& start, EightBitList& want, EightBitList& got, const Update& update) {
   for (size_t i = 0; i < start.size(); ++i) {
@@ -204,7 +202,7 @@ inline void expect_lion_8bit(EightBitList& start, EightBitList& want, EightBitLi
   expect_one_state_8bit(start, want, got, [&](double p, double g, double& m, double& m_error) {
     const LionErrorBound bound = lion_error_bound(k, p, m, g);
     m_error = bound.m + 0x1p-24 * std::fabs(m);
-    // c contains one more rounding of m; within it the sign may differ.
+    // c contains one more rounding of m; if c is that close to 0, its sign may differ.
     const double c = k.beta1 * m + (1.0 - k.beta1) * k.clip * g;
     const double c_size = k.beta1 * std::fabs(m) + (1.0 - k.beta1) * std::fabs(k.clip * g);
     m += (1.0 - k.beta2) * (k.clip * g - m);

@@ -11,7 +11,7 @@
 
 namespace plimsoll::test {
 
-// Returns more tensors than one launch takes: 1400 small ones after the awkward ones.
+// Returns more tensors than one launch can update: 1400 small ones after those of awkward sizes.
 inline std::vector<int64_t> many_counts() {
   std::vector<int64_t> counts = kAwkwardCounts;
   for (int64_t i = 0; i < 1400; ++i) counts.push_back(1 + i % 37);
@@ -19,7 +19,7 @@ inline std::vector<int64_t> many_counts() {
   return counts;
 }
 
-// Returns the list with addresses on the GPU, with the gradients of `grads` if given.
+// Returns the list with addresses on the GPU, with the gradients of `grads` if it is given.
 inline std::vector<OptimizerTensor> on_gpu(Twins& gpu, TensorList& list,
                                            std::vector<GuardedBuffer>* grads = nullptr,
                                            std::vector<GuardedBuffer>* low = nullptr) {
@@ -35,7 +35,7 @@ inline std::vector<OptimizerTensor> on_gpu(Twins& gpu, TensorList& list,
   return tensors;
 }
 
-// Expects that the 16-bit copies are the rounded parameters.
+// Expects that the 16-bit copies are the rounded parameters, bit for bit.
 template <typename List>
 void expect_copies(List& list, const std::vector<GuardedBuffer>& low) {
   for (size_t i = 0; i < list.size(); ++i) {
@@ -50,7 +50,7 @@ inline auto on_device(Twins& gpu) {
   return [&gpu](GuardedBuffer& buffer) { return ConstView(gpu(buffer)); };
 }
 
-// The scalars of a step in the format of the executor on the device.
+// The scalars of a step in the form in which the executor stores them on the device.
 struct DeviceScalars {
   GuardedBuffer lr{"lr", DType::kF32, 1}, step = integers(DType::kI64, {1}), clip{"clip", DType::kF32, 1},
                                           finite{"finite", DType::kF32, 1};
@@ -68,7 +68,7 @@ struct DeviceScalars {
   }
 };
 
-// Gradients in a separate type, to which those of `start` are rounded, and buffers for 16-bit copies.
+// Gradients in another type, to which those of `start` are rounded, and buffers for 16-bit copies.
 struct NarrowBuffers {
   std::vector<GuardedBuffer> grads, low;
 
@@ -86,7 +86,7 @@ struct NarrowBuffers {
 inline void fill_plainly(TensorList& list) {
   list.fill();
 }
-// Fills the list with a first state that is positive, as a sum of squares is.
+// Fills the list such that the first state is positive, as a sum of squares is.
 inline void fill_with_sum_of_squares(TensorList& list) {
   list.fill();
   for (size_t i = 0; i < list.size(); ++i) list.m(i).fill_uniform(0.01, 2.0);
@@ -123,7 +123,7 @@ struct UpdateCase {
   }
 };
 
-// Returns the arguments of an update with the noise of these tests.
+// Returns the arguments of an update with the seed and the site of these tests.
 template <typename Args>
 Args with_noise(Args args) {
   args.noise_seed = 0x123456789abcdefu;
@@ -131,8 +131,8 @@ Args with_noise(Args args) {
   return args;
 }
 
-// Expects that parameters in bf16 alone are rounded with the noise of the reference. Args are the arguments
-// of the update that both functions compute.
+// Expects that parameters in bf16 alone are rounded with the random numbers of the reference. Args are the arguments of the update that
+// both functions compute.
 template <typename Args>
 void expect_the_references_noise(const std::vector<int64_t>& counts, void (*reference)(const Args&),
                                  void (*kernel)(const Args&, CudaStream)) {

@@ -1,5 +1,5 @@
-// Lists of tensors for the tests and benchmarks of this folder: owned buffers, and the views that kernels
-// take. Thread-safe: distinct lists may be used from distinct threads. Owns its buffers.
+// Lists of tensors for the tests and benchmarks of this folder: owned buffers, and the views that kernels take as arguments. Thread-safe:
+// distinct lists may be used from distinct threads. Owns its buffers.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ inline void assign_upper_halves(GuardedBuffer& copy, const GuardedBuffer& param)
   }
 }
 
-// Returns the part of the view that begins at `element`.
+// Returns the rest of the view, beginning at `element`.
 inline View from_element(ConstView view, int64_t element) {
   auto* data = static_cast<std::byte*>(const_cast<void*>(view.data));
   return {data + element * dtype_bytes(view.dtype), view.dtype};
@@ -86,7 +86,7 @@ class TensorList {
   std::vector<OptimizerTensor> tensors_;
 };
 
-// Moments of a list in bf16, in separate buffers.
+// The moments of a list in bf16, in separate buffers.
 struct NarrowMoments {
   std::vector<GuardedBuffer> m, v;
 
@@ -104,7 +104,7 @@ struct NarrowMoments {
   }
 };
 
-// Parameters of a list in bf16 alone, in separate buffers. List is any list of this folder.
+// The parameters of a list in bf16 alone, in separate buffers. List is any list of this folder.
 struct NarrowParameters {
   std::vector<GuardedBuffer> p;
 

@@ -1,6 +1,5 @@
-// Shared by the tests of updates on a CPU and on a GPU: the scalars of a step as arguments of a kernel, and
-// the comparison of one update by the bounds of the contracts. For tests of this folder. Thread-safe: no
-// state.
+// Shared by the tests of updates on a CPU and on a GPU: the scalars of a step as arguments of a kernel, and the comparison of one update
+// with the error bounds of the contracts. For tests of this folder. Thread-safe: no state.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,8 +21,8 @@ struct ScalarViews {
   ConstView lr, step, clip, finite;
 };
 
-// Returns the arguments of an update by a kernel. An update that does not depend on the step has no such
-// argument. The options of the optimizer have their defaults.
+// Returns the arguments of an update by a kernel. The argument `step` is set only if the update depends on it. The options of the optimizer
+// have their defaults.
 template <typename Args>
 Args update_args(decltype(Args::tensors) tensors, const ScalarViews& scalars, double weight_decay) {
   Args args{.tensors = tensors,
@@ -46,11 +45,10 @@ inline int64_t count_neighbours(const GuardedBuffer& got, const GuardedBuffer& w
   return others;
 }
 
-// Compares parameters in bf16 alone after an update of `before` by a kernel and by the reference. Their noise
-// is the same, but the numbers that it rounds have different fp32 errors: at most 2^-19 of the numbers before
-// and after (a generous bound for the updates), and mostly about 2^-22, with a spacing of 2^-8. So about one
-// in 16000 is rounded to the adjacent number of bf16. If a step cancels nearly all of a number, its error
-// exceeds the spacing of the result.
+// Compares parameters in bf16 alone after an update of `before` by a kernel and by the reference. Both round with the same random numbers,
+// but the numbers that they round have different fp32 errors: at most 2^-19 of the numbers before and after (a generous bound for the
+// updates), and mostly about 2^-22, with a spacing of 2^-8. About one in 16000 is therefore rounded to the adjacent bf16 number. If a step
+// cancels nearly all of a number, its error exceeds the spacing of the result.
 inline void expect_the_same_noise(const NarrowParameters& before, const NarrowParameters& got,
                                   const NarrowParameters& want) {
   int64_t all = 0, others = 0;
@@ -72,7 +70,7 @@ inline void expect_the_same_noise(const NarrowParameters& before, const NarrowPa
 struct UpdateLimits {
   std::vector<double> param, m, v;
 };
-// Compares every tensor of `got` with `want`: limits(i, j, all) appends those of element j of tensor i.
+// Compares every tensor of `got` with `want`. limits(i, j, all) must append the limits of element j of tensor i to `all`.
 template <typename Limits>
 void expect_update_within(TensorList& want, TensorList& got, Limits&& limits) {
   for (size_t i = 0; i < want.size(); ++i) {

@@ -16,7 +16,7 @@
 
 namespace plimsoll::test {
 
-// The scalars of a step in the format of the executor.
+// The scalars of a step in the form in which the executor stores them.
 struct Scalars {
   double lr = 1e-3;
   int64_t step = 1;
@@ -44,9 +44,8 @@ inline void expect_same_tensor(const TestedUpdate& update, TensorList& got, Tens
   }
 }
 
-// Compares one update from the same starting values by the bound of the contract. make(tensors, scalars,
-// decay) returns the arguments of the reference; within(start, want, got, arguments) is a comparison of
-// update_bounds.h.
+// Compares one update from the same starting values with the error bound of the contract. make(tensors, scalars, decay) returns the
+// arguments of the reference; within(start, want, got, arguments) is a comparison of update_bounds.h.
 template <typename Make, typename Within>
 void expect_one_step_within(const TestedUpdate& update, const Scalars& scalars, double weight_decay,
                             const Make& make, const Within& within) {
@@ -73,7 +72,7 @@ inline void expect_no_change_when_not_finite(const TestedUpdate& update) {
   }
 }
 
-// Expects that without any gradient so far there is no step, and that a NaN stays a NaN.
+// Expects that elements whose gradients were always zero do not change, and that a NaN stays a NaN.
 inline void expect_no_step_without_gradient(const TestedUpdate& update) {
   for (const auto& kernel : {update.ref, update.cpu}) {
     TensorList list(update.name + "_zero", DType::kF32, {40});
@@ -101,7 +100,7 @@ inline void expect_same_bits_for_any_threads_and_grouping(const TestedUpdate& up
   one.copy_from(start);
   const Scalars scalars{.step = 3};
   set_num_threads(1);
-  // One call per tensor: the division into calls must not change the result.
+  // Updates each tensor in a separate call, because the division into calls must not change the result.
   for (size_t i = 0; i < one.size(); ++i) update.cpu(one.tensors().subspan(i, 1), scalars, 0.01);
   for (const int threads : {1, 2, 3, 5}) {
     SCOPED_TRACE(threads);
@@ -151,9 +150,8 @@ inline void expect_weights_in_bf16_alone(const TestedUpdate& update) {
   EXPECT_NE(weights.p[7].to_doubles(), before.p[7].to_doubles());
 }
 
-// Makes one update of equal elements: the mean of the results in bf16 is the result in fp32. The error of a
-// rounding is at most one spacing, 2^-8 below 1, with a standard deviation of at most half of it; that of the
-// mean of 20000 is 2^-9 / 141 = 1.4e-5.
+// Updates many equal elements once: the mean of the results in bf16 must be the result in fp32. The error of a rounding is at most one
+// spacing, 2^-8 below 1, with a standard deviation of at most half of it; that of the mean of 20000 is 2^-9 / 141 = 1.4e-5.
 inline void expect_bf16_follows_fp32_on_average(const TestedUpdate& update) {
   constexpr int64_t kCount = 20000;
   for (const auto& kernel : {update.ref, update.cpu}) {
