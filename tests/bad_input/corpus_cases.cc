@@ -114,7 +114,7 @@ std::vector<Case> file_cases() {
                          "ARROW1", {})
                 : corpus("CorpusArrow", 2, {"Arrow files are not read", "datasets.Dataset.from_file("},
                          "a.arrow", "ARROW1", {}),
-      corpus("CorpusDocx", 2, {"this one is '.docx'"}, "a.docx", "PK", {}),
+      corpus("CorpusDocx", 2, {"this file is '.docx'"}, "a.docx", "PK", {}),
       {"CorpusSavedToDisk", kHasArrow ? 4 : 2,
        kHasArrow ? Words{"saved/state.json"} : Words{"save_to_disk", "datasets.load_from_disk("},
        [](const Ground& ground) {

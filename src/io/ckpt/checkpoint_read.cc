@@ -64,7 +64,7 @@ Hash128 hash_of_range(const File& file, int64_t begin, int64_t bytes) {
   std::vector<std::byte> chunk;
   for (int64_t done = 0; done < bytes; done += std::ssize(chunk)) {
     chunk.resize(narrow<size_t>(std::min(kFileChunkBytes, bytes - done)));
-    read_exactly(file, chunk, begin + done, "a part of a checkpoint");
+    read_exactly(file, chunk, begin + done, "a byte range of a checkpoint file");
     hash.update(chunk);
   }
   return hash.digest();

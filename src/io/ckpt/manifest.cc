@@ -44,17 +44,18 @@ std::vector<HashedPart> parse_parts(const nlohmann::json& list, const WrittenFil
   int64_t end = 0;
   for (const nlohmann::json& part : list) {
     if (!part.is_object())
-      refuse(file, fmt::format("a part of {} is not an object", quoted_name(listed.name)));
+      refuse(file, fmt::format("an entry of 'parts' of {} is not an object", quoted_name(listed.name)));
     parts.push_back({whole_number(part, "bytes", file), parse_hash(part, listed.name, file)});
     if (parts.back().bytes > listed.size_bytes - end) {
-      refuse(file, fmt::format("the parts of {} have more than its {} bytes", quoted_name(listed.name),
-                               listed.size_bytes));
+      refuse(file, fmt::format("the hashed byte ranges ('parts') of {} have more than its {} bytes",
+                               quoted_name(listed.name), listed.size_bytes));
     }
     end += parts.back().bytes;
   }
   if (end != listed.size_bytes) {
-    refuse(file, fmt::format("the parts of {} have {} bytes, but the file has {}", quoted_name(listed.name),
-                             end, listed.size_bytes));
+    refuse(file,
+           fmt::format("the hashed byte ranges ('parts') of {} have {} bytes together, but the file has {}",
+                       quoted_name(listed.name), end, listed.size_bytes));
   }
   return parts;
 }

@@ -232,7 +232,8 @@ Dataset make_blocks(const TokenSet& documents, const BlockOptions& options) {
 
 Dataset make_overlapping_blocks(const TokenSet& documents, const BlockOptions& options, int64_t stride) {
   PLIMSOLL_CHECK(options.rule == BlockRule::kConcatenate && stride >= 1 && stride <= options.block_size);
-  PLIMSOLL_CHECK(documents.type_use() == TypeUse::kSegments, "conversations in overlapping blocks");
+  PLIMSOLL_CHECK(documents.type_use() == TypeUse::kSegments,
+                 "conversations cannot be cut into overlapping blocks, but a stride is given");
   const int64_t end_of_all = documents.offsets().back();
   int64_t begin = documents.offsets().front();
   const int64_t rest = std::max<int64_t>(0, end_of_all - begin - options.block_size);

@@ -109,7 +109,7 @@ TEST_F(Documents, NameTheLineOfAFaultInAnyPart) {
 TEST_F(Documents, OfUnknownFormatsAreRefused) {
   // arrow_reader_test.cc tests the formats of Arrow.
   const auto fault = [&](const std::string& path) { return error_of([&] { read(path); }); };
-  EXPECT_NE(fault(file("a.docx", "PK")).find("this one is '.docx'"), std::string::npos);
+  EXPECT_NE(fault(file("a.docx", "PK")).find("this file is '.docx'"), std::string::npos);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ class ByteEncoder : public TextEncoder {
     int64_t encode_words(std::span<const std::string_view> /*words*/, int64_t /*max_length*/,
                          std::vector<int32_t>& /*ids*/, std::vector<int32_t>& /*types*/,
                          std::vector<int32_t>& /*word_starts*/) override {
-      PLIMSOLL_CHECK(false, "documents are texts or token ids");
+      PLIMSOLL_CHECK(false, "documents must be encoded as texts or token ids, but encode_words() was called");
       return 0;
     }
   };

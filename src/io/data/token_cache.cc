@@ -18,7 +18,7 @@ namespace plimsoll {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "the file is written as memory lies, little-endian");
+              "a token cache has the byte order of the memory, which must be little-endian");
 
 constexpr std::array<char, 8> kMagic = {'P', 'L', 'M', 'T', 'O', 'K', '0', '1'};
 
@@ -304,7 +304,9 @@ void TokenCacheWriter::write(std::span<const std::byte> bytes) {
 }
 
 void TokenCacheWriter::add(const TokenSet& part) {
-  PLIMSOLL_CHECK(part.max_id() <= max_id_, "an id {} in a file of ids up to {}", part.max_id(), max_id_);
+  PLIMSOLL_CHECK(part.max_id() <= max_id_,
+                 "the token id {} is larger than {}, the largest that this token file can store",
+                 part.max_id(), max_id_);
   type_use_ = part.type_use();
   if (part.has_types()) types_.resize(static_cast<size_t>(offsets_.back()), 0);
   types_.insert(types_.end(), part.types().begin(), part.types().end());

@@ -20,7 +20,8 @@ WordPiece::WordPiece(const Vocabulary& vocabulary, const WordPieceSpec& spec)
       continuing_root_(trie_.walk(ByteTrie::kRoot, spec.continuing_prefix)),
       unk_id_(trie_.find(spec.unk_token)),
       max_chars_per_word_(narrow<size_t>(spec.max_chars_per_word)) {
-  PLIMSOLL_CHECK(unk_id_ != ByteTrie::kNoValue, "the vocabulary lacks '{}'", spec.unk_token);
+  PLIMSOLL_CHECK(unk_id_ != ByteTrie::kNoValue,
+                 "the vocabulary of WordPiece needs the token '{}', but does not contain it", spec.unk_token);
 }
 
 void WordPiece::split(std::string_view word, std::vector<WordToken>* out) const {
