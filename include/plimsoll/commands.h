@@ -54,7 +54,8 @@ const std::vector<CommandInfo>& command_table();
 // Returns the command with this name, or null.
 const CommandInfo* find_command(std::string_view name);
 
-// The words of a command line, grouped by the options of the command.
+// A parsed command line: the values of each option of the command, the positional arguments, and the words that set settings of a
+// run.
 struct CommandWords {
   std::map<std::string, std::vector<std::string>, std::less<>> values;  // a flag has one empty text
   std::vector<std::string> positionals;

@@ -122,8 +122,8 @@ std::vector<std::string> read_prompts(std::istream& input, const std::string& na
 // Reads the prompts of a file, which may be compressed (.gz, .zst). Errors: also kBadData for a file that cannot be read or is no text.
 std::vector<std::string> read_prompt_file(const std::string& path, PromptForm form = PromptForm::kText);
 
-// Returns a conversation, as a prompt of Arguments::chat, with one more message. An empty text is a conversation without messages.
-// Errors: kUsage for a text that is not a JSON list.
+// Returns `conversation` with one more message at its end. A conversation is a JSON list of messages, as in prompts with
+// Arguments::chat; an empty text is a conversation without messages. Errors: kUsage if `conversation` is not a JSON list.
 std::string with_message(const std::string& conversation, const std::string& role,
                          const std::string& content);
 

@@ -91,7 +91,7 @@ struct PlannedModule {
   int64_t temporary_bytes_at_most = 0;
 };
 
-// A rule of thumb for the memory of a parameter.
+// A rule of thumb for the bytes per parameter that training takes, which reports compare with the plan.
 struct PlannedRule {
   std::string name;     // "AdamW in fp32"
   std::string made_of;  // "4 weights + 4 gradients + 8 moments"

@@ -394,7 +394,7 @@ TEST(ResolveArguments, WhatLeavesModulesOutAsksForAdapters) {
   EXPECT_FALSE(parse({"--llm_int8_skip_modules", "pooler"}).arguments.lora_r);
   for (const char* bad : {"first", "-1", "1.5", "1234567"}) {
     EXPECT_EQ(error_of({"--layers_to_transform=0," + std::string(bad)}),
-              "--layers_to_transform: expected numbers of layers, 0,1,2, got '" + std::string(bad) + "'");
+              "--layers_to_transform: expected indices of layers such as 0,1,2, got '" + std::string(bad) + "'");
   }
 }
 

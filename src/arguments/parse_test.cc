@@ -158,8 +158,7 @@ constexpr std::array kRunGlue = {"model_name_or_path",
                                  "validation_file",
                                  "test_file"};
 
-// Settings of transformers 5: those of its first release (its documentation lists 110), and those that later releases
-// added.
+// The names in kTrainingArguments that releases after transformers 5.0 added. The documentation of 5.0 lists the other 110.
 constexpr std::array kSinceVersion5 = {"activation_checkpointing", "activation_checkpointing_kwargs",
                                        "dataloader_multiprocessing_context", "dataloader_in_order"};
 

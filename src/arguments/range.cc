@@ -65,7 +65,8 @@ void check_range(const Arguments& arguments, const Setting& setting, std::string
       throw_error(ErrorCode::kUsage, "{}: {} is not one of {}{}", where, in_quotes(value),
                   fmt::join(choices, ", "), did_you_mean(value, choices));
     } else {
-      PLIMSOLL_CHECK(false, "setting {} has a range that its type cannot have", setting.info.name);
+      PLIMSOLL_CHECK(false, "arguments.inc declares a range for the setting {}, whose type can have none",
+                     setting.info.name);
     }
   };
   std::visit([&](auto member) { check(arguments.*member); }, setting.member);

@@ -70,7 +70,8 @@ void PageTable::reorder(std::vector<SequenceId>* beams, std::span<const int32_t>
   std::vector<bool> is_continued(beams->size(), false);
   for (const int32_t parent : parents) {
     const auto index = static_cast<size_t>(parent);
-    PLIMSOLL_CHECK(index < beams->size(), "beam {} of {}", parent, beams->size());
+    PLIMSOLL_CHECK(index < beams->size(), "a new beam continues beam {}, but there are only {} beams", parent,
+                   beams->size());
     // The first child takes the sequence of its parent.
     next.push_back(is_continued[index] ? fork((*beams)[index]) : (*beams)[index]);
     is_continued[index] = true;

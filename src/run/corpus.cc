@@ -385,8 +385,10 @@ class CorpusReading {
 
   void require_known_ids(const TokenSet& tokens, const std::string& name) const {
     if (tokens.max_id() < config_.vocab_size) return;
-    throw_error(ErrorCode::kBadData, "{}: the data has the token id {}, the model's vocab_size is {}", name,
-                tokens.max_id(), config_.vocab_size);
+    throw_error(ErrorCode::kBadData,
+                "{}: the data has the token id {}, but the model's vocab_size is {}; use the model whose "
+                "tokenizer made these ids",
+                name, tokens.max_id(), config_.vocab_size);
   }
 
   void require_tokens(const TokenSet& tokens, const std::string& name) const {
@@ -396,8 +398,9 @@ class CorpusReading {
     }
     if (is_chat(tokens) || tokens.num_tokens() >= 2) return;
     throw_error(ErrorCode::kBadData,
-                "{}: {} {}, but at least 2 tokens are needed: one to predict from the other", name,
-                counted(tokens.num_rows(), "document"),
+                "{}: the data ({} {} in total) needs at least 2 tokens, because a causal language model "
+                "predicts each token from those before it",
+                name, counted(tokens.num_rows(), "document"),
                 tokens.num_tokens() == 0 ? "without a token" : "with one token");
   }
 
@@ -409,8 +412,8 @@ class CorpusReading {
       }
     }
     throw_error(ErrorCode::kBadData,
-                "{}: {} without a token that a mask could hide: there is no text besides special tokens; add "
-                "text",
+                "{}: masked language modelling needs at least one token that is not special, but the data "
+                "({}) has none; add text",
                 name, counted(tokens.num_rows(), "document"));
   }
 

@@ -75,8 +75,9 @@ ChosenDevice card_of_table(const Arguments& arguments, RunPurpose purpose, Devic
   const std::string& name = arguments.device;
   const std::optional<GpuTarget> target = find_gpu_target(name);
   if (!target) {
-    throw_error(ErrorCode::kUsage, "--device {}: expected auto, cpu, cuda:N, or for a plan one of {}{}", name,
-                table_names(), suggested_device(name));
+    throw_error(ErrorCode::kUsage,
+                "--device {}: expected auto, cpu, cuda:N, or, to make a plan only, the name of a card: {}{}",
+                name, table_names(), suggested_device(name));
   }
   if (!ends_with_plan(purpose, arguments)) {
     throw_error(ErrorCode::kUsage,

@@ -23,10 +23,10 @@ void warn_of_other_labels(const ModelConfig& config, const LabelScheme& labels, 
   const bool is_generic = std::all_of(model.begin(), model.end(),
                                       [](const std::string& name) { return name.starts_with("LABEL_"); });
   if (is_generic || config.num_labels != labels.num_labels) return;
-  diagnostics.warn(
-      fmt::format("the model was trained with the labels {}, the data has {}: its classifier is kept, and "
-                  "the labels of the data get these ids in this order",
-                  fmt::join(model, ", "), fmt::join(labels.names, ", ")));
+  diagnostics.warn(fmt::format(
+      "the model was trained with the labels {}, but the data has the labels {}: the classifier of the model "
+      "is kept, and the first label of the data takes the place of the first label of the model, and so on",
+      fmt::join(model, ", "), fmt::join(labels.names, ", ")));
 }
 
 // Returns the labels of a model that was trained before.

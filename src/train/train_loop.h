@@ -48,8 +48,8 @@ class TrainLoop : private StepEngine::Client {
   // error prevented it from being counted.
   int64_t num_enqueued_steps() const { return state_.step + (engine_.has_pending_step() ? 1 : 0); }
 
-  // Lines for people after run(), if it was stopped early or looked for the best weights: the step whose weights
-  // the run ends with.
+  // Returns lines to print after run(). If the run was stopped early, or was to end with its best weights, they state the step
+  // whose weights the model has now.
   const std::vector<std::string>& closing_lines() const { return closing_lines_; }
 
   int64_t tokens_seen() const { return state_.totals.tokens; }

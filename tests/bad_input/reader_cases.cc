@@ -390,7 +390,7 @@ std::vector<Case> reader_cases() {
        }},
       {"DataLabelsOtherThanTheModels",
        0,
-       {"warning: the model was trained with the labels bad, good, the data has no, yes"},
+       {"warning: the model was trained with the labels bad, good, but the data has the labels no, yes"},
        [](const Ground& ground) {
          return ground.train(ground.file("yes.csv", "sentence,label\nword1,yes\nword2,no\n"));
        }},

@@ -1,5 +1,5 @@
-// Ranks that divide the layers of a model (tensor parallelism) make the same steps as one rank. The ranks are threads of this
-// process, and form a mesh with data parallelism.
+// Tests that ranks which divide the layers of a model (tensor parallelism), alone and combined with data parallelism, make the
+// same training steps as one rank. Each rank is a thread of this process.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -93,8 +93,8 @@ ColumnChoice named_columns(const Table& table, const ColumnOptions& options) {
   return choice;
 }
 
-// Returns true if the column contains a text. Numbers, true, false and empty cells are not texts: Hugging
-// Face's loader gives such a column a numeric type, which its tokenizers refuse.
+// Returns true if at least one cell of the column is a text. Numbers, true, false and empty cells are not texts: Hugging Face's
+// loader gives a column of these alone a numeric type, and Hugging Face's tokenizers refuse numbers.
 bool has_text(const Table& table, int64_t column) {
   for (int64_t row = 0; row < table.num_rows(); ++row) {
     if (table.kind(row, column) != CellKind::kText) continue;

@@ -72,8 +72,9 @@ struct Labels {
   bool empty() const { return classes.empty() && values.empty() && !is_next_token && !masking; }
 };
 
-// Infers the scheme from the training split. Errors: kBadData with file:line for a missing, non-finite or
-// mixed label, if there are no classes, or if the labels are not of the requested kind.
+// Infers the label scheme from the labels of the training split. Errors: kBadData with file:line for a label that is missing, not
+// finite, or of another form than the labels before it (a list and a number, for example), if there are no classes, or if the
+// labels are not of the requested kind.
 LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options = {});
 
 // Creates a scheme from classes with a known order, from a model or GLUE. With integers, the file contains

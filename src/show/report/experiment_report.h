@@ -14,8 +14,8 @@
 
 namespace plimsoll {
 
-// A row with a single method, as ratios to the first row that ran. Values above 1 mean faster, and more
-// memory.
+// The effect of one method alone: speed and memory of its row, each divided by that of the first row that ran. Above 1, `speed`
+// means faster and `memory` means more memory.
 struct MethodGain {
   std::string method;
   double speed = 0;
