@@ -55,11 +55,10 @@ RankQuestion question_of(const RankFitOptions& options, const Arguments& base) {
                                : base.nproc_per_node > 1    ? base.nproc_per_node
                                                             : std::min(options.gpus, kGpusOfMachine);
   if (question.ranks % question.ranks_per_machine != 0) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--gpus {}: it is no multiple of {}, the number of GPUs of a machine; give another number, or "
-        "state the GPUs of a machine with --nproc_per_node",
-        question.ranks, question.ranks_per_machine);
+    throw_error(ErrorCode::kUsage,
+                "--gpus {}: the number must be a multiple of {}, the number of GPUs per machine; give "
+                "another number, or state the GPUs per machine with --nproc_per_node",
+                question.ranks, question.ranks_per_machine);
   }
   question.effective_batch = effective_batch_of(options, base);
   question.num_threads = base.num_threads > 0 ? static_cast<int>(base.num_threads) : available_threads();

@@ -67,7 +67,9 @@ void scale_gradients(Executor& executor, double factor) {
     }
     ++num_scaled;
   }
-  PLIMSOLL_CHECK(num_scaled > 0, "the program stores no gradients that could be scaled");
+  PLIMSOLL_CHECK(
+      num_scaled > 0,
+      "the scale of the gradients changed, but the program stores no gradients that could be scaled");
 }
 
 }  // namespace
@@ -135,7 +137,9 @@ Batch Trainer::next_batch() {
                   .owner = &impl(),
                   .batches_per_epoch = impl().session.setup().steps.length.batches_per_epoch,
                   .batch_size = impl().arguments().per_device_train_batch_size});
-  PLIMSOLL_CHECK(impl().session.next_batch(batch.impl_->batch), "batches without end ended");
+  PLIMSOLL_CHECK(
+      impl().session.next_batch(batch.impl_->batch),
+      "a loop over batches must not end, because the number of epochs is not limited, but no batch followed");
   return batch;
 }
 
@@ -263,7 +267,9 @@ void Trainer::update_by(const UpdateRule& rule) {
   std::array<std::span<float>, 4> states;
   for (const UpdatedParameter& parameter : impl().own_parameters) {
     const auto count = static_cast<size_t>(parameter.count);
-    PLIMSOLL_CHECK(parameter.states.size() <= states.size(), "{} states", parameter.states.size());
+    PLIMSOLL_CHECK(parameter.states.size() <= states.size(),
+                   "a parameter may have at most 4 optimizer states with the shape of the weight, but has {}",
+                   parameter.states.size());
     for (size_t i = 0; i < parameter.states.size(); ++i) states[i] = {parameter.states[i].as<float>(), count};
     rule({.name = parameter.name,
           .weights = {parameter.weight.as<float>(), count},

@@ -115,7 +115,7 @@ void LogitsProcessors::penalize_repetitions(std::span<const int32_t> history, st
   const float penalty = static_cast<float>(settings_.repetition_penalty);
   for (const int32_t id : history) {
     const size_t v = static_cast<size_t>(id);
-    PLIMSOLL_CHECK(v < last_seen_.size(), "token id {} outside the vocabulary", id);
+    PLIMSOLL_CHECK(v < last_seen_.size(), "the token id {} must be below the size of the vocabulary", id);
     if (last_seen_[v] == call_) continue;
     last_seen_[v] = call_;
     scores[v] = scores[v] < 0.0f ? scores[v] * penalty : scores[v] / penalty;

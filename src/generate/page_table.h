@@ -35,8 +35,8 @@ class PageTable {
   // Removes a sequence and frees the pages that no other sequence contains. A later sequence may get the same id.
   void release(SequenceId sequence);
   // Replaces the sequences of the beams of one prompt after a step of beam search: new beam b continues the old beam parents[b].
-  // `*beams` contains the ids of the old sequences before the call and those of the new ones after it; their numbers may differ.
-  // If only one new beam continues an old one, it keeps the old sequence and its pages.
+  // `*beams` contains the ids of the old sequences before the call and those of the new ones after it; the two lists may have
+  // different lengths. If only one new beam continues an old one, it keeps the old sequence and its pages.
   void reorder(std::vector<SequenceId>* beams, std::span<const int32_t> parents);
   // Makes room for `count` more tokens at the end of a sequence. If the partly filled last page was shared, the sequence gets a new
   // page instead of it, and the result is the shared page, from which append_kv must copy the tokens (its argument copy_from);

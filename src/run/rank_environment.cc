@@ -78,7 +78,9 @@ class LauncherVariables {
     require_below(rank, result.rank, size, result.size);
     require_below(local_rank, result.local_rank, local_size, result.local_size);
     if (result.local_size > result.size)
-      refuse(local_size, fmt::format("more ranks on this host than the {} of the run", size.text()));
+      refuse(local_size, fmt::format("this is the number of ranks on this host, which cannot be more than "
+                                     "{}, the number of ranks of the run",
+                                     size.text()));
     return result;
   }
 

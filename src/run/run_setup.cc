@@ -62,7 +62,8 @@ void warn_of_label_smoothing(const Arguments& arguments, const LabelScheme& labe
                              Diagnostics& diagnostics) {
   if (arguments.label_smoothing_factor > 0 && !task_of(labels.kind).has_label_smoothing) {
     diagnostics.warn(
-        "--label_smoothing_factor has no effect here: it needs one label per row, and this is a " +
+        "--label_smoothing_factor has no effect here: label smoothing needs one class per row or token, and "
+        "the problem type of this run is " +
         std::string(problem_type_name(task_of(labels.kind).problem_type)));
   }
 }

@@ -119,7 +119,9 @@ CheckpointOrder order_checkpoint(Session& session, RunState& state, OptimizerSta
 
 void CheckpointPolicy::save(int64_t step, const TrainControl& control) {
   if (is_saved(step)) return;
-  PLIMSOLL_CHECK(step == state_.step, "step {} is saved at step {}", step, state_.step);
+  PLIMSOLL_CHECK(step == state_.step,
+                 "only the current step can be saved, but step {} is to be saved at step {}", step,
+                 state_.step);
   finish_save();
   store_callbacks();
   state_.saved_at_end = control.stop || state_.step >= state_.max_steps;

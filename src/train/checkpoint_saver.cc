@@ -47,8 +47,8 @@ void copy_tensors(CheckpointContents& contents, std::span<std::byte> buffer) {
     for (TensorSource& tensor : *tensors) {
       const int64_t size = tensor.size_bytes();
       PLIMSOLL_CHECK(size <= std::ssize(buffer),
-                     "the buffer for checkpoints has {} bytes left for {} of '{}'", buffer.size(), size,
-                     tensor.name);
+                     "the buffer for checkpoints has {} bytes left, but {} are needed for the tensor '{}'",
+                     buffer.size(), size, tensor.name);
       for (int64_t offset = 0; offset < size && tensor.fill; offset += kFileChunkBytes) {
         const auto count = narrow<size_t>(std::min(kFileChunkBytes, size - offset));
         tensor.fill(offset, buffer.subspan(narrow<size_t>(offset), count));

@@ -14,7 +14,7 @@ namespace {
 const PersistentBuffer& buffer_of_any_stage(const Plan& plan, const std::string& name) {
   if (!plan.is_pipelined() || plan.persistent_by_name.contains(name)) return plan.buffer(name);
   const PersistentBuffer* buffer = plan.tensor_of_stages(name);
-  PLIMSOLL_CHECK(buffer != nullptr, "no stage of the pipeline has '{}'", name);
+  PLIMSOLL_CHECK(buffer != nullptr, "no stage of the pipeline has the tensor '{}'", name);
   return *buffer;
 }
 

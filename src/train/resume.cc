@@ -134,14 +134,13 @@ void find_best_checkpoint(FileSystem& files, const Arguments& arguments, const s
                                : state.best.checkpoint;
   auto damage = find_damage(files, best, VerifyDepth::kSizes);
   for (const ListedCheckpoint& listed : list_checkpoints(files, parent_folder(best))) {
-    if (listed.path == best && listed.run != state.run && !damage) damage = "it belongs to another run now";
+    if (listed.path == best && listed.run != state.run && !damage) damage = "another run has replaced it";
   }
   if (!damage) return;
-  throw_error(
-      ErrorCode::kBadData,
-      "{}: it was the best checkpoint when {} was saved, and --load_best_model_at_end may need it: {}. "
-      "Restore it, or leave --load_best_model_at_end out",
-      best, path, *damage);
+  throw_error(ErrorCode::kBadData,
+              "{}: this was the best checkpoint when {} was saved, and --load_best_model_at_end may need it, "
+              "but it cannot be used: {}. Restore it, or leave --load_best_model_at_end out",
+              best, path, *damage);
 }
 
 }  // namespace

@@ -224,7 +224,8 @@ std::string Session::measure_products(Executor& executor) {
     table.resize(size);
     communicator_->broadcast(std::as_writable_bytes(std::span(table)), root);
     if (!is_root)
-      plan_.request.products.tuning = parse_tuning_table(table, fmt::format("the table of rank {}", root));
+      plan_.request.products.tuning =
+          parse_tuning_table(table, fmt::format("the tuning table of rank {}", root));
   }
   return text;
 }
@@ -239,11 +240,15 @@ std::string Session::measure_products_here(Executor& executor) {
   plan_.request.products.tuning = std::move(table);
   const std::string hash = to_hex(tuning_table_hash(plan_.request.products.tuning));
   const std::string& file = setup_.tuning_file;
-  if (!changed) return fmt::format("matrix products: {} tuned before, {} ({})", known, file, hash);
+  if (!changed)
+    return fmt::format(
+        "matrix products: the algorithms of all {} shapes were measured before, read from {} (hash {})",
+        known, file, hash);
   const std::string fault = keep_tuning_table(files_, file, plan_.request.products.tuning);
-  return fmt::format("matrix products: {} shapes measured in {:.1f} s, kept in {} ({}){}",
-                     plan_.request.products.tuning.products.size(), seconds, file, hash,
-                     fault.empty() ? "" : "\nwarning: " + fault);
+  return fmt::format(
+      "matrix products: the algorithms of {} shapes were measured in {:.1f} s and are kept in {} (hash {}){}",
+      plan_.request.products.tuning.products.size(), seconds, file, hash,
+      fault.empty() ? "" : "\nwarning: " + fault);
 }
 
 MicroBatch Session::make_batch() const {
@@ -267,14 +272,16 @@ void Session::start_batches(DataPosition position, int64_t num_epochs) {
 }
 
 bool Session::next_batch(MicroBatch& batch) {
-  PLIMSOLL_CHECK(loader_ != nullptr, "next_batch before start_batches");
+  PLIMSOLL_CHECK(loader_ != nullptr, "start_batches() must be called before next_batch()");
   return loader_->next(batch);
 }
 
 void Session::run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat) {
   for (const ScheduleEntry& entry : schedule) {
     if (entry.repeat != repeat) continue;
-    PLIMSOLL_CHECK(entry.delay == 0, "a micro-batch of a pipeline runs as a whole");
+    PLIMSOLL_CHECK(
+        entry.delay == 0,
+        "a segment whose start the pipeline delays cannot run alone; the whole micro-batch must run");
     executor_->run(entry.program, entry.segment);
   }
 }

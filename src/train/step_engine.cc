@@ -77,14 +77,13 @@ void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued,
   const std::string where = session_.first_bad_value(*enqueued.batch, step.denominator, enqueued.number);
   // Before the first update the weights are those of the model's files.
   const bool is_bad_model = num_steps_ == 0 && where.starts_with("the weight");
-  throw_error(
-      ErrorCode::kNotFinite,
-      "step {}: the loss is {}; the weights were not changed. First not finite: {}. Samples (rows of the "
-      "training data, from 0): {}. {}",
-      step.info.step, std::isnan(loss) ? "nan" : "infinite", where.empty() ? "the loss itself" : where,
-      row_list(enqueued.batch->rows),
-      is_bad_model ? "The files of the model contain it: use another copy of the model"
-                   : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
+  throw_error(ErrorCode::kNotFinite,
+              "step {}: the loss is {}; the weights were not changed. The first value that is not finite: "
+              "{}. Samples (rows of the training data, from 0): {}. {}",
+              step.info.step, std::isnan(loss) ? "nan" : "infinite",
+              where.empty() ? "the loss itself" : where, row_list(enqueued.batch->rows),
+              is_bad_model ? "The files of the model contain this value: use another copy of the model"
+                           : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
 }
 
 // Loads the next batch. Its memory differs from that of every micro-batch whose loss has not been read yet.
@@ -92,7 +91,8 @@ MicroBatch& StepEngine::load_batch() {
   MicroBatch& batch = batches_[next_batch_];
   next_batch_ = (next_batch_ + 1) % batches_.size();
   const auto waiting = Clock::now();
-  PLIMSOLL_CHECK(session_.next_batch(batch), "the loader ended before the last step");
+  PLIMSOLL_CHECK(session_.next_batch(batch),
+                 "the loader must have a batch for every step, but it ended before the last step");
   // Loading a batch while the device is busy does not slow the run down, so only the rest counts as waiting.
   if (!session_.executor().is_fetching()) waited_ms_ += ms_between(waiting, Clock::now());
   return batch;

@@ -92,7 +92,7 @@ std::vector<Case> fit_cases() {
 std::vector<Case> inspect_cases() {
   return {
 
-      words("ReportNotThere", 2, {"report: '/nonexistent' is no folder", "--output_dir of a run"},
+      words("ReportNotThere", 2, {"report: '/nonexistent' is not a folder", "--output_dir of a run"},
             {"report", "/nonexistent"}),
       words("ReportOfNoRun", 2, {"report: '/' has no plan.json", "--output_dir of a run"}, {"report", "/"}),
       words("ReportUnknownOption", 2, {"unknown option '--foo'"}, {"report", "--foo"}),

@@ -318,7 +318,7 @@ TEST(Resume, AnotherBatchSizeGoesOn) {
     larger_than_from_the_start += trainer.plan().arena_bytes > from_the_start.plan().arena_bytes ? 1 : 0;
     bool told = false;
     for (const std::string& note : trainer.plan().notes)
-      told = told || note.find("the largest that the data can make") != std::string::npos;
+      told = told || note.find("the largest batch that the data can make") != std::string::npos;
     EXPECT_TRUE(told);
     EXPECT_EQ(trainer.train().step, 8);
   }

@@ -170,7 +170,8 @@ BufferMap parse_map(const nlohmann::json& json, const std::string& where) {
                 where, error.what());
   } catch (const std::out_of_range&) {
     throw_error(ErrorCode::kBadData,
-                "{}: a buffer of the map names a module that the file lacks; run the training again", where);
+                "{}: a buffer of the map refers to a module that is not in the file; run the training again",
+                where);
   }
 }
 

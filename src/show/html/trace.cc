@@ -143,7 +143,7 @@ std::string trace_json(const Plan& plan, const ProgramPlan& program, const PlanL
 }  // namespace
 
 std::string plan_trace(const Plan& plan, const PlanLabels& labels) {
-  PLIMSOLL_CHECK(!plan.programs.empty(), "a plan without programs has no trace");
+  PLIMSOLL_CHECK(!plan.programs.empty(), "a trace needs a plan with at least one program");
   const ProgramPlan& program = plan.programs.first();
   const std::vector<OpEstimate> ops = estimate_ops(plan, program);
   std::vector<double> op_ms;
@@ -154,7 +154,9 @@ std::string plan_trace(const Plan& plan, const PlanLabels& labels) {
 
 std::string profile_trace(const Plan& plan, const ProgramPlan& program, const PlanLabels& labels,
                           const std::vector<OpEstimate>& ops, std::span<const double> ms_per_step) {
-  PLIMSOLL_CHECK(ops.size() == ms_per_step.size(), "{} ops and {} times", ops.size(), ms_per_step.size());
+  PLIMSOLL_CHECK(ops.size() == ms_per_step.size(),
+                 "every op of the program needs one measured time, but there are {} ops and {} times",
+                 ops.size(), ms_per_step.size());
   std::vector<double> op_ms;
   for (size_t i = 0; i < ops.size(); ++i)
     op_ms.push_back(ms_per_step[i] / static_cast<double>(std::max<int64_t>(1, ops[i].runs_per_step)));

@@ -283,7 +283,7 @@ class Drawing {
 }  // namespace
 
 Picture experiment_picture(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin) {
-  PLIMSOLL_CHECK(!rows.empty(), "a plot without rows");
+  PLIMSOLL_CHECK(!rows.empty(), "a plot of experiments needs at least one row");
   return Drawing(rows, origin).draw();
 }
 

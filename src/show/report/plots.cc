@@ -215,7 +215,7 @@ std::string metrics_plot(const LogHistory& history, const std::string& title, co
 }
 
 std::string memory_plot(const Plan& plan, const PlanLabels& labels) {
-  PLIMSOLL_CHECK(!plan.programs.empty(), "a plan without programs has no plot");
+  PLIMSOLL_CHECK(!plan.programs.empty(), "a plot of memory needs a plan with at least one program");
   const ProgramPlan& program = plan.programs.first();
   const MemoryAnatomy anatomy = memory_anatomy(plan);
   const PhaseMemory* phase = anatomy.find(plan.trains() ? Phase::kTrain : Phase::kEvaluate);
