@@ -23,7 +23,7 @@ enum class OptionForm : uint8_t { kFlag, kValue, kRepeated, kOptional };
 struct CommandOption {
   std::string_view name;
   OptionForm form;
-  std::string_view value;  // the word for it in --help
+  std::string_view value;  // the placeholder for its value in --help, such as FILE
   std::string_view range;  // choices "a|b|c", or empty
   std::string_view help;
 };

@@ -72,7 +72,7 @@ class PageTable {
   std::vector<int32_t> num_references_;  // number of references to each page
   std::vector<int32_t> free_;            // pages without a reference, the next one last
   std::vector<Sequence> sequences_;
-  std::vector<SequenceId> unused_;  // numbers of released sequences
+  std::vector<SequenceId> unused_;  // ids of released sequences
 };
 
 }  // namespace plimsoll

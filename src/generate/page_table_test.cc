@@ -14,8 +14,8 @@
 namespace plimsoll {
 namespace {
 
-// A cache with contents: each slot has the text up to and including its token, as a number that depends on all tokens before. A
-// wrong share or a missing copy gives another text.
+// A cache with contents: the slot of a token stores a hash of the text up to and including this token. A page that is shared
+// wrongly, or a copy that is missing, gives another hash.
 class SimulatedCache {
  public:
   SimulatedCache(int64_t num_pages, int64_t page_size)
@@ -108,7 +108,7 @@ int64_t simulate(const SearchShape& shape, std::mt19937& random, bool beams_stay
     for (uint64_t& token : tokens) token = random();
     cache.full_texts[beams.back()[0]] = {};
     cache.texts[beams.back()[0]] = 0;
-    // A prompt may arrive in two parts.
+    // The prompt is appended in two steps.
     const auto cut = tokens.begin() + static_cast<std::ptrdiff_t>(random() % tokens.size());
     cache.step({{beams.back()[0], {tokens.begin(), cut}}});
     cache.step({{beams.back()[0], {cut, tokens.end()}}});

@@ -120,7 +120,7 @@ TEST(StopStrings, PartsOfCharactersSpecialTokensAndOverlaps) {
   const StopMatch special = find({"<|im_end|>"}, ids("hi<|im_end|>")).value();
   EXPECT_EQ(special, (StopMatch{0, 0, 0}));
   EXPECT_EQ(find({"i<|im"}, ids("hi<|im_end|>")), (StopMatch{0, -1, 6}));
-  // A text that overlaps itself, and one that was complete before the last token.
+  // Finds a stop string that overlaps an earlier occurrence of itself, and finds none that was complete before the last token.
   EXPECT_TRUE(find({"aba"}, ids("ababa")));
   EXPECT_FALSE(find({"aba"}, ids("abab")));
   // If several match, find() returns the one that ends first.

@@ -69,7 +69,7 @@ std::string resumable_checkpoint(FileSystem& files, const Arguments& arguments) 
   try {
     return choose_checkpoint(files, arguments, VerifyDepth::kSizes).path;
   } catch (const Error&) {
-    return {};  // a plan does not need it; a run was refused before
+    return {};  // a plan does not need it, and a run has been refused already
   }
 }
 

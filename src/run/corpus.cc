@@ -107,7 +107,8 @@ class CorpusReading {
     } else {
       read_files();
     }
-    // Otherwise the allocator keeps the memory of the texts, and the arena is taken in addition.
+    // Returns the freed memory of the texts to the system. Otherwise the allocator would keep it, and the arena would be taken in
+    // addition.
     malloc_trim(0);
   }
 
@@ -294,7 +295,7 @@ class CorpusReading {
     const ColumnChoice columns = read_documents(path, document_options(), [&](const TextSplit& part) {
       reading_.add_part(part);
       const TokenSet tokens = tokens_of(part);
-      // Parts of the threads are joined.
+      // The tokens of this part count twice, because those of each thread are held until they are joined.
       const int64_t held_bytes = add(tokens);
       reading_.add_tokens(2 * tokens.held_bytes() + held_bytes);
       require_documents_fit(source_, path, part.held_bytes() + held_bytes);
@@ -432,7 +433,7 @@ class CorpusReading {
     const int64_t nearest = std::llrint(static_cast<double>(percentage * all) / 100.0);
     const int64_t first = std::clamp<int64_t>(nearest, 1, all - 1);
     Documents validation{.tokens = documents_of(train.tokens, 0, first)};
-    // Shared tokens in memory would count twice.
+    // Tokens in memory are copied, because tokens that both sets share would be counted twice.
     if (train.tokens.mapped_bytes() == 0) validation.tokens = validation.tokens.copied();
     train.tokens = documents_of(train.tokens, first, all);
     train.hash = hash_of_all({train.hash, static_cast<uint64_t>(first)});

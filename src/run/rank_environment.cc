@@ -45,7 +45,8 @@ class LauncherVariables {
     }
     return std::nullopt;
   }
-  // Returns what find() returns. Errors: kUsage, with the variable `because`, if none is set.
+  // Returns what find() returns. Errors: kUsage if none is set; the message names `because`, the variable that makes them
+  // necessary.
   Variable require(std::initializer_list<const char*> names, const Variable& because) const {
     if (std::optional<Variable> found = find(names)) return *std::move(found);
     throw_error(ErrorCode::kUsage, "{} is not set, but {} is; {}", *names.begin(), because.text(), advice_);
@@ -67,7 +68,7 @@ class LauncherVariables {
     const std::optional<Variable> port = find({"MASTER_PORT"});
     return port ? static_cast<uint16_t>(number(*port, 1, 65535)) : otherwise;
   }
-  // Reads the four numbers and checks that they agree.
+  // Reads rank, number of ranks, and both on this host, and checks that they agree.
   RankPlace place(const Variable& rank, const Variable& size, const Variable& local_rank,
                   const Variable& local_size, int local_size_value) const {
     RankPlace result;

@@ -110,7 +110,7 @@ TEST(RankEnvironment, TheLauncherIsTheFirstWhoseVariablesDescribeARun) {
   EXPECT_EQ(launcher_of(kSlurm), Launcher::kSlurm);
 }
 
-// Plans have one number of ranks per machine.
+// A plan assumes the same number of ranks on every machine.
 TEST(RankEnvironment, MachinesWithDifferentNumbersOfRanksAreRefused) {
   EXPECT_NO_THROW(require_equal_machines({}));
   EXPECT_NO_THROW(require_equal_machines({.size = 6, .local_size = 2}));

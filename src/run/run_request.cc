@@ -79,7 +79,7 @@ void take_measured_constant(RunSetup& setup, const Environment& environment, Fil
                     setup.diagnostics.warnings);
 }
 
-// Returns the measured times of exchanges between the ranks of the run. A card of the table is not connected to anything.
+// Returns the measured times of exchanges between the ranks of the run. For a card that is only planned for there are none.
 LinkCalibration link_calibration_of(RunSetup& setup, const Environment& environment, FileSystem& files) {
   const Arguments& arguments = setup.arguments;
   const DeviceOptions& device = setup.device.options;

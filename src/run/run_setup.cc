@@ -224,7 +224,8 @@ TaskChoice task_of_file(const Arguments& arguments, const Environment& environme
   const ModelSource model = find_model(arguments, RunPurpose::kPlan, hub_of(arguments, environment), files);
   if (model.config.problem_type && record_of(*model.config.problem_type).head->predicts_tokens)
     return {.problem_type = model.config.problem_type, .note = model.task_note};
-  // find_model() has a note but no task if the file has labels, so that a language model is trained as a classifier.
+  // If find_model() returns a note but no task, the training file has labels, so the run trains the language model as a
+  // classifier.
   if (!model.task_note.empty() && !model.config.problem_type)
     return {.problem_type = ProblemType::kSingleLabel, .note = model.task_note};
   const std::string extension = data_extension(arguments.train_file);

@@ -236,7 +236,7 @@ void write_trainer_state(const RunState& state, const PutText& put) {
   json["is_world_process_zero"] = true;
   json["logging_steps"] = interval_steps(logging_interval(state.arguments), state.max_steps);
   json["max_steps"] = state.max_steps;
-  // It is zero unless --include_num_input_tokens_seen is set, as in Trainer.
+  // The number of tokens seen is zero unless --include_num_input_tokens_seen is set, as in Trainer.
   json["num_input_tokens_seen"] =
       state.arguments.include_num_input_tokens_seen == "no" ? 0 : state.totals.tokens;
   json["num_train_epochs"] = state.num_epochs;

@@ -56,7 +56,7 @@ ModelFolder::Located find_stored(const ModelFolder& folder, const WeightPart& pa
   return {};
 }
 
-// Returns the values of a loaded weight in few bits, as products use them.
+// Returns the values of a loaded quantized weight, decoded as matrix products decode them.
 std::vector<double> read_decoded(Executor& executor, const ChangedWeight& weight) {
   std::vector<float> decoded(static_cast<size_t>(weight.target->out * weight.target->in));
   read_quantized(executor, *weight.spec, weight.part, {decoded.data(), DType::kF32});

@@ -67,7 +67,8 @@ RunState planned_state(const RunSetup& setup) {
 
 namespace {
 
-// Adds a file whose text is written from the state of the run when the checkpoint is written, or now if the state changes then.
+// Adds a file whose text depends on the state of the run. The text is made when the checkpoint is written, or now if the state
+// changes until then.
 void add_text(CheckpointContents& contents, StateOfRun during, std::string_view name,
               std::function<void(const PutText& put)> write) {
   if (during == StateOfRun::kWaits) {

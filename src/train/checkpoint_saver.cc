@@ -79,7 +79,7 @@ CheckpointSaver::CheckpointSaver(Session& session) : session_(session) {}
 
 CheckpointSaver::~CheckpointSaver() {
   if (!job_ || !job_->shared) return;
-  // The other ranks may have failed, so that there is no agreement about the next step.
+  // The next step is not started: other ranks may have failed, so the ranks can no longer agree on it.
   job_->is_cancelled = true;
   if (job_->thread.joinable()) job_->thread.join();
   discard(*job_);
@@ -105,7 +105,7 @@ bool CheckpointSaver::ranks_share(const std::string& output_folder) {
       make_folders(session_.files(), output_folder);
       write_synced_file(session_.files(), path_of(), "");
     } catch (const FileError&) {
-      token = 0;  // The save that follows reports the failure of the disk.
+      token = 0;  // A failure of the disk is not an error here; the save that follows reports it.
     }
   }
   session_.sum_over_ranks({&token, 1});
@@ -192,7 +192,7 @@ std::string CheckpointSaver::commit(Job& job) {
 
 void CheckpointSaver::start_thread(Job& job) const {
   job.is_running = true;
-  // Signals of the process are for the thread that trains.
+  // Signals are blocked in the new thread, because the thread that trains must receive them.
   const BlockedSignals blocked = BlockedSignals::all();
   job.thread = std::jthread([this, &job] {
     run_step(job);

@@ -137,7 +137,7 @@ class Merge {
                 adapter_.path(), base_.path());
   }
 
-  // The type of tensors that the base lacks: that of its other tensors.
+  // Returns the element type for tensors that the base does not contain: the type of its other tensors.
   DType usual_type() const {
     for (const SafetensorsFile& file : base_.weight_files()) {
       for (const StoredTensor& tensor : file.tensors()) {

@@ -96,7 +96,7 @@ void read_optimizer(Session& session, const OpenCheckpoint& checkpoint) {
   }
 }
 
-// Adds a line for each argument, and for the training data, if it differs from the run that saved.
+// Adds a line for each argument whose value differs from that in the saved run, and one if the training data differs.
 void describe_changes(const RunState& saved, const RunState& now, std::vector<std::string>& lines) {
   for (const ArgumentDifference& difference : diff_arguments(saved.arguments, now.arguments)) {
     const std::string& name = difference.name;

@@ -101,8 +101,8 @@ class Session {
   Dataset read_rows(const std::vector<DataRow>& rows, LongIds long_ids) const;
   // Returns a batch of some of its rows, whatever the plan has room for.
   MicroBatch batch_of(const Dataset& data, std::span<const int32_t> rows) const;
-  // Errors: kUsage if the plan has no such program, or no room in it for the batch; the message has both sizes. `action`:
-  // "forward_backward()".
+  // Checks that the plan has this program, with room for the batch. Errors: kUsage if it does not; the message states both sizes.
+  // `action`: the name of the call for the message, such as "forward_backward()".
   void require_room(std::string_view program, const MicroBatch& batch, std::string_view action) const;
   // Computes the logits of a batch without dropout, and its mean loss if it has labels. Requires: require_room() of the
   // evaluation program.
@@ -122,8 +122,9 @@ class Session {
             .tensor_size = static_cast<int>(plan_.request.ranks.tensor_size),
             .pipeline_size = static_cast<int>(plan_.request.ranks.pipeline_size)};
   }
-  // Replace each number by its sum over all ranks, or over those that read different batches, or return the flag of any rank. Every
-  // rank calls the same functions in the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
+  // sum_over_ranks() replaces each number by its sum over all ranks; the next function does so over the ranks that read different
+  // batches only; the third one returns true if the flag of any rank is true. Every rank calls the same functions in the same
+  // order. Cost: none for one rank. Errors: kDevice if a rank has failed.
   void sum_over_ranks(std::span<double> numbers);
   void sum_over_data_ranks(std::span<double> numbers);
   bool is_true_on_any_rank(bool flag);
@@ -164,7 +165,7 @@ class Session {
   // Returns metrics without the prefix of a split.
   MetricMap loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* logits,
                              const std::function<void(int64_t, int64_t)>& progress);
-  // Runs those entries of a schedule that repeat in this way, in order, for the staged batch.
+  // Runs the entries of a schedule whose `repeat` has this value, in order, for the staged batch.
   void run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat);
   // Connects the ranks, and checks that they do the same work. Errors: kDevice, kUsage.
   void connect();
@@ -201,7 +202,7 @@ class Session {
   // On GPUs, the connection along each axis of several ranks is in one of these two.
   std::vector<std::unique_ptr<GpuCommunicator>> gpu_communicators_;
   std::vector<std::unique_ptr<PeerMemory>> peers_;
-  // For the messages of a pipeline through NCCL.
+  // Sends the messages between the stages of a pipeline if they go through NCCL.
   std::unique_ptr<Communicator> message_ranks_;
   std::unique_ptr<GpuMessages> messages_;
   std::unique_ptr<Executor> executor_;
