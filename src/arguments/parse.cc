@@ -99,7 +99,7 @@ class CommandLine {
     }
   }
 
-  // After "--", every word is what the command takes besides options.
+  // Every word after "--" is a positional argument.
   void read_after_options(const std::string& word) {
     if (options_.allow_positionals) {
       result_.positionals.push_back(word);

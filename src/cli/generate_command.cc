@@ -30,7 +30,7 @@ std::vector<std::string> prompts_of(const std::string& path, PromptForm form) {
   return read_prompt_file(path, form);
 }
 
-// Prints the figures of random prompts, whose texts mean nothing.
+// Prints the speed and memory of a run with random prompts, whose texts are meaningless.
 void print_figures(const Generator& generator, const Arguments& arguments) {
   if (!write_json(generation_speed_json(generator.speed(), generator.memory()), arguments)) return;
   print(format_generation_speed(generator.speed()));
@@ -54,7 +54,7 @@ class TextLines {
     if (path_.empty() || path_ == "-") return;
     is_new_ = !std::filesystem::exists(path_);
     errno = 0;
-    // Reports a file that cannot be written before the work.
+    // Checks that the file can be written before texts are generated.
     if (!std::ofstream(path_, std::ios::app)) fail();
   }
   ~TextLines() {
@@ -122,7 +122,7 @@ void converse(Generator& generator, std::string conversation, bool streams, bool
       const std::string answer = print_one(generator, asked, streams, is_chat);
       conversation = with_message(asked, "assistant", answer);
     } catch (const Error& error) {
-      // A prompt that the plan has no room for, say; the next one may be shorter.
+      // Only this prompt is refused, for example because the plan has no room for it; the next one may be shorter.
       if (error.code() != ErrorCode::kUsage) throw;
       print("\n");
       say_error(error.what());

@@ -80,7 +80,7 @@ void on_signal(int signal) {
   }
   // The exit code that a shell reports for a program ended by a signal; nothing was saved.
   if (signals_seen > 1) _exit(128 + signal);
-  // Without work it has ended: its results were saved or it failed, and its message is being printed.
+  // If there is no work to stop, it has ended: its results were saved, or it failed and its message is being printed.
   const char* const notice = stop_running();
   if (notice != nullptr) static_cast<void>(!write(STDERR_FILENO, notice, std::strlen(notice)));
 }

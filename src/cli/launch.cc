@@ -122,7 +122,7 @@ class RankRun {
   int run() {
     const int port = free_port();
     for (int rank = 0; rank < command_.num_ranks; ++rank) start(rank, port);
-    // Messages to a reader that has ended must not end this process. The ranks do not inherit the setting.
+    // SIGPIPE is ignored, because a message to a reader that has ended must not end this process. The ranks do not inherit this.
     const IgnoredSigpipe ignored;
     while (is_running()) {
       wait_for_event();
@@ -162,7 +162,7 @@ class RankRun {
       if (pipe2(ends.data(), O_CLOEXEC) != 0) fail_in_system("make a pipe");
       process.error = Descriptor(ends[0]);
       writer = Descriptor(ends[1]);
-      // Only the reading end may not wait; the rank must be able to write everything.
+      // Only the reading end is non-blocking: the rank must be able to write all of its output.
       fcntl(ends[0], F_SETFL, O_NONBLOCK);
       setup.input = setup.output = null.get();
       setup.error = writer.get();

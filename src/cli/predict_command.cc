@@ -127,7 +127,7 @@ MetricMap write_predictions(Trainer& trainer, TestSet set, const Arguments& argu
   return metrics;
 }
 
-// Returns the lines of standard input. The last line need not end.
+// Returns the lines of standard input. The last line may lack a newline.
 std::vector<std::string> read_lines() {
   if (isatty(STDIN_FILENO) != 0) say("reading texts from the terminal, one per line; Ctrl-D ends them");
   std::vector<std::string> lines;

@@ -36,8 +36,8 @@ std::string describe_outcome(const Arguments& arguments, const TrainOutput& outp
   return text;
 }
 
-// A rank that this program has started has this variable. Its value is the checkpoint from which a restarted rank resumes, or
-// empty for what the arguments say.
+// A rank that this program has started has this variable. Its value is the checkpoint from which a restarted rank resumes; if it
+// is empty, the arguments decide.
 constexpr const char* kResumeVariable = "PLIMSOLL_RESUME_FROM_CHECKPOINT";
 
 // Starts `train` with these words as ranks and returns the exit code of the run.
@@ -63,7 +63,8 @@ int run_ranks(int num_ranks, const std::vector<std::string>& words, const Argume
   return launch_ranks(command);
 }
 
-// Takes what run_ranks() tells this rank. Errors: as require_no_restarts(), if another launcher has started it.
+// Applies the settings that run_ranks() passes to this rank in kResumeVariable. Errors: as require_no_restarts(), if another
+// launcher has started it.
 void follow_launcher(Arguments& arguments) {
   const char* checkpoint = std::getenv(kResumeVariable);
   if (checkpoint == nullptr) {

@@ -24,7 +24,8 @@ struct LoaderOptions {
   int prefetch_factor = 2;  // number of batches in advance per worker
   DataPosition start;       // position from which a run resumes
   int64_t num_epochs = -1;  // end before the epoch with this number, counted from 0; -1: never
-  // The ranks of a run take the batches of an epoch in turn. At its end some ranks may have no batch of their own left.
+  // The ranks of a run take the batches of an epoch in turn. At the end of an epoch, some ranks may have no batch of their own
+  // left.
   int64_t rank = 0;
   int64_t num_ranks = 1;
 };

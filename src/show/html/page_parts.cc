@@ -42,7 +42,7 @@ std::string html_escaped(std::string_view text) {
   for (size_t at = find_invalid_utf8(valid); at < valid.size(); at = find_invalid_utf8(valid))
     valid[at] = '?';
   std::string escaped = xml_escaped(valid);
-  // HTML does not permit this control character, XML does.
+  // xml_escaped() keeps this control character, which XML permits and HTML does not.
   std::ranges::replace(escaped, '\x7f', '?');
   return escaped;
 }

@@ -41,7 +41,8 @@ struct ExperimentSummary {
   double fastest_samples_per_s = 0;
   bool has_spread = false;
   bool is_fastest_clear = false;
-  // The row with the least memory. `is_smallest_clear`: by more than 2 % and 2 MiB.
+  // The row with the least memory. `is_smallest_clear`: every other row needs at least 2 MiB more, which is also more than 2 % of
+  // its memory.
   std::string smallest = {};
   bool is_smallest_clear = false;
   int64_t smallest_bytes = 0;

@@ -73,7 +73,8 @@ std::string describe_steps(const ProfileContext& context) {
                      first, first == 1 ? "" : "s");
 }
 
-// Formats "contractions run at 61 % of the device's products, everything else at 74 % of its memory".
+// Formats the rates that the ops reached as shares of the measured peak rates of the device: that of matrix products for
+// contractions, that of memory for all other ops.
 std::string format_ceilings(const Measured& measured, const ProfileContext& context) {
   OpTotals products;
   OpTotals others;
