@@ -212,12 +212,13 @@ struct PlanReport {
   std::string table;    // memory by purpose and phase, operations by group: for people
   std::string summary;  // its five most important lines
   std::string line;     // its most important line
-  // Cheapest ways to save memory; empty with kLeaveOut or if the run does not fit. For a plan that generates texts, what other numbers of
-  // beams cost.
+  // Cheapest ways to save memory; empty with kLeaveOut or if the run does not fit. For a plan that generates texts: the memory and speed
+  // with other numbers of beams.
   std::string savings;
   std::string modules;  // memory by module
   std::string why;      // explains the choice of kernels and passes and the use of memory
-  std::string html;   // with --html, of a plan, a dry run or a run that generates: a report as one HTML page
+  std::string
+      html;  // with --html, for a plan, a dry run or a run that generates texts: the report as one HTML page
   std::string trace;  // with --trace, as above: a trace for Perfetto with estimated times
   std::string json;   // total_bytes, spaces, by_purpose, by_phase, operations, ...
   std::vector<std::string> warnings;

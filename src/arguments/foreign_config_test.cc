@@ -94,7 +94,7 @@ std::string config_with(std::string_view path, const nlohmann::ordered_json& val
   }
 }
 
-// Returns a value of the type of the key that the table does not accept as meaning nothing.
+// Returns a value of the key's type that requests something, unlike the values that the table accepts without effect.
 nlohmann::ordered_json sample_of(const ForeignKey& key) {
   const bool is_true_inert = key.values == "true";
   switch (key.type) {

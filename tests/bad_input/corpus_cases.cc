@@ -28,7 +28,7 @@ Words of_gpt2(const Words& more) {
   return command;
 }
 
-// With a training file of this name and content. An empty name takes the fixture lines.txt.
+// Makes a case: a dry run of GPT-2 with a training file of this name and content. An empty name means the fixture lines.txt.
 Case corpus(std::string name, int exit_code, Words words, std::string file, std::string text, Words more) {
   return {std::move(name), exit_code, std::move(words),
           [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
@@ -43,7 +43,7 @@ Case lines(std::string name, int exit_code, Words words, Words more) {
   return corpus(std::move(name), exit_code, std::move(words), "", "", std::move(more));
 }
 
-// 3 MB of lines, as a file of this name.
+// Makes a case with a training file of this name that contains 3 MB of lines.
 Case large(const std::string& name, const std::string& file, const std::string& line, Words more) {
   std::string text;
   while (text.size() < size_t{3} << 20) text += line;
@@ -70,8 +70,9 @@ std::vector<Case> file_cases() {
       large("CorpusOfNdjsonLargerThanTheLimit", "large.ndjson", "{\"text\": \"the quick brown fox jumps\"}\n",
             {"--memory_limit", "1MiB"}),
       corpus("CorpusEmpty", 4, {"empty.txt: the file is empty"}, "empty.txt", "", {}),
-      corpus("CorpusOfOneToken", 4, {"one.txt: the data (1 document with one token in total) needs at least 2 tokens"},
-             "one.txt", "\n", {}),
+      corpus("CorpusOfOneToken", 4,
+             {"one.txt: the data (1 document with one token in total) needs at least 2 tokens"}, "one.txt",
+             "\n", {}),
       corpus("CorpusWithoutTokens", 4, {"none.txt: 2 documents without a token"}, "none.txt", "\n\n",
              {"--keep_linebreaks", "False"}),
       corpus("CorpusNotUtf8", 4, {"latin.txt:2:4: byte 0xE9 is not valid UTF-8", "iconv"}, "latin.txt",
@@ -219,7 +220,7 @@ Words of_bert(const Words& more, const std::string& sizes = "vocab_size=179") {
   return command;
 }
 
-// With a training file of this name and content.
+// Makes a case: a dry run of BERT with a training file of this name and content.
 Case masked(std::string name, int exit_code, Words words, std::string file, std::string text,
             const Words& more, std::string sizes = "vocab_size=179") {
   return {

@@ -192,7 +192,8 @@ void MethodRuns::check_losses(const MethodSet& set) {
   }
 }
 
-// The plain references compute the complete set within the error of another order of sums. They run on CPUs.
+// Compares the losses of the complete set with those of the plain reference kernels, which may differ by the error of another
+// order of sums. The reference kernels run on CPUs only.
 void MethodRuns::check_references(const MethodSet& set) {
   const Arguments arguments = arguments_of(set, Dropout::kOn, "fast");
   if (arguments.device.starts_with("cuda")) return;

@@ -126,7 +126,7 @@ TEST(Bench, ComparesHowRanksTrainTogether) {
     EXPECT_GT(row.at("figures").at("predicted_samples_per_s").get<double>(), 0);
     EXPECT_GT(row.at("figures").at("predicted_bytes").get<int64_t>(), 0);
   }
-  // Without clipping differences, all rows train the same: their losses differ by the rounding of the norm at most.
+  // All rows train the same steps; their losses differ at most by the rounding of the norm with which gradients are clipped.
   const double loss = table.at("rows")[0].at("figures").at("loss");
   for (const nlohmann::json& row : table.at("rows"))
     EXPECT_NEAR(row.at("figures").at("loss").get<double>(), loss, 1e-5 * loss) << row.at("name");

@@ -29,7 +29,7 @@ Arguments arguments_for(int64_t beams, int64_t new_tokens) {
   return arguments;
 }
 
-// The JSON without the arguments, and without other numbers of beams, which a run leaves out.
+// Returns plan.json without the arguments, and without the plans for other numbers of beams, which a run does not make.
 std::string plan_of(const PlanReport& report) {
   json plan = json::parse(report.json);
   plan.at("generation").erase("beams");

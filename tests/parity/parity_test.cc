@@ -59,7 +59,7 @@ TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
     test::keep_worst(worst_loss, ratio(loss, "fp32_loss_error"));
     test::keep_worst(worst_norm, ratio(norm, "fp32_grad_norm_error"));
     test::keep_worst(worst_weights, ratio(weights.trained, "fp32_weight_error"));
-    // The gradients of these tensors are exactly zero, so only rounding changes them. They only have to be finite.
+    // The exact gradients of these tensors are zero, so rounding alone changes them: they only have to be finite.
     EXPECT_TRUE(std::isfinite(weights.key_bias));
     // Both engines compute rates and epochs in double, so they differ by a few roundings.
     const std::vector<double> rates = column(output, "loss", "learning_rate");

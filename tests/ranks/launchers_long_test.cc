@@ -154,7 +154,8 @@ TEST_F(Slurm, BatchScriptsTrainWithTheSameBits) {
     EXPECT_TRUE(model_of(run) == model_of("own")) << run << read_file(log);
 }
 
-// Writes a script of the shell that starts a step of two ranks without an end and does something to it after its first record.
+// Writes a shell script that starts a Slurm step of two ranks, which trains without end, and runs the command `then` when the log
+// has its first record.
 std::string script_of_step(const TestFolder& folder, const std::string& train, const std::string& run,
                            const std::string& then) {
   const std::string script = folder.path("script.sh");

@@ -188,7 +188,7 @@ TEST(PipelineRuns, ResumeOnAnyNumberOfProcesses) {
   expect_within(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
 }
 
-// The stage that is left ends at once, and both are started again from the last checkpoint.
+// If one stage is killed, the other one ends at once, and both are started again from the last checkpoint.
 TEST(PipelineRuns, ContinueAfterAStageWasKilled) {
   const TestFolder folder("pipeline_killed");
   const Words more{"--optim",      "sgd", "--optim_args",      "momentum=0.9", "--max_restarts",     "1",

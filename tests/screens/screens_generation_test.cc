@@ -56,7 +56,7 @@ class Interrupted : public ::testing::TestWithParam<int> {
   test::ScratchFolder folder_;
 };
 
-// The text so far is printed, and the exit code says that the run was interrupted.
+// A signal ends the run: the text so far is printed, and the exit code states that the run was interrupted.
 TEST_P(Interrupted, TheTextSoFarIsPrinted) {
   const std::string out = folder_.path() + "/out";
   Process process(long_run({"this is good"}), folder_.path() + "/log", {}, out);

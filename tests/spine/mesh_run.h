@@ -63,7 +63,7 @@ std::vector<MeshResult> results_of(const TinyCase& test, const MeshCase& ranks, 
 // Returns the results of a mesh as one rank would have them: its losses in the order of the micro-batches.
 MeshResult joined(const std::vector<MeshResult>& results, const RankMesh& mesh);
 
-// All ranks have to have the same norms, weights and states to the bit.
+// Expects that all ranks have the same norms, weights and states, bit for bit.
 void expect_equal_ranks(const std::vector<MeshResult>& results);
 
 // The numbers that one rank computes in fp64 with the reference kernels, and bounds of the differences that an order of summation may

@@ -105,7 +105,8 @@ Mixture mixture(uint32_t seed) {
 }
 
 TEST(Mixtures, MakeTheStepsOfOneRank) {
-  std::map<std::string, ExpectedSteps> expected;  // by what determines the steps of one rank
+  std::map<std::string, ExpectedSteps>
+      expected;  // the key is a text of everything that determines the steps of one rank
   double share = 0;
   const auto count = static_cast<uint32_t>(num_mixtures());
   for (uint32_t seed = 1; seed <= count; ++seed) {

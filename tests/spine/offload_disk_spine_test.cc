@@ -36,7 +36,7 @@ TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
     without.steps(1, 4);
     for (const Kept kept : {Kept::kOnDisk, Kept::kOnDiskForLater, Kept::kOnDiskLate}) {
       for (const Copies copies : copies_to_try()) {
-        // Its transfers run at about the same time in both ways.
+        // Skips this combination: with kOnDiskLate the transfers run late in any case.
         if (kept == Kept::kOnDiskLate && copies == Copies::kLate) continue;
         TinySteps with(test, plan_of(test, kept), on_disk(folder, "states", copies));
         EXPECT_GT(with.plan.disk_bytes, 0);
@@ -51,7 +51,7 @@ TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
 
 TEST(OffloadToDisk, ADiskThatFailsEndsTheRunAndNoFileRemains) {
   const TinyCase test;
-  // The writes of the start fill the file with zeros; those after them are of the first step.
+  // Lets a write of the first step fail. The writes before it fill the file with zeros when the run starts.
   for (const int error_number : {ENOSPC, EIO}) {
     MemoryFileSystem memory;
     FaultyFileSystem faulty(memory);

@@ -34,7 +34,8 @@ struct TinyCase {
   std::optional<LoraConfig> lora = {};
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
   DecoderSettings decoder = {};
-  void (*adjust)(ModelConfig& config) = nullptr;  // sets what the other fields do not state
+  void (*adjust)(ModelConfig& config) =
+      nullptr;       // if not null, changes fields of the configuration that have no field here
   bool tied = true;  // for a language model: true if the head reads the table of words
   bool fp8 =
       false;  // true if products of fp8 codes are tested, with bf16 activations; on a CPU by the reference kernels

@@ -27,7 +27,7 @@ constexpr double kRate = 1e-2;
 struct Ranks {
   int count = 2;
   ZeroStage stage = ZeroStage::kStates;
-  bool keeps = false;  // gathered weights for the backward pass
+  bool keeps = false;  // keeps gathered weights for the backward pass
   bool late = false;   // collective operations run as late as the plan allows
   int num_steps = 2;
   bool updates_on_first = false;  // --data_parallel_mode dp

@@ -48,7 +48,7 @@ Arguments arguments_with_file(const TestFolder& folder, const std::string& rows)
   return arguments;
 }
 
-// The card is not in this machine, and the data is read.
+// A plan for a card that is not in this machine can read data.
 TEST(Setup, APlanThatReadsDataNeedsNoGpu) {
   const TestFolder folder("plan_for_card");
   const Arguments with_file = arguments_with_file(folder, "sentence,label\na b,x\nc,y\n");

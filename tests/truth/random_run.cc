@@ -43,8 +43,8 @@ Shape draw_shape(Draw& draw) {
   return shape;
 }
 
-// The model has many layers, so that its captured programs need considerable memory. Deep models of
-// BERT-base's size and more are excluded, because creating and saving their weights takes too long.
+// Draws a model with many layers, whose captured CUDA graphs need considerable memory. Deep models of BERT-base's size and more
+// are excluded, because creating and saving their weights takes too long.
 Shape draw_deep_shape(Draw& draw) {
   constexpr int64_t kMostParameters = 160'000'000;
   Shape shape;

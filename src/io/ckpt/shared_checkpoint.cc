@@ -85,7 +85,7 @@ class SharedCheckpoint::PartWriter {
   std::string folder_;
   const std::vector<TensorFile>& tensor_files_;
   std::vector<std::unique_ptr<File>> opened_;
-  size_t number_ = 0;    // of the file that was opened last
+  size_t number_ = 0;    // index of the file that was opened last
   int64_t written_ = 0;  // bytes since the last start_sync()
   std::vector<WrittenPart> parts_;
   HashStream128 hash_;  // of the last part

@@ -92,7 +92,8 @@ class LineParts {
     visit_(TextSplit(std::move(table), *columns_));
   }
 
-  // The first row of a later part need not have the columns.
+  // Returns the columns of the first part, which name the columns of all parts: the first row of a later part may lack some of
+  // them.
   std::vector<std::string> known_columns() const {
     return columns_ ? columns_read(*columns_) : std::vector<std::string>{};
   }

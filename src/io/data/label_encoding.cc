@@ -1,4 +1,4 @@
-// The second half of labels.h: converts label cells to ids and values.
+// Implements the part of labels.h that converts label cells to ids and values.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -191,7 +191,8 @@ TEST(Masking, OfABatchDoesNotDependOnItsSizeOrTheWorkers) {
   }
 }
 
-// The ends of hidden tokens and their ids are the labels of all tokens without those that have none.
+// If a batch has only the tokens with a label, label_ends and labels are those of the batch with all tokens, without the tokens
+// that have none.
 TEST(Masking, ABatchMayHaveTheRowsWithALabelOnly) {
   for (const BlockRule rule : {BlockRule::kConcatenate, BlockRule::kPack, BlockRule::kSeparate}) {
     const Dataset data = masked_lines({9, 16, 3, 12, 7, 16, 16, 1, 5, 16, 14, 11, 2, 13}, rule);

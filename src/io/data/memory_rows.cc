@@ -63,7 +63,7 @@ RowInput input_of_row(const DataRow& row, const std::string& name, int64_t index
   return row.words.empty() ? RowInput::kIds : RowInput::kWords;
 }
 
-// Makes a data set from rows, whose input is the same.
+// Makes a data set from rows that all have the same kind of input.
 class Building {
  public:
   Building(const std::vector<DataRow>& rows, const RowRules& rules)

@@ -234,7 +234,7 @@ class ByteLevel : public PreTokenizer {
         const Kind wanted = kind(first);
         for (end = first + 1; end < text.size() && kind(end) == wanted; ++end) {
         }
-        // The last of several spaces belongs to the word after them.
+        // Leaves the last of several spaces to the word after them.
         if (wanted == Kind::kSpace && end < text.size() && end - at > 1) --end;
       }
       out->push_back({at, end});
