@@ -163,12 +163,11 @@ RankFitReport fit_ranks(const RankFitOptions& options, const Environment& enviro
   if (search.answers.empty()) {
     if (search.num_choices == 0 && !report.refused.empty())
       throw_error(ErrorCode::kUsage, "{}: {}", report.refused.front().choice, report.refused.front().reason);
-    throw_error(
-        ErrorCode::kWillNotFit,
-        "nothing fits: {} MiB per GPU allowed; the smallest of {} needs {} MiB. Give more GPUs, a smaller "
-        "--effective_batch_size or --bf16",
-        request.memory_limit_bytes.value_or(0) / kMiB, counted(search.num_choices, "division"),
-        (search.smallest_bytes + kMiB - 1) / kMiB);
+    throw_error(ErrorCode::kWillNotFit,
+                "nothing fits: {} MiB per GPU are allowed, but the smallest of {} needs {} MiB. Give more "
+                "GPUs, a smaller --effective_batch_size or --bf16",
+                request.memory_limit_bytes.value_or(0) / kMiB, counted(search.num_choices, "division"),
+                (search.smallest_bytes + kMiB - 1) / kMiB);
   }
   Arguments asked = options.arguments;
   asked.nproc_per_node = asked.nnodes = 1;

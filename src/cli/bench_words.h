@@ -34,7 +34,7 @@ struct BenchWords {
 // script that does not exist.
 BenchWords read_bench_words(const CommandWords& words);
 
-// Returns those of the arguments that select the device, with their values.
+// Returns the arguments that select the device, with their values.
 std::vector<std::string> device_arguments(const std::vector<std::string>& arguments);
 
 // Returns the first of the experiments and those whose name contains one of the texts, or all if there are no

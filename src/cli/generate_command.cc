@@ -94,7 +94,7 @@ std::string print_one(Generator& generator, const std::string& prompt, bool stre
   print_part(shown);
   std::vector<Continuation> texts = generator.generate(
       prompt, streams ? Generator::OnText([](int64_t, int64_t continuation, const std::string& text) {
-        // generation_config.json may ask for several texts, of which the caller prints the others.
+        // Prints only the first text here. generation_config.json may ask for several; the caller prints the rest.
         if (continuation == 0) print_part(text);
       })
                       : Generator::OnText());

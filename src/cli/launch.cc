@@ -343,7 +343,7 @@ class RankRun {
            host_name() + ")";
   }
 
-  // Names the ranks for which the others have waited without success. Returns false if no rank is stopped.
+  // Reports each rank that is stopped, which is why the other ranks have failed. Returns false if no rank is stopped.
   bool report_stopped() {
     bool has_found = false;
     for (const RankProcess& process : processes_) {
@@ -372,7 +372,7 @@ class RankRun {
   const Variables& more_;
   std::vector<RankProcess> processes_;  // by rank
   int suspect_ = -1;                    // the rank that is the cause of the failure so far
-  int cause_ = -1;                      // the rank whose end is that of the run
+  int cause_ = -1;                      // the rank whose exit code is that of the run
   int named_ = -1;                      // the rank that was reported as the cause: cause_, or a stopped one
   int forwarded_ = 0;                   // the last signal that was forwarded
   std::optional<Clock::time_point> report_at_ = std::nullopt;

@@ -162,7 +162,8 @@ int run_train(const std::vector<std::string>& words) {
   // The reader of the output may have ended, for example `tee` after Ctrl-C. The write then fails, but the training state
   // is saved.
   if (!arguments.dry_run) std::signal(SIGPIPE, SIG_IGN);
-  // A rank waits for the others before it starts, and a signal ends it then, because there is nothing to save.
+  // A rank waits for the other ranks before it starts. Until then a signal ends the process at once, because there is nothing to
+  // save.
   if (!num_local) stop_by_signals();
   if (!show_and_start(trainer, arguments, Task::kTrain, remarks)) return 0;
   if (num_local) stop_by_signals();

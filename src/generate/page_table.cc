@@ -13,13 +13,15 @@ PageTable::PageTable(int64_t num_pages, int64_t page_size) : page_size_(page_siz
 
 PageTable::Sequence& PageTable::at(SequenceId id) {
   const auto index = static_cast<size_t>(id);
-  PLIMSOLL_CHECK(index < sequences_.size() && sequences_[index].is_used, "no sequence {}", index);
+  PLIMSOLL_CHECK(index < sequences_.size() && sequences_[index].is_used,
+                 "the sequence {} does not exist or was released", index);
   return sequences_[index];
 }
 
 const PageTable::Sequence& PageTable::at(SequenceId id) const {
   const auto index = static_cast<size_t>(id);
-  PLIMSOLL_CHECK(index < sequences_.size() && sequences_[index].is_used, "no sequence {}", index);
+  PLIMSOLL_CHECK(index < sequences_.size() && sequences_[index].is_used,
+                 "the sequence {} does not exist or was released", index);
   return sequences_[index];
 }
 

@@ -176,7 +176,7 @@ TEST(PageTable, BeamsShareFullPagesAndCopyThePartlyFilledOne) {
   EXPECT_EQ(table.num_used(), 4) << "one shared page, and one per beam";
   EXPECT_EQ(table.pages(beams[2])[1], 1);
   EXPECT_EQ(table.num_references(0), 3);
-  // Beam 2 wins: the others are dropped, and nothing is copied while it is alone.
+  // The only new beam continues beam 2: the other beams are dropped, and nothing is copied while there is one beam.
   table.reorder(&beams, std::vector<int32_t>{2});
   EXPECT_EQ(table.num_used(), 2);
   EXPECT_EQ(table.grow(beams[0], 1), kNoPage);

@@ -617,7 +617,7 @@ RowRules row_rules(const Arguments& arguments, const ModelConfig& config, const 
 }
 
 DummyOptions dummy_options(const Arguments& arguments, const ModelConfig& config) {
-  // Random ids need no tokenizer, and begin after this one.
+  // Random ids need no tokenizer. They begin after the id of the mask token.
   constexpr int32_t kMaskId = 99;
   std::optional<TokenMasking> masking;
   if (is_masked_language_model(config)) {

@@ -186,8 +186,8 @@ std::string first_host(std::string_view list) {
   return host;
 }
 
-// Returns true if srun started this process as a task of an ordinary step. The numbers of the special steps, such as
-// those of a batch script and of an interactive shell, are the largest of 32 bits.
+// Returns true if srun started this process as a task of an ordinary step. The ids of special steps, such as a batch script or an
+// interactive shell, are the largest 32-bit numbers.
 bool is_task_of_srun(const LauncherVariables& variables) {
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
   const std::optional<Variable> step = variables.find({"SLURM_STEP_ID", "SLURM_STEPID"});

@@ -224,7 +224,7 @@ bool CheckpointSaver::agree(Job& job) {
 }
 
 std::string CheckpointSaver::save(CheckpointOrder order) {
-  PLIMSOLL_CHECK(!is_saving(), "step {} is saved during another save", order.step);
+  PLIMSOLL_CHECK(!is_saving(), "step {} cannot be saved before the previous save has ended", order.step);
   const std::unique_ptr<Job> job = make_job(std::move(order));
   try {
     do {
@@ -238,7 +238,7 @@ std::string CheckpointSaver::save(CheckpointOrder order) {
 }
 
 void CheckpointSaver::start(CheckpointOrder order) {
-  PLIMSOLL_CHECK(!is_saving(), "step {} is saved during another save", order.step);
+  PLIMSOLL_CHECK(!is_saving(), "step {} cannot be saved before the previous save has ended", order.step);
   std::unique_ptr<Job> job = make_job(std::move(order));
   if (job->shared) {
     job->shared->copy_to(session_.checkpoint_buffer());

@@ -59,7 +59,7 @@ void write_memory(FileSystem& files, const std::string& folder, const Session& s
 
 namespace {
 
-// Returns report.json of the run. In a pipeline its map is that of the stage that needs the most memory.
+// Returns report.json of the run. In a pipeline, the report has the map of the stage that needs the most memory.
 std::string report_of_run(const Session& session) {
   const Plan& plan = session.plan();
   const RunSetup& setup = session.setup();

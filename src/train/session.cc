@@ -61,7 +61,7 @@ std::string Session::allocate() {
   executor->zero_states();
   if (plan_.host.checkpoint_bytes > 0 && checkpoint_buffer_.bytes().empty()) {
     checkpoint_buffer_ = CheckpointBuffer(plan_);
-    // All ranks save in the background, or none.
+    // If any rank has no buffer, no rank saves in the background.
     if (is_true_on_any_rank(checkpoint_buffer_.bytes().empty())) checkpoint_buffer_ = {};
   }
   executor_ = std::move(executor);
@@ -102,7 +102,8 @@ void Session::connect() {
   if (setup_.place.is_alone() || communicator_ != nullptr) return;
   const std::chrono::seconds timeout(setup_.arguments.ddp_timeout);
   CommunicatorOptions options{.operation_timeout = timeout, .program = hash_of_program(files_)};
-  // Without a setting, ranks that do not appear are missed sooner than ranks that work for a long time.
+  // Without --ddp_timeout, the limit for ranks that do not appear at the start is shorter than the limit for ranks that work for
+  // a long time.
   if (has_own_ddp_timeout(setup_.arguments)) options.connect_timeout = timeout;
   communicator_ = connect_ranks(setup_.place, options);
   options_.connections.ranks = communicator_.get();
@@ -252,12 +253,12 @@ std::string Session::measure_products_here(Executor& executor) {
 }
 
 MicroBatch Session::make_batch() const {
-  PLIMSOLL_CHECK(setup_.data.train, "batches without training data");
+  PLIMSOLL_CHECK(setup_.data.train, "batches of training data need a training set, but this run has none");
   return make_micro_batch(layout_of(plan_.programs.at(kTrainProgram)));
 }
 
 void Session::start_batches(DataPosition position, int64_t num_epochs) {
-  PLIMSOLL_CHECK(setup_.data.train, "batches without training data");
+  PLIMSOLL_CHECK(setup_.data.train, "batches of training data need a training set, but this run has none");
   loader_ = std::make_unique<Loader>(
       *setup_.data.train,
       Sampler(setup_.sampler, setup_.data.train->row_lengths(), setup_.data.train->row_sequences()),
@@ -303,8 +304,8 @@ void Session::start_forward_backward(const MicroBatch& batch, double denominator
   run_entries(plan_.step_schedule, Repeat::kPerMicroBatch);
 }
 
-// Ranks with different batches draw different random numbers: those of the same batches in a run of one rank. A loss and gradients that are
-// divided by infinity are zero.
+// Ranks with different batches draw different random numbers: the numbers that these batches have in a run of one rank. A batch that is
+// not this rank's own is divided by infinity, so that its loss and gradients are zero.
 void Session::stage(const MicroBatch& batch, double denominator, int64_t number, PassOfMicroBatch pass) {
   const int64_t own = batch.info.contributes ? number + mesh().data_rank(setup_.place.rank) : number;
   executor_->stage(kTrainProgram, batch.tensors,

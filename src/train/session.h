@@ -66,7 +66,7 @@ class Session {
   const Executor& executor() const { return *executor_; }
 
   // Starts to load batches of the training data from a position on, to the end of epoch `num_epochs` - 1 (-1: without
-  // end). Workers load batches in advance, and the plan is only sized for those of the epochs of the planned run.
+  // end). Workers load batches in advance; the plan has room only for the batches in the epochs of the planned run.
   void start_batches(DataPosition position, int64_t num_epochs = -1);
   // Loads the next micro-batch; returns false at the end. Requires: start_batches(). Cost: with workers, it may wait for
   // one.
@@ -146,7 +146,7 @@ class Session {
   // Notes that the states are about to be read from a checkpoint.
   void note_states_read() { is_new_ = false; }
 
-  // The number of micro-batches of the run so far, those of all ranks together.
+  // Returns the number of micro-batches of the run so far, summed over all ranks.
   int64_t micro_batches_done() const { return micro_batches_; }
   void set_micro_batches_done(int64_t n) { micro_batches_ = n; }
 

@@ -23,7 +23,7 @@ bool is_loaded(const WeightSpec& spec, const ModelFolder& folder, WeightsFrom fr
 
 void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
                  const StoredTensor& tensor) {
-  // A tensor of another stage of a pipeline.
+  // Skips a tensor that belongs to another stage of the pipeline.
   if (executor.plan().is_pipelined() && !executor.plan().has_tensor(name)) return;
   const DType dtype = executor.plan().type_of(name).dtype;
   const int64_t rows = tensor.num_rows();

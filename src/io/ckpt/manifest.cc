@@ -19,13 +19,14 @@ constexpr int64_t kMaxManifestBytes = 64 * 1024 * 1024;
 int64_t whole_number(const nlohmann::json& object, const char* key, const std::string& file) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number_unsigned())
-    refuse(file, fmt::format("it has no number '{}'", key));
+    refuse(file, fmt::format("the number '{}' is missing", key));
   return narrow<int64_t>(std::min(found->get<uint64_t>(), uint64_t{INT64_MAX}));
 }
 
 const std::string& text_member(const nlohmann::json& object, const char* key, const std::string& file) {
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_string()) refuse(file, fmt::format("it has no text '{}'", key));
+  if (found == object.end() || !found->is_string())
+    refuse(file, fmt::format("the text '{}' is missing", key));
   return found->get_ref<const std::string&>();
 }
 

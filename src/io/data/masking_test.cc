@@ -1,4 +1,5 @@
-// The choices of masks: their frequencies, what they depend on, and that a batch of any size has those of its sequences.
+// Tests which tokens masks hide: how often, on what the choice depends, and that a sequence has the same mask in a batch of any
+// size.
 #include "io/data/masking.h"
 
 #include <gtest/gtest.h>

@@ -219,7 +219,7 @@ class Compiler {
       } else {
         return item;
       }
-      if (item.empty() && is_first) refuse("a repetition of nothing");
+      if (item.empty() && is_first) refuse("a repetition with nothing to repeat before it");
       const bool lazy = take(U'?');
       // In Oniguruma's Ruby syntax, a '+' after braces is another repetition and does not make the first one
       // possessive.
@@ -303,7 +303,7 @@ class Compiler {
       case U'+':
       case U'?':
         --at_;
-        refuse("a repetition of nothing");
+        refuse("a repetition with nothing to repeat before it");
       default:
         return set_code(single(c), lengths);
     }

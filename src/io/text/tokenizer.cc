@@ -1,4 +1,4 @@
-// The public face of the tokenizer.
+// Implements the public functions of Tokenizer and TokenStream by TokenizerImpl.
 #include "io/text/tokenizer.h"
 
 #include <algorithm>

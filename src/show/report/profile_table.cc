@@ -90,7 +90,7 @@ std::string format_ceilings(const Measured& measured, const ProfileContext& cont
                         short_number(context.peak_gflops));
   }
   if (context.peak_gb_per_s > 0 && others.ms > 0) {
-    text += fmt::format("{}the others {:.0f} % of {} GB/s", text.empty() ? "" : ", ",
+    text += fmt::format("{}all other operations {:.0f} % of {} GB/s", text.empty() ? "" : ", ",
                         others.bytes / 1e4 / others.ms / context.peak_gb_per_s,
                         short_number(context.peak_gb_per_s));
   }
