@@ -40,7 +40,7 @@ void measure_optimizer(Bench& bench, DType grads, DType low) {
                        .v = out.take(DType::kF32, count),
                        .count = count});
     if (is_floating(low)) tensors.back().low = out.take(low, count);
-    // Second moments must not be negative.
+    // Fills the second moments with a positive number, because they must not be negative.
     fill_cuda({tensors.back().v, count, 0.25}, nullptr);
   }
   const std::string types = fmt::format(" of {} gradients, {} copy, {} M", dtype_name(grads),

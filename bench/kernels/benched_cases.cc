@@ -78,7 +78,7 @@ std::vector<Variant> further_variants() {
     llama.activations = DType::kBF16;
     variants.emplace_back(llama);
   }
-  // Weights in bf16 without fp32 masters are rounded stochastically.
+  // Weights in bf16 without fp32 masters, whose updates use the kernels with stochastic rounding.
   variants.emplace_back(TinyCase{.dtype = DType::kBF16});
   // Activations other than GELU, which have kernels of their own.
   for (const char* activation : {"relu", "gelu_new", "silu"})

@@ -108,7 +108,7 @@ std::vector<Experiment> document_experiments(ExperimentDevice device, const std:
 std::vector<Experiment> parallel_experiments(ExperimentDevice device, int64_t num_ranks,
                                              const std::vector<std::string>& more);
 
-// The figures that the page measured for one of its rows.
+// The figures that Hugging Face's page states for one of its rows.
 struct DocumentFigures {
   double samples_per_s = 0;
   int64_t mib = 0;  // memory of the whole card, which the page prints as MB

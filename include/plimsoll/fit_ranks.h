@@ -68,8 +68,8 @@ struct RankFitReport {
   std::string json = {};   // output for programs
 };
 
-// Errors: kUsage and kBadData for the arguments; kWillNotFit if no row fits, and the message states the smallest memory that was
-// found. Cost: seconds.
+// Searches for the fastest ways to train. Errors: kUsage and kBadData for the arguments; kWillNotFit if no row fits, and the
+// message states the smallest memory that was found. Cost: seconds.
 RankFitReport fit_ranks(const RankFitOptions& options,
                         const Environment& environment = process_environment());
 

@@ -219,7 +219,7 @@ struct PlanReport {
   std::string why;      // explains the choice of kernels and passes and the use of memory
   std::string
       html;  // with --html, for a plan, a dry run or a run that generates texts: the report as one HTML page
-  std::string trace;  // with --trace, as above: a trace for Perfetto with estimated times
+  std::string trace;  // with --trace, for the same kinds of plans: a trace for Perfetto with estimated times
   std::string json;   // total_bytes, spaces, by_purpose, by_phase, operations, ...
   std::vector<std::string> warnings;
   std::vector<std::string> notes;

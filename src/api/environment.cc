@@ -21,7 +21,7 @@ constexpr const char* kVariables[] = {
     "HUGGINGFACE_HUB_CACHE",
     "XDG_CACHE_HOME",
     "HOME",
-    // torchrun, and for the store of the ranks every launcher
+    // torchrun's variables, of which other launchers use those with the address of the store of the ranks
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",

@@ -200,7 +200,7 @@ class Fit {
 
   FitQuestion question() const {
     FitQuestion question{.effective_batch = effective_, .longest = length_, .most_tokens = most_tokens_};
-    // If cards are compared, only the fastest answer of each counts.
+    // If cards are compared, each card needs only its fastest row.
     if (compares_cards()) {
       question.num_answers = 1;
       question.of_each_effect = false;

@@ -319,7 +319,7 @@ Generator::Generator(const Arguments& given, std::vector<std::string> prompts, i
         if (longest_prompt > 0) lengths.push_back(longest_prompt);
         if (lengths.empty()) lengths.push_back(length_with_room(impl_->settings, of_run, kAnyLength));
         GenerationSizes sizes = sizes_of(impl_->settings, of_run, lengths);
-        // Prompts that come later run one at a time.
+        // Prompts that are passed to generate() later run one at a time, so without prompts the plan has room for one.
         sizes.prompts_at_once = std::clamp<int64_t>(std::ssize(impl_->prompts), 1, sizes.prompts_at_once);
         return sizes;
       });

@@ -133,7 +133,7 @@ bool is_section(const ForeignKeys& table, std::string_view path) {
 std::string did_you_mean_key(const ForeignKeys& table, std::string_view path) {
   std::vector<std::string_view> siblings, all;
   for (const ForeignKey& key : table.keys) {
-    // A key that belongs into another section is named with it.
+    // If a key of this name exists in another section, the suggestion is the full name with that section.
     if (name_of(key.path) == name_of(path)) return did_you_mean(key.path, {key.path});
     if (key.path.ends_with('*')) continue;
     all.push_back(key.path);

@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 bool is_option(std::string_view word) {
-  // The words "-1" and "-.5" are values.
+  // Words such as "-1" and "-.5" are values and not options.
   return word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0 &&
          word[1] != '.';
 }

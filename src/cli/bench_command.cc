@@ -385,11 +385,11 @@ class Bench {
 
   BenchWords words_;
   ExperimentDevice device_ = ExperimentDevice::kCpu;
-  int64_t num_ranks_ = 1;  // of each run of --parallel
+  int64_t num_ranks_ = 1;  // number of ranks of each run of --parallel
   std::vector<ExperimentRow> rows_;
   int failed_rows_ =
       0;  // rows whose run failed; refused rows, and rows with a loss that is not finite, do not count
-  ErrorCode failure_ = ErrorCode::kInternal;  // of the first of them
+  ErrorCode failure_ = ErrorCode::kInternal;  // error code of the first such row
 };
 
 // Runs in the process of one row: trains as `train` does, but does not save the weights, which are not

@@ -107,7 +107,7 @@ std::string print_one(Generator& generator, const std::string& prompt, bool stre
 // Continues each line from the terminal. With --chat, the lines and their answers are one conversation.
 void converse(Generator& generator, std::string conversation, bool streams, bool is_chat) {
   while (!generator.was_stopped()) {
-    // While the program waits for a line, a signal ends it.
+    // While the program waits for a line, it has nothing to finish, so a signal ends it at once.
     release_signals();
     std::string line;
     if (!std::getline(std::cin, line)) break;

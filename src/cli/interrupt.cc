@@ -96,7 +96,8 @@ void on_sent_interrupt(int signal, siginfo_t* info, void*) {
     sent_handler(signal);
     return;
   }
-  // The signal stays pending until this handler returns.
+  // Restores the default action and sends the signal again; it stays pending until this handler returns, and then ends the
+  // process.
   std::signal(signal, SIG_DFL);
   static_cast<void>(std::raise(signal));
 }
@@ -136,7 +137,7 @@ StoppedBySignals::~StoppedBySignals() {
 void catch_signals() {
   on_interrupt(on_signal);
   std::signal(SIGTERM, on_signal);
-  // nohup ignores SIGHUP, and this must stay so.
+  // If nohup has set SIGHUP to be ignored, it stays ignored.
   if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 

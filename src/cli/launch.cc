@@ -109,7 +109,7 @@ class RankRun {
   // `more`: variables of the ranks in addition to those that every run has.
   RankRun(const RankCommand& command, const SignalReader& signals, const Variables& more)
       : command_(command), signals_(signals), more_(more) {}
-  // Kills the ranks that are left if the run ends with an exception.
+  // Kills the ranks that still run, if an exception ends run().
   ~RankRun() {
     send_to_running(SIGKILL);
     for (const RankProcess& process : processes_) {
@@ -220,7 +220,7 @@ class RankRun {
   static void shorten(RankProcess& process) {
     if (process.kept.size() <= kKeptErrorBytes) return;
     process.kept.erase(0, process.kept.size() - kKeptErrorBytes);
-    // The first line is incomplete.
+    // Removes the first line, which may be incomplete.
     if (const size_t end = process.kept.find('\n'); end != std::string::npos) process.kept.erase(0, end + 1);
     process.has_lost_errors = true;
   }
@@ -233,7 +233,7 @@ class RankRun {
       send_to_running(SIGCONT);
       return;
     }
-    // A closing terminal sends SIGHUP several times.
+    // Ignores a repeated SIGHUP, which a closing terminal sends several times.
     if (signal == SIGHUP && forwarded_ != 0) return;
     // A second signal asks to stop at once, so that ranks which do not react are killed after the grace time.
     if (forwarded_ != 0 && !kill_at_) kill_at_ = Clock::now() + command_.grace;
@@ -295,7 +295,7 @@ class RankRun {
       report_cause();
       // After a forwarded signal the ranks are already saving, and a second signal would end them at once.
       if (forwarded_ == 0) send_to_running(SIGTERM);
-      // A stopped process does not receive SIGTERM.
+      // Kills ranks that are stopped, because a stopped process does not react to SIGTERM.
       for (const RankProcess& process : processes_) {
         if (process.is_stopped()) kill(process.pid, SIGKILL);
       }

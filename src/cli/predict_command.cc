@@ -95,7 +95,7 @@ MetricMap predict_lines(Trainer& trainer, TestSet set, const Arguments& argument
       set);
 }
 
-// The file gets its final name when it is complete.
+// Writes predictions to a temporary file, which gets its final name when it is complete.
 MetricMap write_predictions(Trainer& trainer, TestSet set, const Arguments& arguments, const TestInput& input,
                             const std::string& task) {
   if (!input.saves) return predict_lines(trainer, set, arguments, input, print);
@@ -198,7 +198,7 @@ void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std:
 int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput& input, Remarks& remarks) {
   Trainer trainer(arguments, TrainerParts{.texts = input.texts}, task, program_environment());
   if (!show_and_start(trainer, arguments, task, remarks)) return 0;
-  // A folder that cannot be created must be reported before the work.
+  // Creates the folder first, so that a failure is reported before the predictions are computed.
   if (input.saves) std::filesystem::create_directories(arguments.output_dir);
   if (task == Task::kEvaluate) {
     const MetricMap metrics = trainer.evaluate();
@@ -225,7 +225,7 @@ int run_task(const std::vector<std::string>& words, Task task) {
     notes.push_back(std::move(note));
   Remarks remarks(parsed.warnings, std::move(notes));
   const TestInput input = read_test_input(parsed);
-  // Whoever types a text wants to know how sure the model is.
+  // For texts on the command line, scores are shown by default.
   if (!parsed.positionals.empty() && parsed.arguments.scores.empty())
     parsed.arguments.scores = "probabilities";
   return evaluate_and_predict(parsed.arguments, task, input, remarks);

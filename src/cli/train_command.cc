@@ -72,7 +72,7 @@ void follow_launcher(Arguments& arguments) {
     return;
   }
   if (*checkpoint != '\0') arguments.resume_from_checkpoint = checkpoint;
-  // The process that starts the ranks counts the restarts.
+  // The process that starts the ranks counts the restarts, so a rank itself never restarts the run.
   arguments.max_restarts = 0;
 }
 
@@ -115,7 +115,7 @@ int run_train(const std::vector<std::string>& words) {
   set_verbosity(parsed.arguments);
   const std::optional<int> num_local = num_local_ranks(process_environment());
   const std::string gpus_note = use_all_gpus(parsed, num_local);
-  // The first rank prints the remarks about the arguments.
+  // A process that starts ranks leaves the remarks about the arguments to the first rank.
   if (const int num_ranks = num_ranks_to_start(parsed, num_local); num_ranks > 0) {
     if (!gpus_note.empty()) say_all({}, {gpus_note});
     return run_ranks(num_ranks, words, parsed.arguments);
@@ -143,7 +143,7 @@ int run_train(const std::vector<std::string>& words) {
     std::set<std::string> given = parsed.explicitly_set;
     for (const char* flag : {"do_train", "do_eval", "do_predict"}) given.erase(flag);
     if (std::string note = unused_note(instead, given); !note.empty()) remarks.add({}, {note});
-    // One process is enough for work without training.
+    // Evaluation and prediction without training run in the first process only.
     if (!is_first) return 0;
     if (arguments.do_eval) return evaluate_and_predict(arguments, Task::kEvaluate, input, remarks);
     if (arguments.do_predict) return evaluate_and_predict(arguments, Task::kPredict, input, remarks);

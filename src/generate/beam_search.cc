@@ -130,7 +130,7 @@ void BeamSearch::update_results(std::span<const Continuation> continuations) {
     if (!continuation.is_finished) continue;
     Beam beam = extended(continuation);
     beam.score /= divisor;
-    // The results are sorted; an equal score goes after the older ones.
+    // Keeps the results sorted. A text with the same score as an older result goes after it.
     const auto place = std::ranges::upper_bound(results_, beam.score, std::greater<>(), &Beam::score);
     if (place == results_.end()) continue;
     results_.insert(place, std::move(beam));

@@ -18,7 +18,7 @@ constexpr int64_t kPositions = 128;
 void check_file(uint8_t prompt_length, std::string_view text) {
   GenerationSettings settings;
   read_generation_config(parse_json(text, "fuzz"), "fuzz", &settings);
-  // The reader has checked every range: another check cannot find an error.
+  // The reader has checked every range, so checking again must not find an error.
   try {
     check_generation_settings(settings);
   } catch (const Error& error) {

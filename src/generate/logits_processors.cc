@@ -24,7 +24,7 @@ class TopPSelection {
   size_t select(double mass, size_t least) {
     size_t begin = 0;
     size_t end = tokens_.size();
-    double above = 0.0;  // the mass of the tokens before begin
+    double above = 0.0;  // sum of the probabilities of the tokens before `begin`
     while (end - begin > kSortedSize) {
       const size_t middle = partition(begin, end);
       const double upper = mass_of(begin, middle);

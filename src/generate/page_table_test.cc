@@ -154,7 +154,7 @@ TEST(PageTable, RandomSearchesNeverExceedTheBoundAndKeepTheirContents) {
                  " new tokens, pages of " + std::to_string(shape.page_size));
     simulate(shape, random, false);
     if (HasFatalFailure()) return;
-    // The bound is reached when no beam ends.
+    // If all beams stay apart, the search uses exactly as many pages as the bound.
     const int64_t bound = pages_needed(shape.prompts, shape.new_tokens, shape.num_beams, shape.page_size);
     EXPECT_EQ(simulate(shape, random, true), bound);
     ++num_tight;

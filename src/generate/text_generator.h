@@ -37,7 +37,7 @@ struct GeneratedText {
 // Returns the number of sequences of a prompt that exist at once: its beams, or its texts.
 int64_t sequences_per_prompt(const GenerationSettings& settings);
 
-// The work since the start, without that of warm_up().
+// The work of the generator since it was started, without the work of warm_up().
 struct GenerationWork {
   int64_t num_prompts = 0;
   int64_t prompt_tokens = 0;

@@ -20,7 +20,7 @@ namespace plimsoll {
 
 struct TokenizerSource {
   std::unique_ptr<Tokenizer> tokenizer =
-      {};  // none for --dataset_name dummy and for a plan that reads no data
+      {};  // null for --dataset_name dummy and for a plan that reads no data
   std::string folder = {};
   // Set if the run has no tokenizer but may have rows of token ids, which need none: the error that is thrown if a
   // row is a text.

@@ -68,8 +68,9 @@ struct CheckpointSaver::Job {
   Step step = Step::kAlone;
   std::unique_ptr<SharedCheckpoint> shared = {};  // null with Step::kAlone
   std::string path = {};
-  std::optional<Error> error = {};      // of this rank, in the current step
-  std::vector<WrittenPart> parts = {};  // those of this rank, and then those of all ranks
+  std::optional<Error> error = {};  // the error of this rank in the current step
+  std::vector<WrittenPart> parts =
+      {};  // the parts that this rank wrote; after the exchange, the parts of all ranks
   std::atomic<bool> is_cancelled{false};
   std::atomic<bool> is_running{false};  // a thread runs the current step
   std::jthread thread = {};  // declared last: it is joined before the members that it uses are destroyed

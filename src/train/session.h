@@ -209,7 +209,7 @@ class Session {
   std::unique_ptr<Loader> loader_;
   CheckpointBuffer checkpoint_buffer_;
   bool is_new_ = true;                       // states and micro_batches_ are those of a new run
-  int64_t micro_batches_ = 0;                // see micro_batches_done(); the index of random numbers
+  int64_t micro_batches_ = 0;                // micro_batches_done(); random numbers depend on it
   mutable int64_t num_batches_of_rows_ = 0;  // made by batch_of(), each with masks of its own
   int64_t gpu_used_before_ = 0;              // bytes that other processes used when the arena was allocated
   Ceilings ceilings_;

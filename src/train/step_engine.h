@@ -136,7 +136,7 @@ class StepEngine {
   Client& client_;
   std::vector<MicroBatch> batches_;  // used in turn: two if the plan runs ahead
   size_t next_batch_ = 0;
-  std::optional<Step> pending_;  // its update was enqueued, its results have not been read
+  std::optional<Step> pending_;  // a step whose update was enqueued and whose results have not been read
   int64_t num_steps_ = 0;        // the number of steps whose results have been read, over the whole run
   int64_t states_begin_ = 0;
   int64_t skipped_steps_ = 0;

@@ -31,7 +31,8 @@ using Tensors = std::map<std::string, std::vector<double>>;
 
 // The results of a rank after some steps.
 struct MeshResult {
-  std::vector<double> losses;  // of the last stage: those of the micro-batches of its data-parallel group
+  std::vector<double>
+      losses;  // on the last stage: the losses of the micro-batches of its data-parallel group
   std::vector<double> norms;
   Tensors tensors;  // weights and states of the whole model
   double evaluation_loss = 0;
@@ -50,7 +51,8 @@ std::vector<int> mesh_lengths(int64_t number);
 struct MeshStart {
   double perturbation = 0.0;  // the relative change of each weight, whose sign is random
   uint32_t seed = 0;
-  const Tensors* tensors = nullptr;  // of a run that this one resumes
+  const Tensors* tensors =
+      nullptr;  // if not null, the weights and states of another run, which this run continues
   int first_step = 1;
 };
 

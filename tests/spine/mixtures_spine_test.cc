@@ -23,7 +23,7 @@ int num_mixtures() {
   return text == nullptr ? 100 : std::stoi(text);
 }
 
-constexpr int64_t kBatches = 4;  // micro-batches of a step of all ranks
+constexpr int64_t kBatches = 4;  // micro-batches per step, of all ranks together
 
 struct Mixture {
   std::string text;

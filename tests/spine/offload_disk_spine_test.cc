@@ -219,7 +219,7 @@ TEST(OffloadToDisk, UsesTheMemoryBelowTheLimit) {
   // memory.
   TinyCase test;
   test.hidden = 1024;
-  test.heads = 8;  // of 128 elements, the most that attention on GPUs takes
+  test.heads = 8;  // heads of 128 elements each, the most that attention on GPUs supports
   PlanRequest request = testing::tiny_request(test, {.tokens = 8, .sequences = 1, .longest = 8});
   request.update.offload_states = request.update.states_on_disk = true;
   request.passes.disabled.insert("updates_at_use");

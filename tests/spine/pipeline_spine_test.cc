@@ -68,7 +68,7 @@ TEST(PipelineRanks, MakeTheStepsOfOneRank) {
 TEST(PipelineRanks, CombineWithTensorParallelismAndDividedStates) {
   constexpr int64_t kBatches = 4;
   for (NamedCase item : pipeline_cases()) {
-    if (item.test.model_type == "modernbert") continue;  // its two layers of a block are not divided by heads
+    if (item.test.model_type == "modernbert") continue;  // its layers cannot be divided by heads in this test
     item.test.heads = 4;
     if (item.test.model_type == "llama") item.test.decoder.num_key_value_heads = 4;
     const ExpectedSteps expected(item.test, kBatches);

@@ -81,7 +81,8 @@ void perturb(Executor& executor, double relative, uint32_t seed) {
 struct Start {
   double perturbation = 0.0;
   uint32_t seed = 0;
-  const Tensors* tensors = nullptr;  // of a run that this one resumes
+  const Tensors* tensors =
+      nullptr;  // if not null, the weights and states of another run, which this run continues
   int first_step = 1;
 };
 
@@ -260,7 +261,8 @@ class Expected {
     }
     constexpr double kMostTerms = 96, kDeviations = 7, kDeviationsOfLargest = 1.0 / 3;
     constexpr double kEffects =
-        2 * 2 * (2 * kSteps + 1);  // of two orders, in products with weights and in attention
+        2 * 2 *
+        (2 * kSteps + 1);  // number of effects: of two orders, in products with weights and in attention
     const double scale = kDeviations / kDeviationsOfLargest * std::sqrt(kEffects * kMostTerms) *
                          unit_roundoff(DType::kF64) / kChange;
     for (auto& [name, bound] : bounds) bound *= scale;

@@ -120,7 +120,7 @@ struct TextColumns {
 
 TextColumns find_texts(const Table& table, const std::string& label) {
   TextColumns found;
-  std::vector<std::string> values;  // not indexes, but without texts
+  std::vector<std::string> values;  // columns that are not indexes and contain no texts
   for (int64_t column = 0; column < table.num_columns(); ++column) {
     const std::string& name = table.columns()[static_cast<size_t>(column)];
     if (name == label) continue;

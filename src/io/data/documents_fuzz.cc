@@ -135,7 +135,7 @@ void check_blocks(const Documents& documents, int64_t block_size) {
                    "rule {}: {} of {} tokens", static_cast<int>(rule), ids.size(), expected.size());
   }
   const int64_t stride = 1 + block_size / 2;
-  // Every block is a set of its own until they are joined, which makes thousands of them slow.
+  // Skips strides that give very many blocks: each block is a token set of its own until all are joined, which is slow.
   if (std::ssize(documents.ids) > 256 * stride) return;
   const Dataset overlapping =
       make_overlapping_blocks(tokens, {.block_size = block_size}, std::min(stride, block_size));
