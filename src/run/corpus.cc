@@ -32,7 +32,7 @@
 namespace plimsoll {
 namespace {
 
-// Documents are never cut to a length.
+// The length limit for encoding documents, which are never cut.
 constexpr int64_t kAnyLength = std::numeric_limits<int32_t>::max();
 
 // run_clm's default of --validation_split_percentage.
@@ -197,7 +197,7 @@ class CorpusReading {
                   arguments_.text_column_names.size(), describe_model(config_));
     }
     const bool is_limited = arguments_.memory_limit && source_.device == KernelDevice::kCpu;
-    // run_mlm reads lines without their breaks.
+    // A masked language model reads lines without their line breaks, as run_mlm does.
     const bool keeps_breaks = arguments_.keep_linebreaks && !is_masked_language_model(config_);
     DocumentOptions options{.line_breaks = keeps_breaks ? LineBreaks::kKeep : LineBreaks::kDrop,
                             .quotes = arguments_.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180,
@@ -279,7 +279,7 @@ class CorpusReading {
                   "file");
     }
     std::optional<Documents> documents;
-    // A pipe can be read only once, and reading refuses a folder.
+    // The cache is used for regular files only: a pipe can be read only once, and reading refuses a folder.
     std::error_code ignored;
     if (!arguments_.cache_dir.empty() && std::filesystem::is_regular_file(path, ignored))
       documents = read_cached(path);
@@ -429,7 +429,7 @@ class CorpusReading {
                   "{}: the file is one document, which cannot be split ({}); give --validation_file FILE",
                   arguments_.train_file, name);
     }
-    // The nearest number, as datasets' train[:5%], but never none and never all.
+    // Takes the nearest number of documents, as datasets' train[:5%] does, but at least one, and not all of them.
     const int64_t nearest = std::llrint(static_cast<double>(percentage * all) / 100.0);
     const int64_t first = std::clamp<int64_t>(nearest, 1, all - 1);
     Documents validation{.tokens = documents_of(train.tokens, 0, first)};

@@ -93,7 +93,7 @@ LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, 
   if (config.id2label.empty() || labels.names.empty()) return labels;
   const int64_t num_in_data = labels.num_labels;
   if (take_model_order(labels, config.id2label)) return labels;
-  // A new head has the size that the data needs.
+  // The model's list of labels is taken only if its head is kept: a new head has the size that the data needs.
   const bool keeps_head = model.weights && !arguments.ignore_mismatched_sizes && task == nullptr;
   if (keeps_head && take_model_list(labels, config.id2label)) {
     diagnostics.note(

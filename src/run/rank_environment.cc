@@ -228,7 +228,7 @@ std::optional<RankPlace> slurm_place(const Environment& environment) {
         local_size, fmt::format("expected the number of tasks of each node, such as 2(x3),1, with one for {}",
                                 node.text()));
   }
-  // The setting of a job can be greater than the number of tasks of a step.
+  // SLURM_NTASKS_PER_NODE of the job can be greater than the number of tasks of this step.
   const int local_tasks = is_list ? *tasks : std::min(*tasks, variables.number(*size, 1, kMostRanks));
   RankPlace place = variables.place(rank, *size, local_rank, local_size, local_tasks);
   if (const std::optional<Variable> host = variables.find({"MASTER_ADDR"})) {

@@ -66,7 +66,7 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
   }
   if (find_token_id_rows(arguments) == TokenIdRows::kFound) return DataUse::kReads;
   if (tokenizer_folder.empty() || find_tokenizer_files(files, tokenizer_folder).empty()) {
-    // The number of blocks of a corpus follows from its tokens.
+    // A plan of a language model cannot use the data without a tokenizer, because the number of blocks follows from the tokens.
     if (is_language_model(config)) {
       diagnostics.note(fmt::format(
           "{} is not read, because no tokenizer is given (--tokenizer_name FOLDER): {}", given, instead));
@@ -141,7 +141,7 @@ void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std:
                        const ModelConfig& config) {
   const bool pair = texts == TextsPerRow::kTwo;
   const int32_t type = tokenizer.max_type_id(pair);
-  // A model without an embedding for token types ignores them.
+  // Accepts any type if the model has no embedding for token types, because it then ignores them.
   if (config.type_vocab_size == 0 || type < config.type_vocab_size) return;
   throw_error(
       ErrorCode::kBadData,

@@ -382,7 +382,7 @@ std::vector<Case> column_cases() {
   };
 }
 
-// Files without a header, whose first row would be lost.
+// Cases of CSV and TSV files without a header, whose first row would otherwise be lost.
 std::vector<Case> header_cases() {
   const auto predicted = [](std::string name, int exit_code, Words message, std::string text,
                             Words more = {}) {

@@ -166,7 +166,8 @@ void MethodRuns::check_losses(const MethodSet& set) {
     MethodSet rest = set;
     rest.erase(std::find(rest.begin(), rest.end(), method));
     if (!refusal(rest).empty()) continue;  // such as an option of another method
-    // Micro-batches use other dropout masks; all other methods use the same.
+    // Accumulation is compared without dropout, because micro-batches draw other dropout masks than one large batch; all other
+    // methods draw the same masks.
     const Dropout dropout = method->name == "accumulation" ? Dropout::kOff : Dropout::kOn;
     const Arguments arguments = arguments_of(set, dropout, "with");
     const std::vector<double> with = losses_of(arguments);

@@ -389,7 +389,7 @@ TEST(Bench, ARowThatCrashesIsReportedAtTheEnd) {
   EXPECT_FALSE(rows[1].at("figures").is_null()) << rows[1].dump(1);
 }
 
-// A loss that is not finite is a result.
+// A loss that is not finite is a result of the row, and not a failure of bench.
 TEST(Bench, ARowWhoseLossIsNotFiniteIsNoFault) {
   const TestFolder folder("bench_not_finite");
   write_tiny_model(folder);

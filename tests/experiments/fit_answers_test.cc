@@ -274,7 +274,7 @@ TEST(Fit, TheTrainingFileDecidesTheTask) {
   EXPECT_TRUE(contains(table_of(lm, rows, {"--max_seq_length", "32"}), "gpt2_lm, 32 tokens"));
   // Words with tags train a classifier of words, whatever the number of tags is.
   const std::string tags = folder.write("words.conll", "good O\n\n");
-  // The command to copy differs: it names the file.
+  // Compares the tables without the command at their end, which names the file.
   const auto answers = [](const std::string& table) { return table.substr(0, table.find("plimsoll train")); };
   EXPECT_EQ(answers(table_of("bert-base-uncased", tags)),
             answers(table_of("bert-base-uncased", "", {"--problem_type", "token_classification"})));

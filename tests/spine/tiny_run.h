@@ -70,7 +70,7 @@ void stage(Executor& executor, std::string_view program, const TinyBatch& batch,
 // Runs forward and backward of one micro-batch and returns the loss.
 double forward_backward(Executor& executor, const TinyBatch& batch, int64_t micro_batch, double denominator);
 
-// The bytes of a persistent buffer.
+// Returns the bytes of a persistent buffer.
 std::vector<std::byte> bytes_of(Executor& executor, const std::string& name);
 // Reads all elements of a persistent buffer, or changes one of them, on any device.
 std::vector<double> values_of(Executor& executor, const std::string& name);

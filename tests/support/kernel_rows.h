@@ -80,7 +80,7 @@ class TestedRows {
   }
 };
 
-// The kernel of a row, which a test calls like the function.
+// The kernel of a row of the catalog. A test calls this object like the kernel's function.
 template <typename Args>
 class RowKernel {
  public:

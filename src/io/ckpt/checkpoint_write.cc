@@ -287,7 +287,7 @@ bool point_link(FileSystem& files, const std::string& output_folder, std::string
   try {
     files.rename(temporary, path);
   } catch (const FileError& error) {
-    // A folder or file of the user has this name, so it is kept.
+    // Ignores the error if the user has a folder or file of this name, which is kept.
     if (error.error_number() != EISDIR && error.error_number() != ENOTEMPTY && error.error_number() != EEXIST)
       throw;
     remove_tree(files, temporary);

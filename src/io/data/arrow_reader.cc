@@ -395,7 +395,7 @@ std::shared_ptr<arrow::io::ReadableFile> open(const std::string& name) {
               file.status().message());
 }
 
-// Collects the rows of batches in tables.
+// Collects the rows of Arrow's record batches in tables, and passes on each table that is large enough.
 class Parts {
  public:
   Parts(std::string name, const ArrowOptions& options, const std::function<void(Table)>& visit)

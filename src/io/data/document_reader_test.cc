@@ -51,7 +51,7 @@ TEST_F(Documents, ComeInPartsThatDivideNoLine) {
     text += std::string(static_cast<size_t>(i % 7), 'x') + "\xC3\xA9\n";
     expected.push_back(std::to_string(i) + ":" + std::string(static_cast<size_t>(i % 7), 'x') + "\xC3\xA9\n");
   }
-  // A file is read in pieces of a MiB, so that several parts need more text.
+  // A file is read 1 MiB at a time, so a test of several parts needs longer texts than that.
   const std::string long_line(size_t{3} << 20, 'y');
   text += long_line;
   expected.push_back("51:" + long_line);

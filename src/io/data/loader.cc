@@ -54,7 +54,7 @@ bool Loader::at_end() const {
 }
 
 void Loader::claim(MicroBatch& batch) {
-  // The rows of a step of the sampler are valid until its next one.
+  // The rows in `step` are valid until the next call of sampler_.next().
   Sampler::Step step = sampler_.next();
   batch.rows.assign(step.rows.begin(), step.rows.end());
   batch.info = {.position = step.position,

@@ -36,7 +36,7 @@ class Loader {
   // num_workers >= 0, prefetch_factor >= 1, and the sampler has the rows of the data set. Errors: kDevice if the operating
   // system cannot create a thread.
   Loader(const Dataset& data, Sampler sampler, const BatchLayout& layout, const LoaderOptions& options);
-  // Stops the workers and waits for their end.
+  // Stops the worker threads and waits until they have ended.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;

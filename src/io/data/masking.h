@@ -18,7 +18,7 @@
 
 namespace plimsoll {
 
-// When a sequence gets another mask.
+// States if a sequence gets another mask in each epoch, or keeps one mask forever.
 enum class MaskSchedule : uint8_t { kEachEpoch, kNever };
 
 struct TokenMasking {
@@ -41,7 +41,7 @@ struct MaskedSequence {
 };
 
 inline constexpr uint32_t kMaskSite = 0xDA7A0200u;
-// The epoch of masks that never change, which no training reaches.
+// The epoch from which masks that never change are computed; no training reaches it.
 inline constexpr uint32_t kNoEpoch = 0xFFFFFFFFu;
 
 // Returns the threshold t = probability x 2^32: a random 32-bit number is below t with this probability.

@@ -291,7 +291,7 @@ std::unique_ptr<PreTokenizer> read_metaspace(const JsonFields& fields) {
                 fields.name_of("prepend_scheme"), scheme);
   }
   Scheme prepend = scheme == "always" ? Scheme::kAlways : scheme == "first" ? Scheme::kFirst : Scheme::kNever;
-  // Files of older versions have a flag.
+  // Files of older versions have the flag add_prefix_space instead of prepend_scheme.
   if (!fields.flag_or("add_prefix_space", true)) prepend = Scheme::kNever;
   return std::make_unique<Metaspace>(read_character(fields, "replacement", "\xE2\x96\x81"), prepend,
                                      fields.flag_or("split", true), fields.name_of("type"));

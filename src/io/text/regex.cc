@@ -639,7 +639,7 @@ class Matcher {
     steps_ += narrow<int64_t>(set.nested.size());
     return set.contains(c);
   }
-  // Does an instruction that does not branch. Returns false if it fails.
+  // Executes an instruction that does not branch. Returns false if it does not match.
   bool step(const Instruction& instruction, size_t* pc, size_t* at);
 
   const std::vector<Instruction>& code_;

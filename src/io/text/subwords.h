@@ -27,7 +27,7 @@ inline constexpr int32_t kNoToken = -1;
 class TokenIds {
  public:
   TokenIds() = default;
-  // If a text occurs twice, the later id counts.
+  // If the same text occurs twice in `tokens`, find() returns the later id.
   explicit TokenIds(const std::vector<std::pair<std::string, int32_t>>& tokens);
 
   // Adds room for `count` tokens to an empty map.

@@ -30,7 +30,7 @@ void WordPiece::split(std::string_view word, std::vector<WordToken>* out) const 
     out->resize(first_token);
     out->push_back({unk_id_, 0, static_cast<uint32_t>(word.size())});
   };
-  // A code point has at least one byte, so short words need not be counted.
+  // Code points are counted only if a word has many bytes: it cannot have more code points than bytes.
   if (word.size() > max_chars_per_word_ &&
       count_code_points(word) > static_cast<int64_t>(max_chars_per_word_)) {
     return unknown();

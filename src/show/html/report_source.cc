@@ -29,7 +29,7 @@ std::vector<LogRecord> read_history(const std::filesystem::path& path) {
     try {
       history.push_back(parse_log_line(line));
     } catch (const Json::exception&) {
-      // A run that ends while it writes leaves a part of the last line.
+      // Ignores an incomplete last line, which a run leaves that ends while it writes.
       if (file.peek() == std::ifstream::traits_type::eof()) break;
       throw_error(ErrorCode::kBadData,
                   "{}:{}: this line is not a record of a log; it begins with '{}'. Remove the line, or run "
