@@ -10,7 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// The score that transformers gives to beams that must not be selected. Added to a score in fp32 it leaves multiples of 64.
+// The score that transformers gives to beams that must not be selected. A sum of it and a score is rounded to a multiple of 64 in
+// fp32.
 constexpr float kExcluded = -1.0e9f;
 
 // Returns length^penalty as the fp32 divisor of a score. transformers computes the power in double.

@@ -335,7 +335,7 @@ class DataReading {
       describe_cache(arguments_, split.table().file_name(), cached.outcome, cached.detail, data_.token_cache);
     }
     warn_of_truncation(split, data);
-    // Data to predict needs no labels. Labels that it has may be of another kind; run_glue drops them too.
+    // Does not encode labels of data to predict: they are not needed, and may be of another kind. run_glue drops them too.
     if (split.has_label() && use == LabelUse::kRequired) data.labels = encode(split, data);
     return data;
   }

@@ -118,7 +118,8 @@ ChosenDevice device_of(const Arguments& arguments, RunPurpose purpose, const Ran
   if (arguments.device == "cpu") return cpu_device(std::move(options));
   if (arguments.device.starts_with("cuda:")) return visible_gpu(arguments.device, std::move(options));
   if (arguments.device != "auto") return card_of_table(arguments, purpose, std::move(options), notes);
-  // The references run on a CPU. Listing GPUs opens the driver, which takes memory of the process.
+  // GPUs are not listed if the reference kernels are requested, which run on a CPU only: listing them opens the driver, which
+  // takes memory of the process.
   const std::vector<CudaDeviceInfo> devices =
       options.reference_kernels ? std::vector<CudaDeviceInfo>() : visible_cuda_devices();
   if (devices.empty()) return cpu_device(std::move(options));

@@ -59,7 +59,7 @@ class CheckpointPolicy {
 
  private:
   bool keeps_optimizer_states() const;
-  // Notes that a checkpoint is complete, if there is one, and tells the callbacks.
+  // If `path` has a value, a checkpoint is complete: records that and calls the callbacks.
   void complete(const std::optional<std::string>& path);
 
   Session& session_;

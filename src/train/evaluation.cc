@@ -34,7 +34,7 @@ namespace {
 
 // The sums of an evaluation over its batches, in order.
 struct EvaluationSums {
-  // `own_metrics`: those that the program defines.
+  // `own_metrics`: the metrics that the calling program defines.
   EvaluationSums(const TaskRecord& task, const ModelConfig& model, const Dataset& evaluated,
                  std::span<const std::shared_ptr<Metric>> own_metrics)
       : data(evaluated),

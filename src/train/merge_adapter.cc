@@ -176,7 +176,7 @@ class Merge {
     });
   }
 
-  // w_NK + scale b_NR a_RK.
+  // Returns w_NK + scale b_NR a_RK.
   static std::vector<double> merged(std::vector<double> w, const std::vector<double>& a,
                                     const std::vector<double>& b, int64_t r, double scale) {
     const int64_t columns = std::ssize(a) / r;

@@ -46,7 +46,8 @@ std::string Session::allocate() {
     options_.disk = {.files = &posix_file_system(), .path = states_file(setup_.arguments, place.rank)};
   gpu_used_before_ = gpu_used_bytes(plan_.request);
   connect();
-  // The session takes over the executor only when it is complete.
+  // The session takes over the executor only after all of the following has succeeded, so that a failure leaves nothing
+  // allocated.
   std::unique_ptr<Executor> executor;
   const std::string tuned = on_device(plan_, [&] {
     executor = std::make_unique<Executor>(plan_, options_);
@@ -213,7 +214,7 @@ void Session::begin_anew() {
 std::string Session::measure_products(Executor& executor) {
   if (communicator_ == nullptr) return measure_products_here(executor);
   std::string text;
-  // Each stage of a pipeline has products of its own, which its first rank measures.
+  // Each stage of a pipeline has its own matrix products, which the first rank of the stage measures for all its ranks.
   for (int64_t stage = 0; stage < plan_.request.ranks.pipeline_size; ++stage) {
     const int root = mesh().rank_at(static_cast<int>(stage), 0, 0);
     const bool is_root = setup_.place.rank == root;

@@ -143,7 +143,7 @@ class Session {
   // Sets optimizer states and random numbers to those of a new run; the weights keep their values. Costs nothing if they
   // are in that state already.
   void begin_anew();
-  // Notes that the states are about to be read from a checkpoint.
+  // Records that the states are about to be read from a checkpoint, so that they are not those of a new run.
   void note_states_read() { is_new_ = false; }
 
   // Returns the number of micro-batches of the run so far, summed over all ranks.
@@ -194,12 +194,12 @@ class Session {
   ExecutorOptions options_;
   Plan plan_;
   std::unique_ptr<Communicator> communicator_;  // null if the run has one rank
-  // The ranks along each axis of the mesh, if it has several.
+  // The connections to the ranks along the axes of the mesh; null for an axis with one rank.
   std::unique_ptr<Communicator> data_ranks_;
   std::unique_ptr<Communicator> tensor_ranks_;
   std::unique_ptr<Communicator> stages_;
   std::unique_ptr<Communicator> end_stages_;
-  // On GPUs, the connection along each axis of several ranks is in one of these two.
+  // On GPUs, one of these two members has the connection along each axis with several ranks.
   std::vector<std::unique_ptr<GpuCommunicator>> gpu_communicators_;
   std::vector<std::unique_ptr<PeerMemory>> peers_;
   // Sends the messages between the stages of a pipeline if they go through NCCL.

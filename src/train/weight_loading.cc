@@ -79,7 +79,7 @@ LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMi
                            .ignored_suffixes = ignored_on_disk(executor.plan().request.model.config)});
   if (from == WeightsFrom::kModelUnderAdapter) {
     change_loaded_base(executor, folder);
-    // A weight of the base that the adapter replaces is not reported as unused.
+    // Does not report weights of the base as unused if the adapter replaces them.
     const auto adapted =
         wanted_tensors(executor, "", [](const WeightSpec& spec) { return spec.in_model && spec.in_adapter; });
     std::erase_if(report.unused, [&](const std::string& name) {

@@ -105,7 +105,7 @@ void expect_rank_kills_change_nothing(const std::string& name, int kills, uint64
     const int killed_here = kill_ranks(process, run, std::min(kills - killed, 6), random);
     const ProcessResult result = process.wait(240'000);
     ASSERT_EQ(result.exit_code, 0) << result.output;
-    // A rank that is killed while others fail already causes no restart of its own.
+    // There may be fewer restarts than kills, because a rank that is killed while others fail already causes no further restart.
     const int restarts = count_of(result.output, " of 100 after the failure of rank ");
     EXPECT_LE(restarts, killed_here) << result.output;
     EXPECT_EQ(count_of(result.output, "skipped"), 0) << result.output;

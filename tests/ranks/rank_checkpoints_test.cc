@@ -62,7 +62,7 @@ std::string run_two_ranks(const TestFolder& folder, const std::string& model, co
   return result.output;
 }
 
-// Without a shared folder, rank 0 writes all bytes.
+// Two ranks with a shared output folder write the same bytes together as rank 0 alone without a shared folder.
 TEST(RankCheckpoints, RanksWriteTheBytesThatOneRankWrites) {
   const TestFolder folder("rank_checkpoints");
   const std::string bert = write_tiny_model(folder), gpt2 = write_tiny_gpt2(folder);
@@ -144,7 +144,7 @@ TEST(RankCheckpoints, ThePlanContainsTheCopyIfThereIsRoom) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_NE(result.output.find("so training waits for each save"), std::string::npos) << result.output;
   EXPECT_EQ(find_newest_verified(posix_file_system(), run).step, 2);
-  // The bytes of the tensors in both files are those of the copy.
+  // The copy has as many bytes as the tensors in both files of the checkpoint.
   int64_t bytes = 0;
   for (const char* file : {"/model.safetensors", "/optimizer.safetensors"}) {
     const SafetensorsFile saved = SafetensorsFile::open(posix_file_system(), run + "/checkpoint-2" + file);

@@ -17,7 +17,7 @@ using testing::MeshCase;
 using testing::MeshResult;
 using testing::TinyCase;
 
-// PLIMSOLL_MIXTURES sets another number of mixtures.
+// Returns the number of mixtures to test, which the variable PLIMSOLL_MIXTURES can change.
 int num_mixtures() {
   const char* text = std::getenv("PLIMSOLL_MIXTURES");
   return text == nullptr ? 100 : std::stoi(text);

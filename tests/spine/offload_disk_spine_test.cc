@@ -164,7 +164,7 @@ TEST(OffloadToDisk, ThePlanStatesTheFileAndItsTraffic) {
   EXPECT_EQ(use.stored_bytes, blocks);
   EXPECT_EQ(use.read_bytes, bytes);
   EXPECT_EQ(use.written_bytes, bytes);
-  // At the assumed 1.5 GB/s for both directions together.
+  // The expected time follows from the assumed rate of 1.5 GB/s for both directions together.
   EXPECT_DOUBLE_EQ(use.ms, 2 * static_cast<double>(bytes) / 1.5e6);
   expect_three_updates_in_memory(plan);
   EXPECT_EQ(use.buffers_bytes, 9 * kTransferPieceBytes) << "one per thread and one for checkpoints";
@@ -189,7 +189,7 @@ TEST(OffloadToDisk, ReadsDuringTheBackwardPassIntoMemoryThatActivationsFree) {
   TinyCase test;
   PlanRequest request = plan_of(test, Kept::kOnDisk).request;
   request.batches.train = request.batches.evaluate = {.tokens = 512, .sequences = 32, .longest = 16};
-  // A disk that transfers the states in a part of a tiny model's step.
+  // Assumes a disk that is fast enough to transfer all states within a step of a tiny model.
   request.disk = {.read_gb_per_s = 400, .write_gb_per_s = 400, .both_gb_per_s = 400, .date = "2026-11-27"};
   const Plan early = build_plan(request);
   request.offload.early_states = false;
@@ -237,7 +237,8 @@ TEST(OffloadToDisk, UsesTheMemoryBelowTheLimit) {
   EXPECT_EQ(build_plan(request).total_bytes(), plan.total_bytes());
 }
 
-// Threads of the host make the transfers, which a captured segment cannot start.
+// A segment with transfers to or from a disk is not captured as a CUDA graph, because a graph cannot start the threads of the
+// host that transfer.
 TEST(OffloadToDisk, SegmentsWithTransfersAreNotCaptured) {
   const Plan plan = plan_of(TinyCase{}, Kept::kOnDiskLate);
   const ProgramPlan& program = plan.programs.at(kTrainProgram);

@@ -89,7 +89,7 @@ TEST(PipelineRanks, CombineWithTensorParallelismAndDividedStates) {
   }
 }
 
-// A step of one micro-batch, whose gradients do not persist.
+// A step may have a single micro-batch. Its gradients are then not persistent.
 TEST(PipelineRanks, MakeStepsOfOneMicroBatch) {
   const TinyCase test = language_model("gpt2");
   const RankMesh mesh{.size = 2, .pipeline_size = 2};
@@ -157,7 +157,7 @@ TEST(PipelineRanks, HaveRoomForTheirLayers) {
     const Plan plan = plan_of_rank(test, pipeline, rank, 4);
     for (const PersistentBuffer& buffer : plan.persistent) {
       if (buffer.storage == Storage::kMessage) {
-        // Tokens x hidden numbers in fp32.
+        // A message between stages has tokens x hidden size elements in fp32.
         EXPECT_EQ(buffer.bytes, in_arena(17 * 16 * 4)) << buffer.name;
         continue;
       }

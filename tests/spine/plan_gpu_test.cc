@@ -99,7 +99,7 @@ TEST(PlanGpu, EvaluationOnHopperTakesProductAndGeluAtOnce) {
   EXPECT_EQ(fused("bert-base-uncased", "h200", DType::kF16), 12);
   EXPECT_EQ(fused("bert-large-uncased", "h200", DType::kF32), 0);
   EXPECT_EQ(fused("bert-large-uncased", "a10g", DType::kBF16), 0);
-  // 384 terms are not a multiple of the block size of the kernel.
+  // The kernel declines this model: its products sum 384 terms, which is not a multiple of the kernel's tile.
   EXPECT_EQ(fused("MiniLM-L6-H384-uncased", "h200", DType::kBF16), 0);
 }
 
@@ -225,7 +225,7 @@ TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   point.master_weights = MasterWeights::kWhole;
   EXPECT_GE(plan_of(point).total_bytes() - split, 2 * 300000000);
   point.master_weights = MasterWeights::kAuto;
-  // With checkpointing, Trainer needs 7560 MiB.
+  // With gradient checkpointing, Trainer needs 7560 MiB for the same run.
   point.recompute = RecomputePolicy::kFull;
   EXPECT_LE(plan_of(point).total_bytes(), 6500 * kMiB);
 }

@@ -276,7 +276,7 @@ class Expected {
     for (const auto& [name, values] : figures_of(found)) {
       const double difference = largest(values, exact.at(name));
       EXPECT_LE(difference, bounds.at(name)) << name;
-      // The bound is far below an error in one element.
+      // Checks that the bound is far smaller than the effect of a wrong element.
       EXPECT_LT(bounds.at(name), 1e-6) << name;
       if (difference > 0) share = std::max(share, difference / bounds.at(name));
     }
@@ -407,7 +407,7 @@ TEST(TensorParallelRanks, ComputeTheLossOfBf16ActivationsInChunks) {
       const Plan plan = plan_of(test, mesh, 2);
       const std::vector<Result> results = results_of_mesh(plan, test, mesh, 2);
       for (const Result& result : results) expect_same_bits(result, results.front());
-      // The bound is that of the test before.
+      // The bound is the same as in StoreDividedWeightsInHalves above.
       for (size_t i = 0; i < one.losses.size(); ++i)
         EXPECT_NEAR(results[0].losses[i], one.losses[i],
                     4 * unit_roundoff(DType::kBF16) * std::abs(one.losses[i]));

@@ -146,7 +146,7 @@ TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
                                  arguments.output_dir + "/log.jsonl",
                                  std::filesystem::copy_options::overwrite_existing);
     }
-    // This is a leftover of a report that a kill interrupted.
+    // Creates a file that a run leaves if it is killed while it writes a report.
     const std::string leftover = arguments.output_dir + "/.plimsoll-tmp-README.md";
     std::ofstream(leftover) << "---";
     Trainer trainer(arguments);
