@@ -151,7 +151,7 @@ struct TrainOutput {
   // True if the resumed run had already finished. In this case no step ran, the files in output_dir are
   // unchanged, and `metrics` describes the complete run.
   bool was_complete = false;
-  // train_loss, train_runtime (seconds), train_samples_per_second, train_steps_per_second, epoch, ...
+  // Keys: train_loss, train_runtime (seconds), train_samples_per_second, train_steps_per_second, epoch, ...
   MetricMap metrics;
   std::string last_checkpoint;
   std::string best_checkpoint;

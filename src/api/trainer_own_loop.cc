@@ -117,10 +117,10 @@ void Trainer::Impl::require_gradients(const char* function) const {
 
 void Trainer::Impl::require_no_gradients(const char* function) const {
   if (own_step.micro_batches == 0) return;
-  throw_error(
-      ErrorCode::kUsage,
-      "{} between forward_backward() and update(): it would overwrite the gradients; call update() first",
-      function);
+  throw_error(ErrorCode::kUsage,
+              "{} cannot run between forward_backward() and update(), because it would overwrite the "
+              "gradients; call update() first",
+              function);
 }
 
 Batch Trainer::next_batch() {

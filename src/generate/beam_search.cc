@@ -63,7 +63,8 @@ void take_candidates(std::span<const float> logits, std::span<const int32_t> tok
     const auto log_prob = static_cast<float>(static_cast<double>(logits[i]) - log_sum);
     candidates->push_back({log_prob, log_prob, tokens[i]});
   }
-  std::ranges::sort(*candidates, is_better);  // different logits may have equal logarithms
+  // `logits` are in descending order, but different logits may round to equal log-probabilities, which is_better orders by token.
+  std::ranges::sort(*candidates, is_better);
 }
 
 BeamSearch::BeamSearch(const GenerationSettings& settings, std::span<const int32_t> prompt, int64_t max_new,

@@ -149,7 +149,7 @@ class CorpusReading {
                                     static_cast<uint64_t>(arguments_.max_train_samples.value_or(-1))});
   }
 
-  // --max_seq_length and --block_size are one setting of a masked language model.
+  // Refuses --max_seq_length and --block_size with different values: for a masked language model both set the length of a row.
   void require_one_length() const {
     if (!is_masked_language_model(config_) || !arguments_.block_size) return;
     if (arguments_.max_seq_length == Arguments().max_seq_length ||

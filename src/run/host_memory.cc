@@ -255,7 +255,7 @@ HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
   host.data_bytes += metric_bytes(setup);
   if (setup.data.reading_bytes > 0) {
     host.reading_bytes = own_bytes + setup.data.reading_bytes + tokenizer_bytes;
-    // The GPU driver was opened when the device was chosen, before the files were read.
+    // The memory of the GPU driver counts while the files are read: the driver was opened earlier, when the device was chosen.
     if (setup.device.holds_gpu_driver) host.reading_bytes += kGpuDriverBytes;
   }
   host.io_bytes = kIoBytes;

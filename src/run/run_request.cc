@@ -124,8 +124,8 @@ void choose_recomputation(RunSetup& setup) {
   if (!setup.request.train || recompute_chosen(run) == RecomputeChosen::kByPolicy) return;
   const std::string asked = recompute_argument(run.arguments);
   if (!setup.passes.is_on("recompute")) {
-    setup.diagnostics.note(fmt::format("{} chooses nothing: --stop_after_pass {} leaves recompute out", asked,
-                                       setup.passes.stop_after));
+    setup.diagnostics.note(fmt::format("{} has no effect: --stop_after_pass {} leaves out the pass recompute",
+                                       asked, setup.passes.stop_after));
     return;
   }
   BudgetChoice found = choose_recompute_of(run, setup.request, setup.plan_labels);

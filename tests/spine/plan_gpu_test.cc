@@ -356,8 +356,7 @@ TEST(PlanGpu, EvaluationInSixteenBitsHoldsTwoBytesAParameter) {
   }
 }
 
-// A weight or bias of a product has a 16-bit copy that is stored in addition to it; embeddings and norms have
-// none.
+// A weight or bias of a matrix product has a 16-bit copy, stored next to the fp32 tensor; embeddings and norms have none.
 TEST(PlanGpu, ProductsReadCopiesOfTheirWeights) {
   GridPoint point = full_batch("bert-base-uncased", 4, 64);
   point.gpu = "h200";

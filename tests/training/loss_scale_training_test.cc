@@ -76,7 +76,8 @@ TEST(LossScaledRun, SkippedStepsAreCountedAndToldAndResumedBitForBit) {
     if (warning.find("overflow") != std::string::npos) overflows.push_back(warning);
   }
   ASSERT_EQ(overflows.size(), skipped);
-  EXPECT_NE(overflows[0].find("step 1: the gradients overflow fp16 with the loss scale 65536"), std::string::npos)
+  EXPECT_NE(overflows[0].find("step 1: the gradients overflow fp16 with the loss scale 65536"),
+            std::string::npos)
       << overflows[0];
   for (int step = 1; step < 8; ++step) {
     SCOPED_TRACE("resumed after step " + std::to_string(step));

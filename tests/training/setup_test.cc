@@ -258,10 +258,11 @@ TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
                  "its end\n"),
       std::string::npos)
       << notes;
-  EXPECT_NE(all_of(beyond.diagnostics.warnings)
-                .find("--gradient_accumulation_steps 3 is more than an epoch has: each step consists of 2 "
-                      "micro-batches, those of the epoch, and ends with the epoch\n"),
-            std::string::npos)
+  EXPECT_NE(
+      all_of(beyond.diagnostics.warnings)
+          .find("--gradient_accumulation_steps 3 exceeds the number of micro-batches of an epoch: each step "
+                "consists of 2 micro-batches and ends with the epoch\n"),
+      std::string::npos)
       << all_of(beyond.diagnostics.warnings);
   arguments.logging_steps = 6;
   arguments.eval_steps = 6;

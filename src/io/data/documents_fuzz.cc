@@ -131,8 +131,10 @@ void check_blocks(const Documents& documents, int64_t block_size) {
       std::ranges::sort(expected);
     }
     // A document of one token predicts nothing and is in no row of its own.
-    PLIMSOLL_CHECK(rule == BlockRule::kSeparate ? ids.size() <= expected.size() : ids == expected,
-                   "rule {}: {} of {} tokens", static_cast<int>(rule), ids.size(), expected.size());
+    PLIMSOLL_CHECK(
+        rule == BlockRule::kSeparate ? ids.size() <= expected.size() : ids == expected,
+        "with block rule {}, the rows hold other tokens than the documents: {} tokens instead of {}",
+        static_cast<int>(rule), ids.size(), expected.size());
   }
   const int64_t stride = 1 + block_size / 2;
   // Skips strides that give very many blocks: each block is a token set of its own until all are joined, which is slow.

@@ -76,7 +76,7 @@ class RowParser {
   int64_t capacity_ = 0;
   std::string padded_;
   std::optional<Table> table_;
-  // The value of each column in this row.
+  // The value of each column in the row that is being read.
   struct Value {
     std::optional<simdjson::dom::element> element;
     bool is_repeated = false;

@@ -155,7 +155,7 @@ TEST(Labels, VectorsGoWithAModelsOwnLabels) {
             (std::vector<float>{1, 0, 1, 0, 1, 0}));
   EXPECT_NE(error_of([&] {
               encode_labels(json_labels({"[0, 1, 0]", "[1, 1]"}), scheme);
-            }).find("4: train.jsonl:2: this label has 2 numbers, but those of the model have 3"),
+            }).find("4: train.jsonl:2: this label has 2 numbers, but each label of the model has 3"),
             std::string::npos);
 }
 

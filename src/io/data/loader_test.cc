@@ -307,8 +307,8 @@ TEST(Loader, StopsCleanlyInTheMiddle) {
   }
 }
 
-// A batch larger than planned fails when it is next, not when a worker prepares it, and the message contains
-// the remedy.
+// A batch larger than planned fails when next() would return it, not when a worker prepares it, and the message contains the
+// remedy.
 TEST(Loader, RefusesABatchThatIsLargerThanPlannedAtItsTurn) {
   TestRandom random;
   const Dataset data = random_data(random, 50, 0);
