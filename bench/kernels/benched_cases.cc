@@ -215,7 +215,7 @@ std::vector<BenchedRound> benched_rounds(const Plan& plan) {
 }
 
 std::string_view reason_not_benched(const KernelRow& row) {
-  if (row.backend == Backend::kRef) return "a reference is not made to be fast";
+  if (row.backend == Backend::kRef) return "a reference implementation is not meant to be fast";
   for (const char* kernel : {"all_reduce", "reduce_scatter", "all_gather", "send", "receive"}) {
     if (row.kernel == kernel) return "runs between several ranks; plimsoll bench --links measures it";
   }

@@ -124,7 +124,8 @@ struct PlannedMemory {
   PlannedPurposes host_by_purpose;
   // The file of --offload_optimizer nvme:FOLDER; 0 without it, and not part of the total.
   int64_t disk_bytes = 0;
-  int64_t disk_staging_bytes = 0;  // the part of the arena through which states pass
+  // The most bytes of the arena that hold optimizer states between their read from the disk and their write.
+  int64_t disk_staging_bytes = 0;
   // Returns the phase of this name, or null.
   const PlannedPhase* find_phase(std::string_view name) const;
 };
@@ -181,7 +182,7 @@ struct PlannedGeneration {
   int64_t cache_bytes() const { return num_pages * page_tokens * cache_bytes_per_token; }
 };
 
-// A change of arguments that was planned as well.
+// A change of arguments for which a plan was made too, so that it can be compared with the plan for the unchanged arguments.
 struct PlannedChange {
   std::string arguments;  // the arguments as a user types them
   int64_t total_bytes = 0;

@@ -160,7 +160,7 @@ struct TrainOutput {
 
 // The scores of one row. Predictions are in the order of the file.
 struct Prediction {
-  // One per label. For token classification, one per label for each word that the model read.
+  // One logit per label. For token classification, one per label for each word that the model read.
   std::vector<float> logits;
   // The logits as probabilities: of all labels together (softmax), for a multi-label task of each label (sigmoid),
   // for token classification of the labels of each word. Empty for regression.

@@ -93,15 +93,14 @@ void Trainer::Impl::require_training_data(const char* function) const {
 
 const Batch::Impl& Trainer::Impl::require_batch(const Batch& batch, const char* action) const {
   if (!batch.impl_) {
-    throw_error(
-        ErrorCode::kUsage,
-        "{} of an empty batch, which was moved from or never filled: use a batch from next_batch() or "
-        "make_batch()",
-        action);
+    throw_error(ErrorCode::kUsage,
+                "{} got an empty batch, which was moved from or never filled: use a batch from next_batch() "
+                "or make_batch()",
+                action);
   }
   if (batch.impl_->owner != this) {
     throw_error(ErrorCode::kUsage,
-                "{} of a batch that another Trainer made: use a batch from this Trainer's next_batch() or "
+                "{} got a batch that another Trainer made: use a batch from this Trainer's next_batch() or "
                 "make_batch()",
                 action);
   }

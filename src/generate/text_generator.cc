@@ -227,7 +227,7 @@ class TextGenerator::Group {
     for (size_t i = 0; i < searches.size(); ++i) add_results(i, searches[i].beams);
   }
 
-  // Performs a step of each search that is not done, with the scores of its beams in order.
+  // Performs a step of each beam search that is not done. `next` holds the scores of the beams of these searches, in order.
   void advance(std::vector<Search>& searches, NextScores& next) {
     struct Row {
       size_t search, beam;

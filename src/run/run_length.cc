@@ -67,8 +67,7 @@ void note_unreached_intervals(const Arguments& a, const RunLength& length, Diagn
   if (a.gradient_accumulation_steps > length.batches_per_epoch) {
     diagnostics.warn(fmt::format(
         "--gradient_accumulation_steps {} exceeds the number of micro-batches of an epoch: each step "
-        "consists of "
-        "{} and ends with the epoch",
+        "consists of {} and ends with the epoch",
         a.gradient_accumulation_steps,
         length.batches_per_epoch == 1 ? "1 micro-batch"
                                       : fmt::format("{} micro-batches", length.batches_per_epoch)));

@@ -122,9 +122,9 @@ class Session {
             .tensor_size = static_cast<int>(plan_.request.ranks.tensor_size),
             .pipeline_size = static_cast<int>(plan_.request.ranks.pipeline_size)};
   }
-  // sum_over_ranks() replaces each number by its sum over all ranks; the next function does so over the ranks that read different
-  // batches only; the third one returns true if the flag of any rank is true. Every rank calls the same functions in the same
-  // order. Cost: none for one rank. Errors: kDevice if a rank has failed.
+  // sum_over_ranks() replaces each number by its sum over all ranks, and sum_over_data_ranks() by its sum over the ranks that
+  // read different batches; is_true_on_any_rank() returns true if the flag of any rank is true. Every rank calls the same
+  // functions in the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
   void sum_over_ranks(std::span<double> numbers);
   void sum_over_data_ranks(std::span<double> numbers);
   bool is_true_on_any_rank(bool flag);

@@ -151,7 +151,7 @@ TEST(RankCheckpoints, ThePlanContainsTheCopyIfThereIsRoom) {
     for (const StoredTensor& tensor : saved.tensors()) bytes += tensor.end - tensor.begin;
   }
   EXPECT_EQ(limited, with - bytes);
-  // The texts of at most 30 records of the log, 1024 bytes each, are in memory as well.
+  // The rest of the difference is memory for the texts of at most 30 log records of 1024 bytes each.
   const int64_t text_bytes = with - without - bytes;
   EXPECT_EQ(text_bytes % 1024, 0) << text_bytes;
   EXPECT_GT(text_bytes, 0);

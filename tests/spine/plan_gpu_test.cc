@@ -144,8 +144,8 @@ TEST(PlanGpu, ActivationsLeaveWhereTheLimitHasNoRoomForPrograms) {
   EXPECT_EQ(limited.total_bytes(), moves.total_bytes());
 }
 
-// If the tiles of rows fill the card, each norm is fused with the product before it, except in the last
-// layer, whose rows are only first tokens.
+// If the tiles of rows are enough to occupy the whole card, each norm is fused with the matrix product before it, except in the
+// last layer, whose rows are only first tokens.
 TEST(PlanGpu, EvaluationOnHopperTakesProductAndNormAtOnce) {
   const auto count = [](const char* preset, int64_t sequences, const char* gpu, DType activations,
                         const OpSchema& def) {

@@ -25,7 +25,7 @@ std::string with_blanks(std::string key) {
 
 // The phases in the order of a run.
 constexpr std::string_view kPhases[] = {"load", "resume", "train", "eval", "generate", "save"};
-// The purposes as keys of plan.json, in the order of tables.
+// The purposes of memory as keys of plan.json, in the order in which tables list them.
 constexpr std::string_view kPurposeKeys[] = {"model_weights", "optimizer_states", "gradients",
                                              "saved_for_the_backward_pass", "temporary_buffers"};
 
