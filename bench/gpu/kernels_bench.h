@@ -1,4 +1,4 @@
-// Code that the programs share which compare CUDA kernels with the memory bandwidth: pools of device memory,
+// Code that is shared by the programs that compare the speed of CUDA kernels with the memory bandwidth: pools of device memory,
 // and timing. For one thread; a Bench owns its memory and events.
 #pragma once
 

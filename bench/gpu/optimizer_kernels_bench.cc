@@ -40,7 +40,7 @@ void measure_optimizer(Bench& bench, DType grads, DType low) {
                        .v = out.take(DType::kF32, count),
                        .count = count});
     if (is_floating(low)) tensors.back().low = out.take(low, count);
-    // Second moments must not be negative.
+    // Fills the second moments with a positive number, because they must not be negative.
     fill_cuda({tensors.back().v, count, 0.25}, nullptr);
   }
   const std::string types = fmt::format(" of {} gradients, {} copy, {} M", dtype_name(grads),
@@ -120,7 +120,7 @@ void measure_small_states(Bench& bench) {
   bench.measure("sgd_8bit" + size, total * 14 + total / 32, [&] {
     sgd_8bit_cuda({.tensors = eight_bit, .learning_rate = lr, .step = step, .momentum = 0.9}, nullptr);
   });
-  // The sums of squares must not be negative; with an absmax of zero they are zero, as before the first step.
+  // Sets every absmax to zero, so that the decoded sums of squares are zero, as before the first step: they must not be negative.
   for (const OptimizerTensor& tensor : eight_bit) {
     fill_cuda({tensor.m_absmax, eight_bit_blocks(tensor.count), 0.0}, nullptr);
   }

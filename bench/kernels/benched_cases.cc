@@ -58,7 +58,7 @@ std::string describe(const TinyCase& test) {
   return text;
 }
 
-// A case, and what its request has in addition.
+// A case, and a function that changes its plan request.
 struct Variant {
   explicit Variant(const TinyCase& tiny, std::string_view addition = {},
                    void (*change)(PlanRequest&) = nullptr)
@@ -68,7 +68,7 @@ struct Variant {
   void (*adjust)(PlanRequest&);
 };
 
-// Cases that train in a way that those of the tests of steps do not, on any device.
+// Returns cases for any device with methods of training that step_cases() lacks.
 std::vector<Variant> further_variants() {
   std::vector<Variant> variants;
   TinyCase llama{.model_type = "llama", .hidden_act = "silu", .problem_type = ProblemType::kCausalLm};
@@ -78,12 +78,12 @@ std::vector<Variant> further_variants() {
     llama.activations = DType::kBF16;
     variants.emplace_back(llama);
   }
-  // Weights in bf16 without fp32 masters are rounded stochastically.
+  // Weights in bf16 without fp32 masters, whose updates use the kernels with stochastic rounding.
   variants.emplace_back(TinyCase{.dtype = DType::kBF16});
-  // Other activations, whose kernels are not those of GELU.
+  // Activations other than GELU, which have kernels of their own.
   for (const char* activation : {"relu", "gelu_new", "silu"})
     variants.emplace_back(TinyCase{.hidden_act = activation});
-  // The ops that passes replace by fused ones.
+  // Without optional passes, plans contain the basic ops that passes otherwise replace by fused ones.
   for (const std::optional<DType> activations : {std::optional<DType>(), std::optional(DType::kBF16)}) {
     TinyCase unfused{.label_smoothing = 0.1, .activations = activations};
     for (const PassInfo& pass : all_passes()) {
@@ -215,7 +215,7 @@ std::vector<BenchedRound> benched_rounds(const Plan& plan) {
 }
 
 std::string_view reason_not_benched(const KernelRow& row) {
-  if (row.backend == Backend::kRef) return "a reference is not made to be fast";
+  if (row.backend == Backend::kRef) return "a reference implementation is not meant to be fast";
   for (const char* kernel : {"all_reduce", "reduce_scatter", "all_gather", "send", "receive"}) {
     if (row.kernel == kernel) return "runs between several ranks; plimsoll bench --links measures it";
   }

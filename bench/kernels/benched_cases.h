@@ -1,7 +1,7 @@
 // The plans whose ops kernel_rows_bench runs: small models of every kind with every loss, optimizer, precision and adapter, in sizes
-// that are large enough for times. A row of the catalog is benched if an op of one of these plans poses a problem that it accepts, so
-// that a new row is benched without a line of code. tests/benchmarks/benched_rows_test.cc reports a row that no plan reaches.
-// Thread-safe: values and pure functions.
+// that are large enough for times. A row of the kernel catalog is benched if it accepts the types and sizes of an op of one of these
+// plans, so that a new row is benched without a line of code. tests/benchmarks/benched_rows_test.cc reports a row that no plan
+// reaches. Thread-safe: values and pure functions.
 #pragma once
 
 #include <string>
@@ -25,13 +25,13 @@ std::vector<BenchedCase> benched_cases(const DeviceOptions& device);
 // Returns the batch of a case, with ids from its whole vocabulary.
 testing::TinyBatch benched_batch(const BenchedCase& benched);
 
-// A set of implementations that one plan of a case runs: those that the plan chooses, or those that --kernels would force.
+// One run of a case: its plan uses the implementations that it chooses itself, or those that --kernels would force.
 struct BenchedRound {
   std::vector<std::string> forced;     // DeviceOptions::forced_kernels; empty in the first round
   std::vector<const KernelRow*> rows;  // the implementations whose ops are timed, without references
 };
-// Returns the rounds of a case. The first one has the rows that its plan chooses. Each following one forces, for every kernel, another
-// row that accepts all ops of the kernel.
+// Returns the runs of a case. The first one uses the implementations that its plan chooses. Each following one forces, for every
+// kernel, another implementation that accepts all ops of the kernel.
 std::vector<BenchedRound> benched_rounds(const Plan& plan);
 
 // Returns why a row is not run by kernel_rows_bench, or "" if it has to be.

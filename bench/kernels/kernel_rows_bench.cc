@@ -44,7 +44,7 @@ struct RowResult {
   std::string case_name;
 };
 
-// By the row and the name of the type.
+// The key is a row of the kernel catalog and the name of a data type.
 using Results = std::map<std::pair<const KernelRow*, std::string_view>, RowResult>;
 
 double median(std::vector<double> values) {

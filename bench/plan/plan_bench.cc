@@ -1,5 +1,6 @@
-// Measures the time of planning BERT-large, of planning one rank of 1024 GPUs together with the changes that save memory, as the
-// command `plan` does, and of `fit` for 12 GiB of a card that need not be present.
+// Measures three times: planning BERT-large on one device; planning one rank of a run on 1024 GPUs, including the suggested
+// changes that save memory, as the command `plan` does; and the search of `fit` for BERT-large in 12 GiB of an L4. No GPU is
+// needed.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -28,7 +29,7 @@ BENCHMARK_CAPTURE(plan, bert_large_h200_offload,
                   std::vector<std::string>{"--device", "h200", "--bf16", "--offload_optimizer"})
     ->Unit(benchmark::kMillisecond);
 
-// The processor time of all threads counts.
+// Measures the processor time of all threads of the process, because planning uses several.
 void plan_rank(benchmark::State& state, const char* model) {
   const Arguments arguments =
       parse_arguments(std::vector<std::string>{"--config_name", model, "--device", "h100", "--nproc_per_node",

@@ -129,7 +129,7 @@ class LogisticRegression {
     }
   }
 
-  // scores_ contains the gradient with respect to the scores.
+  // Updates the weights of a feature. Requires: scores_ contains the gradient of the loss with respect to the scores.
   void step(size_t first, float value) {
     constexpr float kRate = 0.3f;
     for (size_t k = 0; k < num_classes_; ++k) {

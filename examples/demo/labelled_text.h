@@ -30,7 +30,8 @@ class Options {
   // Returns the value of an option. Errors: std::runtime_error if it was not given.
   std::string required(std::string_view name) const;
   std::string optional(std::string_view name, std::string_view fallback) const;
-  // Returns an integer. Errors: std::runtime_error if the value is not an integer of at least 0.
+  // Returns the value of an option, or `fallback` if it was not given. Errors: std::runtime_error if the value is not an integer
+  // of at least 0.
   long number(std::string_view name, long fallback) const;
 
  private:

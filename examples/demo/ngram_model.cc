@@ -11,7 +11,8 @@
 namespace plimsoll::demo {
 namespace {
 
-// The bits of an id that is increased by one, so that no key of an n-gram begins with zeros only.
+// Returns the number of bits of an id plus one. Ids are increased by one in keys, so that no key of an n-gram begins with zeros
+// only.
 int bits_of(int64_t vocab_size) {
   return std::max(1,
                   static_cast<int>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(0, vocab_size)))));
@@ -89,7 +90,7 @@ NgramModel::NgramModel(std::span<const int32_t> text, int order, int64_t vocab_s
   }
   const auto n = static_cast<size_t>(order);
   for (size_t i = 0; i + n <= text.size(); ++i) ++levels_[n - 1].counts[key_of(text.subspan(i, n))];
-  // A shorter n-gram counts once for each different token before it.
+  // Counts shorter n-grams: each counts once for each different token that precedes it.
   for (size_t level = n - 1; level-- > 0;) {
     const uint64_t mask = (uint64_t{1} << (bits_per_token_ * static_cast<int>(level + 1))) - 1;
     for (const auto& [key, count] : levels_[level + 1].counts) ++levels_[level].counts[key & mask];

@@ -34,8 +34,9 @@ class NgramModel {
   // Counts of the n-grams of one length. For the longest they are occurrences; for the others the number of different tokens that precede
   // the n-gram.
   struct Context {
-    int64_t sum = 0;                         // of the counts of the tokens that follow
-    std::array<int64_t, 3> num_followers{};  // with counts 1, 2, and 3 or more
+    int64_t sum = 0;  // sum of the counts of the tokens that follow
+    std::array<int64_t, 3>
+        num_followers{};  // number of tokens that follow with a count of 1, of 2, and of 3 or more
   };
   struct Level {
     std::unordered_map<uint64_t, int64_t> counts;
@@ -59,7 +60,7 @@ struct TextScore {
   // The loss of all predicted tokens per byte of the text, in bits. It compares models of different tokens.
   double bits_per_byte(int64_t num_bytes) const;
 };
-// The model's past is not limited to the block, which favours it.
+// The n-gram model may use tokens before the block, which a language model with blocks may not; this favours the n-gram model.
 TextScore score_text(const NgramModel& model, std::span<const int32_t> text, int64_t block_size);
 
 }  // namespace plimsoll::demo

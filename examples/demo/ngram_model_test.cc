@@ -11,7 +11,8 @@
 namespace plimsoll::demo {
 namespace {
 
-// Words that repeat, as a text does: the numbers of a linear congruence, folded.
+// Returns pseudo-random ids in which sequences repeat, as in a text: numbers of a linear congruential generator modulo a small
+// number.
 std::vector<int32_t> text_of(int length, int32_t vocab_size) {
   std::vector<int32_t> text;
   uint32_t state = 7;

@@ -11,7 +11,8 @@ namespace {
 using Names = std::vector<std::string>;
 
 TEST(Scores, CountsAccuracyAndMacroF1) {
-  // a: 2 TP, 1 FN -> 4/5; b: 1 TP, 1 FP -> 2/3; c never occurs.
+  // F1 = 2 TP / (2 TP + FP + FN). Class a: 2 true positives, 1 false negative, 4/5. Class b: 1 true positive, 1 false positive,
+  // 2/3. Macro F1 is their mean.
   const Scores scores = score(Names{"a", "a", "a", "b"}, Names{"a", "a", "b", "b"});
   EXPECT_DOUBLE_EQ(scores.accuracy, 0.75);
   EXPECT_DOUBLE_EQ(scores.macro_f1, (4.0 / 5 + 2.0 / 3) / 2);

@@ -190,7 +190,7 @@ Dataset make_dataset(const std::vector<Definition>& definitions, const DatasetLi
     if (!texts.insert(definition->text).second) return true;
     return limits.max_class > 0 && ++taken[definition->label] > limits.max_class;
   });
-  // In the order above, a class ends where its limit is reached.
+  // Sorts anew by another hash, because in the order above the rows of a class with a limit are all at the beginning.
   order_by_hash(ordered, [](const Definition& definition) { return name_hash(definition.text); });
   for (const Definition* definition : ordered) {
     LabelledText row{definition->text, definition->label};

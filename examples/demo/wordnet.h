@@ -34,7 +34,7 @@ enum class Split { kTrain, kValidation, kTest };
 // split.
 Split split_of(std::string_view word);
 
-// The sizes that make_dataset() keeps within.
+// Limits for the number of definitions per class.
 struct DatasetLimits {
   int64_t min_class = 0;       // classes with fewer definitions are left out
   int64_t max_class = 0;       // definitions per class in all splits together; 0: all

@@ -159,8 +159,8 @@ inline int64_t num_ranks(const Arguments& arguments) {
 inline bool has_own_ddp_timeout(const Arguments& arguments) {
   return arguments.ddp_timeout != Arguments().ddp_timeout;
 }
-// Return true if --offload_optimizer keeps optimizer states outside the memory of the device, and the folder of nvme:FOLDER;
-// "" without it.
+// offloads_optimizer() returns true if --offload_optimizer keeps optimizer states outside the memory of the device. nvme_folder()
+// returns FOLDER if the value is nvme:FOLDER, otherwise "".
 inline bool offloads_optimizer(const Arguments& arguments) {
   return !arguments.offload_optimizer.empty() && arguments.offload_optimizer != "False";
 }
@@ -169,12 +169,12 @@ inline std::string nvme_folder(const Arguments& arguments) {
   const std::string& value = arguments.offload_optimizer;
   return value.starts_with(kPrefix) ? value.substr(kPrefix.size()) : std::string();
 }
-// Returns the number of groups of processes that train on different batches: --tp_size x --pp_size processes of a group train on the
-// same.
+// Returns the number of groups of processes that train on different batches: the --tp_size x --pp_size processes of a group train on
+// the same batches.
 inline int64_t num_data_ranks(const Arguments& arguments) {
   return num_ranks(arguments) / (arguments.tp_size * arguments.pp_size);
 }
-// Returns the number of micro-batches of an optimizer step, those of all processes together.
+// Returns the number of micro-batches per optimizer step, summed over all processes.
 inline int64_t batches_per_step(const Arguments& arguments) {
   return arguments.gradient_accumulation_steps * num_data_ranks(arguments);
 }

@@ -23,7 +23,7 @@ enum class OptionForm : uint8_t { kFlag, kValue, kRepeated, kOptional };
 struct CommandOption {
   std::string_view name;
   OptionForm form;
-  std::string_view value;  // the word for it in --help
+  std::string_view value;  // the placeholder for its value in --help, such as FILE
   std::string_view range;  // choices "a|b|c", or empty
   std::string_view help;
 };
@@ -54,7 +54,8 @@ const std::vector<CommandInfo>& command_table();
 // Returns the command with this name, or null.
 const CommandInfo* find_command(std::string_view name);
 
-// The words of a command line, grouped by the options of the command.
+// A parsed command line: the values of each option of the command, the positional arguments, and the words that set settings of a
+// run.
 struct CommandWords {
   std::map<std::string, std::vector<std::string>, std::less<>> values;  // a flag has one empty text
   std::vector<std::string> positionals;

@@ -37,9 +37,10 @@ struct DataRow {
   std::vector<int32_t> token_types = {};  // empty (all 0), or one per id, each from 0 to type_vocab_size - 1
 
   // The label; at most one of the two is filled.
-  // Classes by id, from 0 to num_labels - 1: one for the row, or for token classification one per word or id, with
-  // kNoLabel for those without a class. Rows of ids in Trainer::make_batch() may have the hidden tokens of a masked language
-  // model, whose ids the program has replaced; without classes, tokens are hidden as in training on files.
+  // Ids of classes, from 0 to num_labels - 1: one for the row, or for token classification one per word or token id, where
+  // kNoLabel marks a word or token without a class. For a masked language model, Trainer::make_batch() also accepts rows of ids
+  // in which the caller has hidden tokens: `classes` then contains the original id of each hidden token and kNoLabel for every
+  // other token. If it is empty, Plimsoll hides tokens as in training on files.
   std::vector<int32_t> classes = {};
   // Finite numbers: the targets of a regression, or for a multi-label task a 0 or 1 for each label.
   std::vector<float> values = {};

@@ -58,8 +58,8 @@ struct ExperimentFigures {
 // Adds another run of the same experiment to the figures of a row.
 void add_run(ExperimentFigures& figures, const ExperimentFigures& run);
 // Returns the spread of the speeds of a row: half the distance between the slowest and the fastest run, as a share of the
-// median. With five runs or more these two are left out, so that one outlier on either side does not count. Returns nothing
-// with fewer than three runs.
+// median. With five runs or more, the single fastest and the single slowest run are left out first, so that one outlier on either
+// side does not count. Returns nothing with fewer than three runs.
 std::optional<double> speed_spread(const ExperimentFigures& figures);
 // The speed of a row is steady if its spread is at most this.
 inline constexpr double kSteadySpread = 0.05;
@@ -108,7 +108,7 @@ std::vector<Experiment> document_experiments(ExperimentDevice device, const std:
 std::vector<Experiment> parallel_experiments(ExperimentDevice device, int64_t num_ranks,
                                              const std::vector<std::string>& more);
 
-// The figures that the page measured for one of its rows.
+// The figures that Hugging Face's page states for one of its rows.
 struct DocumentFigures {
   double samples_per_s = 0;
   int64_t mib = 0;  // memory of the whole card, which the page prints as MB

@@ -48,7 +48,7 @@ struct FitRow {
   MethodEffect effect = MethodEffect::kSameSums;
   // Rows with the same number are a tie: they differ from the fastest of them by less than the error of the estimates.
   int tie = 0;
-  bool is_plan_only = false;  // no release runs on this card
+  bool is_plan_only = false;  // released programs do not support this card, so runs on it can only be planned
   // per_device_train_batch_size; 0 if nothing fits, and the fields below are then not set
   int64_t micro_batch = 0;
   int64_t accumulation = 0;  // gradient_accumulation_steps

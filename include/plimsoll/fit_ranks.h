@@ -15,12 +15,11 @@
 namespace plimsoll {
 
 struct RankFitOptions {
-  // Model, sequence length, device and the other settings of the run. If `gpus_per_machine` is 0, a nproc_per_node above 1 states
-  // the GPUs of a machine. The search chooses tp_size, pp_size, zero_stage and nnodes, and does not read them.
+  // Model, sequence length, device and the other settings of the run. If `gpus_per_machine` is 0, an nproc_per_node above 1 is
+  // the number of GPUs per machine. The search chooses tp_size, pp_size, zero_stage and nnodes, and does not read them.
   Arguments arguments = {};
   int64_t gpus = 1;
-  int64_t gpus_per_machine =
-      0;                   // 0: those that nproc_per_node states; otherwise 8, or all if there are fewer
+  int64_t gpus_per_machine = 0;  // 0: nproc_per_node if it is above 1, otherwise 8, or `gpus` if that is less
   std::string links = {};  // names of links, "nvlink4,ib400"; "": the card's own links, between machines too
   // Number of sequences per optimizer step of all GPUs. Default: batch size x accumulation steps x GPUs.
   std::optional<int64_t> effective_batch_size = {};
@@ -35,12 +34,12 @@ struct RankFitRow {
   int64_t micro_batch = 0;     // --per_device_train_batch_size
   int64_t accumulation = 0;    // --gradient_accumulation_steps
   int64_t bytes = 0;           // planned memory per GPU
-  int64_t weight_bytes = 0;    // parts of the phase with the largest memory
+  int64_t weight_bytes = 0;    // this and the next 3: shares of the phase with the largest memory
   int64_t state_bytes = 0;
   int64_t gradient_bytes = 0;
   int64_t activation_bytes = 0;     // saved for the backward pass, and temporary
   int64_t communication_bytes = 0;  // buffers of exchanges between the GPUs, inside and outside the arena
-  double samples_per_s = 0;         // of all GPUs, estimated
+  double samples_per_s = 0;         // estimated speed of all GPUs together
   double step_ms = 0;
   double exposed_ms =
       0;  // the part of a step in which GPUs wait for exchanges or for other stages of a pipeline
@@ -48,17 +47,18 @@ struct RankFitRow {
   std::vector<std::string> commands = {};
 };
 
-// A choice that was not planned in full, with the reason.
+// A value of an argument, or a combination of values, that the search excluded, with the reason.
 struct RankFitRefusal {
   std::string choice = {};  // "--tp_size 4"
   std::string reason = {};
 };
 
 struct RankFitReport {
-  std::vector<RankFitRow> rows = {};  // those that fit, the fastest first
+  std::vector<RankFitRow> rows = {};  // the choices that fit, fastest first
   std::vector<RankFitRefusal> refused = {};
-  int64_t num_choices = 0;  // choices of these five kinds
-  int64_t num_pruned = 0;   // those that a lower bound of their memory excluded
+  int64_t num_choices = 0;  // combinations of tp_size, pp_size, zero_stage, recompute and micro-batch
+  int64_t num_pruned =
+      0;  // combinations that were not planned because a lower bound of their memory is too large
   int64_t num_plans = 0;
   double seconds = 0;
   std::string links = {};  // the rates between the GPUs, and where they come from
@@ -68,8 +68,8 @@ struct RankFitReport {
   std::string json = {};   // output for programs
 };
 
-// Errors: kUsage and kBadData for the arguments; kWillNotFit if no row fits, and the message states the smallest memory that was
-// found. Cost: seconds.
+// Searches for the fastest ways to train. Errors: kUsage and kBadData for the arguments; kWillNotFit if no row fits, and the
+// message states the smallest memory that was found. Cost: seconds.
 RankFitReport fit_ranks(const RankFitOptions& options,
                         const Environment& environment = process_environment());
 

@@ -38,8 +38,8 @@ struct GenerationSpeed {
   int64_t new_tokens = 0;  // number of new tokens in these continuations
   int64_t decode_runs = 0;
   int64_t decoded_tokens = 0;  // tokens that decode runs read, also those of beams that were not returned
-  // What the decode runs read at least: in every run all weights, but single rows of tables, and the cached keys and values to which
-  // the new tokens attend.
+  // Lower bounds for the bytes that the decode runs read: in every run all weights, but of embedding tables only the rows of the
+  // tokens, and the cached keys and values to which the new tokens attend.
   double weight_bytes_read = 0;
   double cache_bytes_read = 0;
   double first_token_seconds = 0;  // time until the first prompts that run together have their first tokens
@@ -56,13 +56,14 @@ struct GenerationSpeed {
   }
 };
 
-// Formats the speed for people, in three lines without the end of the last, and as a JSON object.
+// The first function formats the speed for people, in three lines without a newline at the end; the second one as a JSON object.
 std::string format_generation_speed(const GenerationSpeed& speed);
 std::string generation_speed_json(const GenerationSpeed& speed, const MemoryFigures& memory);
 
 class Generator {
  public:
-  // Called with the text that a new token completes, which may be empty: number of the prompt, number of its continuation, text.
+  // Called for each new token with the index of the prompt, the index of the continuation, and the text that the token completes,
+  // which may be empty.
   using OnText = std::function<void(int64_t prompt, int64_t continuation, const std::string& text)>;
 
   // Reads the model's configuration, tokenizer and generation_config.json, encodes the prompts, and plans. Settings that the arguments leave open
@@ -122,8 +123,8 @@ std::vector<std::string> read_prompts(std::istream& input, const std::string& na
 // Reads the prompts of a file, which may be compressed (.gz, .zst). Errors: also kBadData for a file that cannot be read or is no text.
 std::vector<std::string> read_prompt_file(const std::string& path, PromptForm form = PromptForm::kText);
 
-// Returns a conversation, as a prompt of Arguments::chat, with one more message. An empty text is a conversation without messages.
-// Errors: kUsage for a text that is not a JSON list.
+// Returns `conversation` with one more message at its end. A conversation is a JSON list of messages, as in prompts with
+// Arguments::chat; an empty text is a conversation without messages. Errors: kUsage if `conversation` is not a JSON list.
 std::string with_message(const std::string& conversation, const std::string& role,
                          const std::string& content);
 

@@ -71,9 +71,10 @@ struct TokenizerTraining {
   std::vector<std::string> files;
   std::string kind = "bpe";
   int64_t vocab_size = 30000;
-  int64_t min_frequency = 2;                // pairs that are rarer are not joined
-  std::vector<std::string> special_tokens;  // in addition to those of every tokenizer of the kind
-  bool do_lower_case = true;                // only for "wordpiece"
+  int64_t min_frequency = 2;  // pairs that are rarer are not joined
+  std::vector<std::string>
+      special_tokens;         // added to the special tokens that every tokenizer of this kind has
+  bool do_lower_case = true;  // only for "wordpiece"
 };
 
 // Trains and writes tokenizer.json and tokenizer_config.json, which Hugging Face reads, to a folder that has no tokenizer yet.

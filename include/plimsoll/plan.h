@@ -91,7 +91,7 @@ struct PlannedModule {
   int64_t temporary_bytes_at_most = 0;
 };
 
-// A rule of thumb for the memory of a parameter.
+// A rule of thumb for the bytes per parameter that training takes, which reports compare with the plan.
 struct PlannedRule {
   std::string name;     // "AdamW in fp32"
   std::string made_of;  // "4 weights + 4 gradients + 8 moments"
@@ -124,7 +124,8 @@ struct PlannedMemory {
   PlannedPurposes host_by_purpose;
   // The file of --offload_optimizer nvme:FOLDER; 0 without it, and not part of the total.
   int64_t disk_bytes = 0;
-  int64_t disk_staging_bytes = 0;  // the part of the arena through which states pass
+  // The most bytes of the arena that hold optimizer states between their read from the disk and their write.
+  int64_t disk_staging_bytes = 0;
   // Returns the phase of this name, or null.
   const PlannedPhase* find_phase(std::string_view name) const;
 };
@@ -181,7 +182,7 @@ struct PlannedGeneration {
   int64_t cache_bytes() const { return num_pages * page_tokens * cache_bytes_per_token; }
 };
 
-// A change of arguments that was planned as well.
+// A change of arguments for which a plan was made too, so that it can be compared with the plan for the unchanged arguments.
 struct PlannedChange {
   std::string arguments;  // the arguments as a user types them
   int64_t total_bytes = 0;
@@ -212,13 +213,14 @@ struct PlanReport {
   std::string table;    // memory by purpose and phase, operations by group: for people
   std::string summary;  // its five most important lines
   std::string line;     // its most important line
-  // Cheapest ways to save memory; empty with kLeaveOut or if the run does not fit. For a plan that generates texts, what other numbers of
-  // beams cost.
+  // Cheapest ways to save memory; empty with kLeaveOut or if the run does not fit. For a plan that generates texts: the memory and speed
+  // with other numbers of beams.
   std::string savings;
   std::string modules;  // memory by module
   std::string why;      // explains the choice of kernels and passes and the use of memory
-  std::string html;   // with --html, of a plan, a dry run or a run that generates: a report as one HTML page
-  std::string trace;  // with --trace, as above: a trace for Perfetto with estimated times
+  std::string
+      html;  // with --html, for a plan, a dry run or a run that generates texts: the report as one HTML page
+  std::string trace;  // with --trace, for the same kinds of plans: a trace for Perfetto with estimated times
   std::string json;   // total_bytes, spaces, by_purpose, by_phase, operations, ...
   std::vector<std::string> warnings;
   std::vector<std::string> notes;

@@ -151,7 +151,7 @@ struct TrainOutput {
   // True if the resumed run had already finished. In this case no step ran, the files in output_dir are
   // unchanged, and `metrics` describes the complete run.
   bool was_complete = false;
-  // train_loss, train_runtime (seconds), train_samples_per_second, train_steps_per_second, epoch, ...
+  // Keys: train_loss, train_runtime (seconds), train_samples_per_second, train_steps_per_second, epoch, ...
   MetricMap metrics;
   std::string last_checkpoint;
   std::string best_checkpoint;
@@ -160,7 +160,7 @@ struct TrainOutput {
 
 // The scores of one row. Predictions are in the order of the file.
 struct Prediction {
-  // One per label. For token classification, one per label for each word that the model read.
+  // One logit per label. For token classification, one per label for each word that the model read.
   std::vector<float> logits;
   // The logits as probabilities: of all labels together (softmax), for a multi-label task of each label (sigmoid),
   // for token classification of the labels of each word. Empty for regression.

@@ -79,7 +79,7 @@ DiskBenchReport bench_disk(const std::string& folder, int64_t file_bytes, const 
   DiskBenchReport report{.file_bytes = bytes, .path = path};
   MeasuredDisk disk(files.create_scratch(join_path(folder, "plimsoll-bench-disk"), bytes), bytes);
   report.is_direct = disk.is_direct();
-  // The first write gives the blocks their places on the disk.
+  // Writing is measured first, because the first write of a block allocates it on the disk.
   report.write_gb_per_s = disk.median_rate(false, true);
   report.read_gb_per_s = disk.median_rate(true, false);
   report.both_gb_per_s = disk.median_rate(true, true);

@@ -35,7 +35,7 @@ constexpr const char* kVariables[] = {
     "CURL_CA_BUNDLE",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
-    // torchrun, and for the store of the ranks every launcher
+    // torchrun's variables, of which other launchers use those with the address of the store of the ranks
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",

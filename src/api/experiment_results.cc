@@ -121,7 +121,7 @@ ExperimentOrigin experiment_origin(const std::vector<ExperimentRow>& rows) {
 
 ExperimentReport make_experiment_report(const std::vector<ExperimentRow>& rows,
                                         const ExperimentOrigin& origin) {
-  PLIMSOLL_CHECK(!rows.empty(), "a table without rows");
+  PLIMSOLL_CHECK(!rows.empty(), "a table of experiments needs at least one row");
   return {.table = experiment_table(rows),
           .summary = experiment_summary(rows),
           .json = experiment_json(rows, origin),
@@ -131,7 +131,7 @@ ExperimentReport make_experiment_report(const std::vector<ExperimentRow>& rows,
 
 bool write_experiment_png(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin,
                           const std::string& path) {
-  PLIMSOLL_CHECK(!rows.empty(), "a plot without rows");
+  PLIMSOLL_CHECK(!rows.empty(), "a plot of experiments needs at least one row");
   return experiment_picture(rows, origin).write_png(path);
 }
 

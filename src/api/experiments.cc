@@ -306,7 +306,8 @@ std::vector<Experiment> document_experiments(ExperimentDevice device, const std:
 std::vector<Experiment> parallel_experiments(ExperimentDevice device, int64_t num_ranks,
                                              const std::vector<std::string>& more) {
   const bool on_gpu = device == ExperimentDevice::kGpu;
-  PLIMSOLL_CHECK(num_ranks >= 2, "{} ranks", num_ranks);
+  PLIMSOLL_CHECK(num_ranks >= 2, "experiments with several ranks need at least 2 ranks, but got {}",
+                 num_ranks);
   // The batch and the number of steps are those of the page, whose texts are replaced by random ones.
   const int64_t num_samples = on_gpu ? 200 * 4 * num_ranks : 16 * 4 * num_ranks;
   const Words gpt2{"--config_name",      "gpt2", "--problem_type",   "causal_lm",

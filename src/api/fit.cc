@@ -200,7 +200,7 @@ class Fit {
 
   FitQuestion question() const {
     FitQuestion question{.effective_batch = effective_, .longest = length_, .most_tokens = most_tokens_};
-    // If cards are compared, only the fastest answer of each counts.
+    // If cards are compared, each card needs only its fastest row.
     if (compares_cards()) {
       question.num_answers = 1;
       question.of_each_effect = false;
@@ -399,7 +399,7 @@ class Fit {
     if (compares_cards()) {
       throw_error(ErrorCode::kWillNotFit,
                   "nothing fits on any of these cards: the smallest run of {}, {} of {} per step, needs {} "
-                  "MiB ({}, on {})\n  {}\n  shorten it with {}, or use a smaller model",
+                  "MiB ({}, on {})\n  {}\n  shorten the sequences with {}, or use a smaller model",
                   label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
                   smallest.device, report_.searched, length_argument_);
     }
@@ -407,8 +407,8 @@ class Fit {
     const std::string others = what_else_is_there(base_.device, smallest.smallest_bytes);
     throw_error(ErrorCode::kWillNotFit,
                 "nothing fits: {} MiB allowed; the smallest run of {}, {} of {} per step, needs {} MiB ({}), "
-                "short by {} MiB\n  {}{}\n  shorten it with {}, use a smaller model, or raise "
-                "the limit with {} {}MiB",
+                "short by {} MiB\n  {}{}\n  shorten the sequences with {}, use a smaller model, or raise the "
+                "limit with {} {}MiB",
                 allowed, label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
                 needed - allowed, report_.searched, others, length_argument_,
                 base_.recompute_budget ? "--recompute_budget" : "--memory", needed);

@@ -55,11 +55,10 @@ RankQuestion question_of(const RankFitOptions& options, const Arguments& base) {
                                : base.nproc_per_node > 1    ? base.nproc_per_node
                                                             : std::min(options.gpus, kGpusOfMachine);
   if (question.ranks % question.ranks_per_machine != 0) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--gpus {}: it is no multiple of {}, the number of GPUs of a machine; give another number, or "
-        "state the GPUs of a machine with --nproc_per_node",
-        question.ranks, question.ranks_per_machine);
+    throw_error(ErrorCode::kUsage,
+                "--gpus {}: the number must be a multiple of {}, the number of GPUs per machine; give "
+                "another number, or state the GPUs per machine with --nproc_per_node",
+                question.ranks, question.ranks_per_machine);
   }
   question.effective_batch = effective_batch_of(options, base);
   question.num_threads = base.num_threads > 0 ? static_cast<int>(base.num_threads) : available_threads();
@@ -164,12 +163,11 @@ RankFitReport fit_ranks(const RankFitOptions& options, const Environment& enviro
   if (search.answers.empty()) {
     if (search.num_choices == 0 && !report.refused.empty())
       throw_error(ErrorCode::kUsage, "{}: {}", report.refused.front().choice, report.refused.front().reason);
-    throw_error(
-        ErrorCode::kWillNotFit,
-        "nothing fits: {} MiB per GPU allowed; the smallest of {} needs {} MiB. Give more GPUs, a smaller "
-        "--effective_batch_size or --bf16",
-        request.memory_limit_bytes.value_or(0) / kMiB, counted(search.num_choices, "division"),
-        (search.smallest_bytes + kMiB - 1) / kMiB);
+    throw_error(ErrorCode::kWillNotFit,
+                "nothing fits: {} MiB per GPU are allowed, but the smallest of {} needs {} MiB. Give more "
+                "GPUs, a smaller --effective_batch_size or --bf16",
+                request.memory_limit_bytes.value_or(0) / kMiB, counted(search.num_choices, "division"),
+                (search.smallest_bytes + kMiB - 1) / kMiB);
   }
   Arguments asked = options.arguments;
   asked.nproc_per_node = asked.nnodes = 1;

@@ -112,7 +112,8 @@ GenerationSizes sizes_of(const GenerationSettings& settings, const RunSetup& set
   return sizes;
 }
 
-// Calls work() for prompt i of several; an error then begins with its number.
+// Calls work(), which handles prompt i (from 0). If there are several prompts, the message of an error gets the number of the
+// prompt.
 template <typename Work>
 void with_number(size_t i, size_t num_prompts, const Work& work) {
   try {
@@ -130,7 +131,7 @@ int64_t length_with_room(const GenerationSettings& settings, const RunSetup& set
   return std::max<int64_t>(1, std::min(room, at_most));
 }
 
-// Makes the facts of a run state what another number of beams, or of texts, needs.
+// Sets the function with which plans of this run compute their sizes for another number of beams, or of texts per prompt.
 void state_other_sequences(const GenerationSettings& settings, RunSetup* setup) {
   const GenerationSizes sizes = setup->generation;
   const bool is_gpu = setup->device.options.is_gpu();
@@ -145,7 +146,8 @@ void state_other_sequences(const GenerationSettings& settings, RunSetup* setup) 
   };
 }
 
-// Plans what other numbers of beams, or of texts, cost: the plan's own, and 1, 2, 4 and 8 if the settings allow them.
+// Returns the memory and speed with other numbers of beams, or of texts per prompt: those of the plan itself, and of 1, 2, 4 and
+// 8 if the settings allow them.
 std::vector<BeamCost> plan_beams(const Plan& plan, const RunSpec& run, const GenerationSettings& settings) {
   const int64_t own = plan.request.generation.sizes.sequences_per_prompt;
   const int64_t most = max_num_beams(settings, run.facts.model.vocab_size);
@@ -317,7 +319,7 @@ Generator::Generator(const Arguments& given, std::vector<std::string> prompts, i
         if (longest_prompt > 0) lengths.push_back(longest_prompt);
         if (lengths.empty()) lengths.push_back(length_with_room(impl_->settings, of_run, kAnyLength));
         GenerationSizes sizes = sizes_of(impl_->settings, of_run, lengths);
-        // Prompts that come later run one at a time.
+        // Prompts that are passed to generate() later run one at a time, so without prompts the plan has room for one.
         sizes.prompts_at_once = std::clamp<int64_t>(std::ssize(impl_->prompts), 1, sizes.prompts_at_once);
         return sizes;
       });

@@ -46,7 +46,8 @@ std::string keep_gpu_constant(const std::vector<std::string>& folders, const Env
   }
   constant.bytes = gpu_constant_bytes(beside_arenas);
   std::string path = gpu_constant_path(constant.card, constant.driver, constant.build, environment);
-  keep_in_cache(posix_file_system(), path, gpu_constant_json(constant), "what was measured");
+  keep_in_cache(posix_file_system(), path, gpu_constant_json(constant),
+                "the measured GPU memory outside the arena");
   return path;
 }
 

@@ -294,7 +294,7 @@ LineTokenizer::~LineTokenizer() = default;
 
 namespace {
 
-// Training data with these bytes is refused as well.
+// Refuses a line that is not valid UTF-8, as the readers of training data do.
 void require_utf8(std::string_view line) {
   const size_t at = find_invalid_utf8(line);
   if (at == line.size()) return;

@@ -39,9 +39,8 @@ void require_equal_options(Communicator& ranks, const LinkBenchOptions& options)
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     throw_error(ErrorCode::kUsage,
-                "rank 0 measures sizes to {} bytes in {} s each, but rank {} to {} bytes in {} s; start all "
-                "ranks with "
-                "the same --links and --seconds",
+                "rank 0 measures sizes up to {} bytes for {} s each, but rank {} measures sizes up to {} "
+                "bytes for {} s each; start all ranks with the same --links and --seconds",
                 all[0][0], all[0][1], rank, all[rank][0], all[rank][1]);
   }
 }

@@ -203,7 +203,7 @@ void add_changes(const Plan& plan, const RunSpec& run, const PlanLabels& labels,
     const std::vector<Suggestion> savings = cheapest_savings(plan, run, shared, available_threads());
     report.savings = format_savings(plan, savings, columns);
     report.changes = changes_of(savings);
-    // The plan itself fits, and each of these changes needs less memory.
+    // The unchanged run fits, and each of these changes needs less memory, so every change fits too.
     for (PlannedChange& change : report.changes) change.fits = true;
     return;
   }
@@ -244,7 +244,7 @@ TableStyle table_style(const Environment& environment) {
     size_t columns = 0;
     const std::string& text = width->second;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), columns);
-    // The columns of the table need 79.
+    // The table of a plan needs 79 columns and uses at most 100.
     if (error == std::errc() && end == text.data() + text.size())
       style.columns = std::clamp<size_t>(columns, 79, 100);
   }

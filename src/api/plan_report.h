@@ -21,8 +21,8 @@ struct TableStyle {
 // Returns the style that the locale and the width of an environment allow (training.h).
 TableStyle table_style(const Environment& environment);
 
-// `beams`: what other numbers of beams cost a plan that generates texts. `shared`: the graphs from which the plan was built, if its
-// savings are to be planned from them as well.
+// `beams`: for a plan that generates texts, its memory and speed with other numbers of beams. `shared`: the graphs from which the
+// plan was built, if the suggested changes that save memory are to be planned from them as well.
 PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings,
                             const TableStyle& style = {}, const std::vector<BeamCost>& beams = {},
                             SharedGraphs* shared = nullptr);

@@ -46,7 +46,7 @@ std::string train_tokenizer(const TokenizerTraining& training, const std::string
                        .lowercase = training.do_lower_case,
                        .num_threads = available_threads()});
   make_folders(files, output_dir);
-  // The vocabulary last, so that a folder with one is complete.
+  // tokenizer.json, which contains the vocabulary, is written last, so that a folder that has it is complete.
   replace_file(files, join_path(output_dir, text::kTokenizerConfigJson), trained.tokenizer_config_json);
   replace_file(files, join_path(output_dir, text::kTokenizerJson), trained.tokenizer_json);
   return fmt::format("{}: a {} tokenizer with {} tokens and {} merges, from {} different words in {:.1f} MB",

@@ -117,7 +117,7 @@ Trainer::Trainer(Arguments arguments, const TrainerParts& parts, Task task, cons
   const std::vector<std::string>& setup_notes = impl_->session.setup().diagnostics.notes;
   impl_->plan.notes.insert(impl_->plan.notes.begin(), setup_notes.begin(), setup_notes.end());
   const Plan& plan = impl_->session.plan();
-  // A dry run refuses what start() would refuse.
+  // A dry run, which does not call start(), checks the folder of the optimizer states here.
   if (arguments.dry_run)
     require_states_folder(plan, impl_->session.setup().arguments, posix_file_system(), 0,
                           arguments.nproc_per_node);

@@ -67,7 +67,9 @@ void scale_gradients(Executor& executor, double factor) {
     }
     ++num_scaled;
   }
-  PLIMSOLL_CHECK(num_scaled > 0, "the program stores no gradients that could be scaled");
+  PLIMSOLL_CHECK(
+      num_scaled > 0,
+      "the scale of the gradients changed, but the program stores no gradients that could be scaled");
 }
 
 }  // namespace
@@ -91,15 +93,14 @@ void Trainer::Impl::require_training_data(const char* function) const {
 
 const Batch::Impl& Trainer::Impl::require_batch(const Batch& batch, const char* action) const {
   if (!batch.impl_) {
-    throw_error(
-        ErrorCode::kUsage,
-        "{} of an empty batch, which was moved from or never filled: use a batch from next_batch() or "
-        "make_batch()",
-        action);
+    throw_error(ErrorCode::kUsage,
+                "{} got an empty batch, which was moved from or never filled: use a batch from next_batch() "
+                "or make_batch()",
+                action);
   }
   if (batch.impl_->owner != this) {
     throw_error(ErrorCode::kUsage,
-                "{} of a batch that another Trainer made: use a batch from this Trainer's next_batch() or "
+                "{} got a batch that another Trainer made: use a batch from this Trainer's next_batch() or "
                 "make_batch()",
                 action);
   }
@@ -115,10 +116,10 @@ void Trainer::Impl::require_gradients(const char* function) const {
 
 void Trainer::Impl::require_no_gradients(const char* function) const {
   if (own_step.micro_batches == 0) return;
-  throw_error(
-      ErrorCode::kUsage,
-      "{} between forward_backward() and update(): it would overwrite the gradients; call update() first",
-      function);
+  throw_error(ErrorCode::kUsage,
+              "{} cannot run between forward_backward() and update(), because it would overwrite the "
+              "gradients; call update() first",
+              function);
 }
 
 Batch Trainer::next_batch() {
@@ -135,7 +136,9 @@ Batch Trainer::next_batch() {
                   .owner = &impl(),
                   .batches_per_epoch = impl().session.setup().steps.length.batches_per_epoch,
                   .batch_size = impl().arguments().per_device_train_batch_size});
-  PLIMSOLL_CHECK(impl().session.next_batch(batch.impl_->batch), "batches without end ended");
+  PLIMSOLL_CHECK(
+      impl().session.next_batch(batch.impl_->batch),
+      "a loop over batches must not end, because the number of epochs is not limited, but no batch followed");
   return batch;
 }
 
@@ -263,7 +266,9 @@ void Trainer::update_by(const UpdateRule& rule) {
   std::array<std::span<float>, 4> states;
   for (const UpdatedParameter& parameter : impl().own_parameters) {
     const auto count = static_cast<size_t>(parameter.count);
-    PLIMSOLL_CHECK(parameter.states.size() <= states.size(), "{} states", parameter.states.size());
+    PLIMSOLL_CHECK(parameter.states.size() <= states.size(),
+                   "a parameter may have at most 4 optimizer states with the shape of the weight, but has {}",
+                   parameter.states.size());
     for (size_t i = 0; i < parameter.states.size(); ++i) states[i] = {parameter.states[i].as<float>(), count};
     rule({.name = parameter.name,
           .weights = {parameter.weight.as<float>(), count},

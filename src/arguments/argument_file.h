@@ -14,7 +14,7 @@ namespace plimsoll {
 bool is_argument_file(std::string_view word);
 
 // Returns the text of a file. Messages start with `name`. Errors: kUsage if it cannot be read, is larger than 16 MiB, or is
-// compressed or in another disguise.
+// compressed or another kind of file.
 std::string read_argument_text(const std::string& path, std::string_view name);
 
 // Reads a file in the format that its name implies. Errors: kUsage if it cannot be read, is larger than 16

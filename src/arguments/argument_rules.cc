@@ -216,8 +216,8 @@ void check_compute_type(const Arguments& a) {
                              : has == "float32"  ? fmt::format("give {}", flag)
                                                  : fmt::format("give {} instead of {}", flag, makes_it);
   throw_error(ErrorCode::kUsage,
-              "--bnb_4bit_compute_dtype {0}: products are computed in the type of the activations, which is "
-              "{1}; {2} for {0}, or leave --bnb_4bit_compute_dtype out",
+              "--bnb_4bit_compute_dtype {0}: matrix products are computed in the type of the activations, "
+              "which is {1}; {2} for {0}, or leave --bnb_4bit_compute_dtype out",
               wanted, has, advice);
 }
 
@@ -226,7 +226,8 @@ void check_layers(const Arguments& a) {
     const bool is_number =
         layer.size() <= 6 && std::ranges::all_of(layer, [](char c) { return c >= '0' && c <= '9'; });
     if (!is_number) {
-      throw_error(ErrorCode::kUsage, "--layers_to_transform: expected numbers of layers, 0,1,2, got {}",
+      throw_error(ErrorCode::kUsage,
+                  "--layers_to_transform: expected indices of layers such as 0,1,2, got {}",
                   in_quotes(layer));
     }
   }

@@ -265,7 +265,7 @@ TEST(ResolveArguments, OffloadOptimizer) {
   EXPECT_EQ(
       error_of({"--offload_optimizer", "cpu"}),
       "--offload_optimizer cpu: expected True, False or nvme:FOLDER; True keeps the states in host memory");
-  // Settings that a program sets, and files of older versions.
+  // Values that no command line gives: "" from a program, and true or false from a file of an older version.
   Arguments arguments;
   arguments.offload_optimizer = "";
   static_cast<void>(resolve_arguments(arguments));
@@ -393,8 +393,9 @@ TEST(ResolveArguments, WhatLeavesModulesOutAsksForAdapters) {
   EXPECT_EQ(parse({"--layers_to_transform", "0,1"}).arguments.lora_r, 8);
   EXPECT_FALSE(parse({"--llm_int8_skip_modules", "pooler"}).arguments.lora_r);
   for (const char* bad : {"first", "-1", "1.5", "1234567"}) {
-    EXPECT_EQ(error_of({"--layers_to_transform=0," + std::string(bad)}),
-              "--layers_to_transform: expected numbers of layers, 0,1,2, got '" + std::string(bad) + "'");
+    EXPECT_EQ(
+        error_of({"--layers_to_transform=0," + std::string(bad)}),
+        "--layers_to_transform: expected indices of layers such as 0,1,2, got '" + std::string(bad) + "'");
   }
 }
 

@@ -68,7 +68,7 @@ const OldValue* find_old_value(std::string_view setting, std::string_view value)
 // The values of a setting that a rule between two settings names.
 enum class StateKind : uint8_t {
   kTrue,
-  kFalse,    // given as False; an unset optional is not
+  kFalse,    // given as False; does not hold for an optional setting that is not set
   kGiven,    // not empty, not unset
   kOneOf,    // one of `values`
   kNoneOf,   // none of `values`
@@ -87,9 +87,9 @@ struct Exclusion {
 };
 std::span<const Exclusion> exclusions();
 bool holds(const Arguments& arguments, const SettingState& state);
-// Errors: kUsage if both states of the row hold.
+// Refuses settings for which both states of a row hold. Errors: kUsage.
 void check_exclusion(const Arguments& arguments, const Exclusion& row);
-// Errors: kUsage for the first row whose states both hold.
+// Refuses settings for which both states of any row hold. Errors: kUsage, for the first such row.
 void check_exclusions(const Arguments& arguments);
 
 // Splits the choices of "a|b|c".

@@ -47,7 +47,9 @@ void set_old(const Assignment& assignment, const OldName& old, bool replacement_
     return;
   }
   const Setting* setting = find_setting(old.replacement);
-  PLIMSOLL_CHECK(setting != nullptr, "old name {} is replaced by unknown {}", old.name, old.replacement);
+  PLIMSOLL_CHECK(setting != nullptr,
+                 "the setting that replaces the old name {} must exist, but {} is not a setting", old.name,
+                 old.replacement);
   if (replacement_is_given) {
     result.warnings.push_back(fmt::format("{} is {} name of {}, which is also given and is used",
                                           assignment.where, old.kind == NameKind::kPeft ? "PEFT's" : "an old",

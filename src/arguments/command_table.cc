@@ -36,7 +36,10 @@ std::vector<CommandInfo> make_table() {
   std::vector<CommandInfo> table;
   const auto row = [&](std::string_view name) -> CommandInfo& {
     const auto found = std::ranges::find(table, name, &CommandInfo::name);
-    PLIMSOLL_CHECK(found != table.end(), "commands.inc has a row of the unknown command {}", name);
+    PLIMSOLL_CHECK(found != table.end(),
+                   "commands.inc declares an option, a setting or an example of the command {}, which it "
+                   "does not declare",
+                   name);
     return *found;
   };
 #define PLIMSOLL_COMMAND(name, settings, words, help, text) \
@@ -50,7 +53,8 @@ std::vector<CommandInfo> make_table() {
 #include "plimsoll/commands.inc"
   for (const CommandInfo& command : table) {
     for (const CommonSetting& common : command.common)
-      PLIMSOLL_CHECK(find_setting(common.name) != nullptr, "no setting {}", common.name);
+      PLIMSOLL_CHECK(find_setting(common.name) != nullptr,
+                     "commands.inc names the setting {}, which arguments.inc does not declare", common.name);
   }
   return table;
 }

@@ -170,7 +170,9 @@ bool is_one_of(std::string_view value, std::string_view choices) {
 
 const Setting& setting_of(const SettingState& state) {
   const Setting* setting = find_setting(state.setting);
-  PLIMSOLL_CHECK(setting != nullptr, "a rule names the unknown setting {}", state.setting);
+  PLIMSOLL_CHECK(setting != nullptr,
+                 "a rule about exclusive settings names {}, which arguments.inc does not declare",
+                 state.setting);
   return *setting;
 }
 
@@ -206,7 +208,8 @@ bool holds(const Arguments& arguments, const SettingState& state) {
       return std::ranges::find(arguments.*std::get<StringList Arguments::*>(setting.member), state.values) !=
              (arguments.*std::get<StringList Arguments::*>(setting.member)).end();
   }
-  PLIMSOLL_CHECK(false, "unknown state {}", static_cast<int>(state.kind));
+  PLIMSOLL_CHECK(false, "a rule about exclusive settings has the unknown StateKind {}",
+                 static_cast<int>(state.kind));
 }
 
 void check_exclusion(const Arguments& arguments, const Exclusion& row) {

@@ -16,19 +16,19 @@
 
 namespace plimsoll {
 
-// The value of one key.
+// The value of one key of such a configuration, and the setting of Plimsoll that it becomes.
 struct ForeignValue {
   const ForeignKey* key = nullptr;
   std::string where;    // "--deepspeed ds.json: 'optimizer.params.lr'"
-  std::string shown;    // as in the configuration: 3e-5
+  std::string shown;    // the value as the configuration has it: 3e-5
   std::string setting;  // "learning_rate", or "optim_args.momentum"
   std::string text;     // the value of the setting in command-line form
 };
 
 struct ForeignConfig {
   std::string name;                  // "--deepspeed ds.json"
-  std::vector<ForeignValue> values;  // of the keys that have an effect, in the order of the text
-  std::vector<std::string> unused;   // full names of the keys that have none
+  std::vector<ForeignValue> values;  // one per key that sets a setting, in the order of the text
+  std::vector<std::string> unused;   // full names of the keys without effect
   std::vector<std::string> notes;
 };
 

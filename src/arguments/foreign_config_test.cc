@@ -94,7 +94,7 @@ std::string config_with(std::string_view path, const nlohmann::ordered_json& val
   }
 }
 
-// Returns a value of the type of the key that the table does not accept as meaning nothing.
+// Returns a value of the key's type that requests something, unlike the values that the table accepts without effect.
 nlohmann::ordered_json sample_of(const ForeignKey& key) {
   const bool is_true_inert = key.values == "true";
   switch (key.type) {
@@ -283,7 +283,7 @@ TEST(Deepspeed, AProgramGivesWhatItChanges) {
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_EQ(notes[0], "--deepspeed sets --zero_stage 2, --max_grad_norm 0.5");
   EXPECT_EQ(arguments.deepspeed, "");
-  // Saved settings contain what was resolved, and need no file.
+  // Saved settings contain the resolved settings and do not refer to the configuration's file.
   Arguments again = arguments_from_json(arguments_json(arguments));
   EXPECT_EQ(again, arguments);
   EXPECT_TRUE(resolve_arguments(again).empty());
@@ -459,7 +459,7 @@ TEST(Fsdp, TheConfigurationIsReadWithTheOptions) {
             Names{"zero_stage=2"});
   EXPECT_EQ(changed_by({"--fsdp", "True", "--fsdp_config", R"({"fsdp_sharding_strategy": 2})"}),
             Names{"zero_stage=2"});
-  // FSDP's own checkpointing is another switch than Trainer's.
+  // FSDP's activation_checkpointing false does not contradict Trainer's gradient_checkpointing, which is another setting.
   EXPECT_EQ(changed_by({"--fsdp", "full_shard", "--fsdp_config", R"({"activation_checkpointing": false})",
                         "--gradient_checkpointing"}),
             (Names{"gradient_checkpointing=True", "recompute=full", "zero_stage=3"}));

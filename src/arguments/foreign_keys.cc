@@ -133,12 +133,12 @@ bool is_section(const ForeignKeys& table, std::string_view path) {
 std::string did_you_mean_key(const ForeignKeys& table, std::string_view path) {
   std::vector<std::string_view> siblings, all;
   for (const ForeignKey& key : table.keys) {
-    // A key that belongs into another section is named with it.
+    // If a key of this name exists in another section, the suggestion is the full name with that section.
     if (name_of(key.path) == name_of(path)) return did_you_mean(key.path, {key.path});
     if (key.path.ends_with('*')) continue;
     all.push_back(key.path);
     if (section_of(key.path) == section_of(path)) siblings.push_back(key.path);
-    // The sections of this one: "zero_optimization" for a key at the top.
+    // Sections at the level of the unknown key are candidates, too: "zero_optimization" for an unknown key at the top level.
     for (std::string_view section = section_of(key.path); !section.empty(); section = section_of(section))
       if (section_of(section) == section_of(path)) siblings.push_back(section);
   }

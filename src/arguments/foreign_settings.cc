@@ -187,8 +187,9 @@ class Replacer {
   void apply_sizes(const ForeignConfig& config) {
     constexpr int64_t kMostRanks = int64_t{1} << 24;
     int64_t copies = 1, slices = 1, tensors = 1;
-    const ForeignValue* source = nullptr;         // of the number of ranks with different batches
-    const ForeignValue* tensor_source = nullptr;  // of the number of ranks that divide layers
+    const ForeignValue* source = nullptr;  // the key that states the number of ranks with different batches
+    const ForeignValue* tensor_source =
+        nullptr;  // the key that states the number of ranks that divide layers
     for (const ForeignValue& value : config.values) {
       int64_t size = 0;
       std::from_chars(value.text.data(), value.text.data() + value.text.size(), size);
@@ -202,7 +203,8 @@ class Replacer {
     }
     if (tensor_source != nullptr) {
       apply(*tensor_source);
-      // Without another size, the number of ranks that is given states how many groups there are.
+      // If only the size of a tensor-parallel group is stated, the number of ranks that the user gave determines the number of
+      // groups.
       if (source == nullptr && !is_given("nproc_per_node")) apply_ranks(*tensor_source, tensors);
     }
     if (source == nullptr) return;

@@ -171,7 +171,9 @@ std::vector<std::string> idle_notes(const Arguments& arguments, RunCommand comma
   std::vector<std::string> notes;
   for (const IdleRule& rule : kRules) {
     const Setting* setting = find_setting(rule.name);
-    PLIMSOLL_CHECK(setting != nullptr, "no setting {}", rule.name);
+    PLIMSOLL_CHECK(setting != nullptr,
+                   "a rule for settings without effect names {}, which arguments.inc does not declare",
+                   rule.name);
     if (!is_used_by(command, rule.name) || is_default(arguments, *setting)) continue;
     if (const std::string reason = rule.reason(arguments); !reason.empty()) {
       notes.push_back(fmt::format("--{} has no effect {}", rule.name, reason));

@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 bool is_option(std::string_view word) {
-  // The words "-1" and "-.5" are values.
+  // Words such as "-1" and "-.5" are values and not options.
   return word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0 &&
          word[1] != '.';
 }
@@ -99,7 +99,7 @@ class CommandLine {
     }
   }
 
-  // After "--", every word is what the command takes besides options.
+  // Every word after "--" is a positional argument.
   void read_after_options(const std::string& word) {
     if (options_.allow_positionals) {
       result_.positionals.push_back(word);

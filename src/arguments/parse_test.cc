@@ -158,8 +158,7 @@ constexpr std::array kRunGlue = {"model_name_or_path",
                                  "validation_file",
                                  "test_file"};
 
-// Settings of transformers 5: those of its first release (its documentation lists 110), and those that later releases
-// added.
+// The names in kTrainingArguments that releases after transformers 5.0 added. The documentation of 5.0 lists the other 110.
 constexpr std::array kSinceVersion5 = {"activation_checkpointing", "activation_checkpointing_kwargs",
                                        "dataloader_multiprocessing_context", "dataloader_in_order"};
 
@@ -203,7 +202,7 @@ TEST(ArgumentTable, EveryIntervalRefusesNanAndAWrongSide) {
     if (const auto* real = std::get_if<double Arguments::*>(&setting.member)) {
       arguments.** real = std::numeric_limits<double>::quiet_NaN();
     } else {
-      // 1 is inside every interval of numbers, 3 inside every one of integers.
+      // 1 is inside the interval of every real setting, and 3 inside that of every integer setting.
       const bool is_real = std::holds_alternative<std::optional<double> Arguments::*>(setting.member);
       set_from_text(arguments, setting, setting.info.unit == "bytes" ? "1B" : is_real ? "1" : "3", "x");
       EXPECT_THROW(set_from_text(arguments, setting, is_real ? "-1e9" : "-2", "x"), Error)

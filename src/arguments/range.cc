@@ -27,11 +27,12 @@ Interval parse_interval(std::string_view text) {
   const size_t comma = text.find(',');
   PLIMSOLL_CHECK(
       text.size() >= 5 && comma != std::string_view::npos && (text.back() == ')' || text.back() == ']'),
-      "bad range '{}'", text);
+      "arguments.inc must give ranges in a form such as '[0, 1)', but has '{}'", text);
   const auto low = end_from_text(text.substr(1, comma - 1));
   const std::string_view high_text = text.substr(comma + 2, text.size() - comma - 3);
   const auto high = high_text == "inf" ? std::numeric_limits<double>::infinity() : end_from_text(high_text);
-  PLIMSOLL_CHECK(low && high, "bad range '{}'", text);
+  PLIMSOLL_CHECK(low && high, "arguments.inc must give ranges in a form such as '[0, 1)', but has '{}'",
+                 text);
   return {*low, *high, text.front() == '(', text.back() == ')'};
 }
 
@@ -65,7 +66,8 @@ void check_range(const Arguments& arguments, const Setting& setting, std::string
       throw_error(ErrorCode::kUsage, "{}: {} is not one of {}{}", where, in_quotes(value),
                   fmt::join(choices, ", "), did_you_mean(value, choices));
     } else {
-      PLIMSOLL_CHECK(false, "setting {} has a range that its type cannot have", setting.info.name);
+      PLIMSOLL_CHECK(false, "arguments.inc declares a range for the setting {}, whose type can have none",
+                     setting.info.name);
     }
   };
   std::visit([&](auto member) { check(arguments.*member); }, setting.member);

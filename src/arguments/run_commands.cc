@@ -152,7 +152,9 @@ bool has(Names names, std::string_view name) {
 // every command.
 bool names_exist() {
   for (const Names names : {Names(kTrainingOnly), Names(kEvaluationOnly), Names(kNotPlanned)}) {
-    for (std::string_view name : names) PLIMSOLL_CHECK(find_setting(name) != nullptr, "no setting {}", name);
+    for (std::string_view name : names)
+      PLIMSOLL_CHECK(find_setting(name) != nullptr,
+                     "the settings of a command include {}, which arguments.inc does not declare", name);
   }
   return true;
 }

@@ -46,10 +46,10 @@ void add_interval(Json& schema, std::string_view range) {
 
 // Patterns of texts, in the syntax that JSON Schema and JavaScript share.
 constexpr const char* kSizePattern = R"(^\+?([0-9]+\.?[0-9]*|\.[0-9]+)\s*([bB]|[kKmMgGtT]([iI]?[bB])?)?\s*$)";
-// Sizes of less than 1 MB without a unit are typing errors.
+// Matches small sizes without a unit, which are refused because they are probably typing errors.
 constexpr const char* kSmallSizePattern =
     R"(^\+?0*([1-9][0-9]{0,5}\.?|[0-9]*\.0*[1-9][0-9]*|[1-9][0-9]{0,5}\.0+)\s*$)";
-constexpr int kLeastSize = 1 << 20;  // of a number without a unit
+constexpr int kLeastSize = 1 << 20;  // the smallest size that may be written without a unit
 constexpr const char* kPairsPattern =
     R"(^\s*$|^\s*\{|^[\s,]*[^=,\s][^=,]*=[^,]*(,\s*([^=,\s][^=,]*=[^,]*)?)*$)";
 constexpr const char* kDevicePattern = "^(?!cuda)[\\s\\S]|^cuda(:[0-9]{1,4})?$";
@@ -77,7 +77,7 @@ Json choices_schema(const Setting& setting, std::vector<std::string_view> choice
   for (const OldValue& old : old_values()) {
     if (old.setting == setting.info.name) values.push_back(old.value);
   }
-  // run_glue also reads upper case.
+  // Also accepts upper case, as run_glue does.
   if (setting.info.name == "task_name") {
     for (const std::string_view choice : choices) values.push_back(in_upper_case(choice));
   }
@@ -186,7 +186,7 @@ Json schema_of(const OldName& old) {
   return schema;
 }
 
-// Returns the values of a state in the type of the setting.
+// Returns the values that `state` allows, in the type of the setting.
 Json values_of(const SettingState& state, const Setting& setting) {
   Json values = Json::array();
   for (const std::string_view value : split_choices(state.values)) {

@@ -206,7 +206,7 @@ std::string zsh_completion(const ValueNames& names) {
   for (const CommandInfo& command : command_table()) {
     out += fmt::format("    {})\n      _arguments -S \\\n", command.name);
     for (const Completed& row : options_of(command, names)) {
-      // An option may be given as --name value and as --name=value.
+      // A trailing "=" tells zsh that the value may also follow as --name=value.
       out += fmt::format("        '--{}{}[{}]{}' \\\n", row.name, row.kind == ValueKind::kNone ? "" : "=",
                          zsh_text(row.help), zsh_action(row));
     }

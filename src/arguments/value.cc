@@ -263,7 +263,7 @@ void from_json(StringList& value, const Setting& setting, const Json& json, std:
     value = list_from_text(json.get_ref<const std::string&>());
     return;
   }
-  // PEFT's files contain the numbers of layers, or a single one, as JSON numbers.
+  // PEFT's files contain the indices of layers, or a single index, as JSON numbers.
   const auto is_layer = [&](const Json& word) {
     return setting.info.unit == "layers" && word.is_number_unsigned();
   };

@@ -41,7 +41,7 @@ void write_file(const std::string& path, const std::string& text) {
   fs::rename(unfinished, path);
 }
 
-// Returns true if the exit code is an ErrorCode. That of a process which a signal has ended is not.
+// Returns true if the exit code is an ErrorCode. The exit code of a process that a signal has ended is not one.
 bool is_error_code(int code) {
   return code >= static_cast<int>(ErrorCode::kInternal) && code <= static_cast<int>(ErrorCode::kDevice);
 }
@@ -77,7 +77,7 @@ class Bench {
     for (const Experiment& experiment : chosen_experiments())
       rows_.push_back({.experiment = experiment, .figures = {}, .refused = {}, .peer = {}});
     for (size_t i = 0; i < rows_.size(); ++i) take_kept(i);
-    // Each row runs once per round, so that a disturbance of the machine does not affect all runs of one row.
+    // All rows run once before any row runs again, so that a disturbance of the machine does not affect all runs of one row.
     for (int round = 0; round < most_rounds(); ++round) {
       for (size_t i = 0; i < rows_.size(); ++i) {
         if (needs_run(rows_[i], round)) run_row(i, round);
@@ -385,10 +385,11 @@ class Bench {
 
   BenchWords words_;
   ExperimentDevice device_ = ExperimentDevice::kCpu;
-  int64_t num_ranks_ = 1;  // of each run of --parallel
+  int64_t num_ranks_ = 1;  // number of ranks of each run of --parallel
   std::vector<ExperimentRow> rows_;
-  int failed_rows_ = 0;  // runs that failed, without refusals and losses that are not finite
-  ErrorCode failure_ = ErrorCode::kInternal;  // of the first of them
+  int failed_rows_ =
+      0;  // rows whose run failed; refused rows, and rows with a loss that is not finite, do not count
+  ErrorCode failure_ = ErrorCode::kInternal;  // error code of the first such row
 };
 
 // Runs in the process of one row: trains as `train` does, but does not save the weights, which are not

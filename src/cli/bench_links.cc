@@ -54,7 +54,7 @@ int run_bench_links(const BenchWords& read, const std::vector<std::string>& word
   const auto num_ranks = static_cast<int>(arguments.nproc_per_node);
   if (const int code = start_ranks(num_ranks, words); code != 0 || !ranks_use_gpus(arguments)) return code;
   if (!has_nccl() || process_environment().contains("NCCL_P2P_DISABLE")) return 0;
-  // NCCL reads its variables once per process.
+  // NCCL reads its variables once per process, so this variable must be set before NCCL is opened.
   setenv("NCCL_P2P_DISABLE", "1", 1);
   return start_ranks(num_ranks, words);
 }

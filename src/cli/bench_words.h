@@ -24,16 +24,17 @@ struct BenchWords {
   std::string peer_script;  // an existing file, if `peer` is set
   std::vector<std::string> sweeps;
   std::vector<std::string> only;
-  std::vector<std::string> rerun;  // parts of names of rows whose kept results are discarded
-  int repeats = 0;                 // runs per row, at least; 0 before read_bench_words() sets it
-  std::vector<std::string> more;   // additional arguments of every run
+  std::vector<std::string>
+      rerun;                      // texts: kept results of rows whose name contains one of them are discarded
+  int repeats = 0;                // runs per row, at least; 0 before read_bench_words() sets it
+  std::vector<std::string> more;  // additional arguments of every run
 };
 
 // Takes the options of the command. Errors: kUsage for words that request nothing or two things at once, and for a
 // script that does not exist.
 BenchWords read_bench_words(const CommandWords& words);
 
-// Returns those of the arguments that select the device, with their values.
+// Returns the arguments that select the device, with their values.
 std::vector<std::string> device_arguments(const std::vector<std::string>& arguments);
 
 // Returns the first of the experiments and those whose name contains one of the texts, or all if there are no
@@ -43,7 +44,8 @@ std::vector<Experiment> only_experiments(const std::vector<Experiment>& all,
 
 // Returns true if the name of the experiment contains one of the texts.
 bool is_named(const Experiment& experiment, const std::vector<std::string>& texts);
-// Errors: kUsage, with the option and all names, for a text that no name contains.
+// Checks that every text is contained in the name of an experiment. Errors: kUsage, with the option and all names, for a text
+// that no name contains.
 void require_names(const std::vector<Experiment>& all, const std::vector<std::string>& texts,
                    const std::string& option);
 

@@ -68,10 +68,10 @@ std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks
 // Writes the report and the trace of a plan to the files that --html and --trace name.
 void write_plan_files(const PlanReport& plan, const Arguments& arguments);
 // Prints all tables of the plan, and with --modules and --why the additional ones. --json writes the plan to
-// a file; --json - prints only JSON. Writes its files too.
+// a file; --json - prints only JSON. Also writes the files that --html and --trace name.
 void print_plan(const PlanReport& plan, const Arguments& arguments);
 // Prints the start of every run: device, data, warnings and a summary of the plan, of five to seven lines if the run trains and of
-// one otherwise; with --dry_run, --modules or --why all tables. Then allocates the memory and reads the
+// one otherwise; with --dry_run, --modules or --why it prints all tables of the plan. Then allocates the memory and reads the
 // weights, except with --dry_run. Returns true if the run continues.
 bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Remarks& remarks);
 

@@ -99,8 +99,7 @@ FitWords read_words(const CommandWords& words) {
   return read;
 }
 
-// Searches how a number of GPUs trains together.
-// Refuses the settings that `fit --gpus` itself chooses, on the command line and in configurations of DeepSpeed and others.
+// Refuses the settings that `fit --gpus` chooses itself, on the command line and in configurations of DeepSpeed and others.
 void refuse_searched_settings(const ParseResult& parsed) {
   const auto refuse = [&](const std::string& name, bool is_set, const std::string& what) {
     if (is_set || parsed.explicitly_set.contains(name))

@@ -31,7 +31,7 @@ std::vector<std::string> prompts_of(const std::string& path, PromptForm form) {
   return read_prompt_file(path, form);
 }
 
-// Prints the figures of random prompts, whose texts mean nothing.
+// Prints the speed and memory of a run with random prompts, whose texts are meaningless.
 void print_figures(const Generator& generator, const Arguments& arguments) {
   if (!write_json(generation_speed_json(generator.speed(), generator.memory()), arguments)) return;
   print(format_generation_speed(generator.speed()));
@@ -55,7 +55,7 @@ class TextLines {
     if (path_.empty() || path_ == "-") return;
     is_new_ = !std::filesystem::exists(path_);
     errno = 0;
-    // Reports a file that cannot be written before the work.
+    // Checks that the file can be written before texts are generated.
     if (!std::ofstream(path_, std::ios::app)) fail();
   }
   ~TextLines() {
@@ -95,7 +95,7 @@ std::string print_one(Generator& generator, const std::string& prompt, bool stre
   print_part(shown);
   std::vector<Continuation> texts = generator.generate(
       prompt, streams ? Generator::OnText([](int64_t, int64_t continuation, const std::string& text) {
-        // generation_config.json may ask for several texts, of which the caller prints the others.
+        // Prints only the first text here. generation_config.json may ask for several; the caller prints the rest.
         if (continuation == 0) print_part(text);
       })
                       : Generator::OnText());
@@ -108,7 +108,7 @@ std::string print_one(Generator& generator, const std::string& prompt, bool stre
 // Continues each line from the terminal. With --chat, the lines and their answers are one conversation.
 void converse(Generator& generator, std::string conversation, bool streams, bool is_chat) {
   while (!generator.was_stopped()) {
-    // While the program waits for a line, a signal ends it.
+    // While the program waits for a line, it has nothing to finish, so a signal ends it at once.
     release_signals();
     std::string line;
     if (!std::getline(std::cin, line)) break;
@@ -123,7 +123,7 @@ void converse(Generator& generator, std::string conversation, bool streams, bool
       const std::string answer = print_one(generator, asked, streams, is_chat);
       conversation = with_message(asked, "assistant", answer);
     } catch (const Error& error) {
-      // A prompt that the plan has no room for, say; the next one may be shorter.
+      // Only this prompt is refused, for example because the plan has no room for it; the next one may be shorter.
       if (error.code() != ErrorCode::kUsage) throw;
       print("\n");
       say_error(error.what());

@@ -80,7 +80,7 @@ void on_signal(int signal) {
   }
   // The exit code that a shell reports for a program ended by a signal; nothing was saved.
   if (signals_seen > 1) _exit(128 + signal);
-  // Without work it has ended: its results were saved or it failed, and its message is being printed.
+  // If there is no work to stop, it has ended: its results were saved, or it failed and its message is being printed.
   const char* const notice = stop_running();
   if (notice != nullptr) static_cast<void>(!write(STDERR_FILENO, notice, std::strlen(notice)));
 }
@@ -96,7 +96,8 @@ void on_sent_interrupt(int signal, siginfo_t* info, void*) {
     sent_handler(signal);
     return;
   }
-  // The signal stays pending until this handler returns.
+  // Restores the default action and sends the signal again; it stays pending until this handler returns, and then ends the
+  // process.
   std::signal(signal, SIG_DFL);
   static_cast<void>(std::raise(signal));
 }
@@ -136,7 +137,7 @@ StoppedBySignals::~StoppedBySignals() {
 void catch_signals() {
   on_interrupt(on_signal);
   std::signal(SIGTERM, on_signal);
-  // nohup ignores SIGHUP, and this must stay so.
+  // If nohup has set SIGHUP to be ignored, it stays ignored.
   if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 

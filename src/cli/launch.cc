@@ -109,7 +109,7 @@ class RankRun {
   // `more`: variables of the ranks in addition to those that every run has.
   RankRun(const RankCommand& command, const SignalReader& signals, const Variables& more)
       : command_(command), signals_(signals), more_(more) {}
-  // Kills the ranks that are left if the run ends with an exception.
+  // Kills the ranks that still run, if an exception ends run().
   ~RankRun() {
     send_to_running(SIGKILL);
     for (const RankProcess& process : processes_) {
@@ -122,7 +122,7 @@ class RankRun {
   int run() {
     const int port = free_port();
     for (int rank = 0; rank < command_.num_ranks; ++rank) start(rank, port);
-    // Messages to a reader that has ended must not end this process. The ranks do not inherit the setting.
+    // SIGPIPE is ignored, because a message to a reader that has ended must not end this process. The ranks do not inherit this.
     const IgnoredSigpipe ignored;
     while (is_running()) {
       wait_for_event();
@@ -162,7 +162,7 @@ class RankRun {
       if (pipe2(ends.data(), O_CLOEXEC) != 0) fail_in_system("make a pipe");
       process.error = Descriptor(ends[0]);
       writer = Descriptor(ends[1]);
-      // Only the reading end may not wait; the rank must be able to write everything.
+      // Only the reading end is non-blocking: the rank must be able to write all of its output.
       fcntl(ends[0], F_SETFL, O_NONBLOCK);
       setup.input = setup.output = null.get();
       setup.error = writer.get();
@@ -220,7 +220,7 @@ class RankRun {
   static void shorten(RankProcess& process) {
     if (process.kept.size() <= kKeptErrorBytes) return;
     process.kept.erase(0, process.kept.size() - kKeptErrorBytes);
-    // The first line is incomplete.
+    // Removes the first line, which may be incomplete.
     if (const size_t end = process.kept.find('\n'); end != std::string::npos) process.kept.erase(0, end + 1);
     process.has_lost_errors = true;
   }
@@ -233,7 +233,7 @@ class RankRun {
       send_to_running(SIGCONT);
       return;
     }
-    // A closing terminal sends SIGHUP several times.
+    // Ignores a repeated SIGHUP, which a closing terminal sends several times.
     if (signal == SIGHUP && forwarded_ != 0) return;
     // A second signal asks to stop at once, so that ranks which do not react are killed after the grace time.
     if (forwarded_ != 0 && !kill_at_) kill_at_ = Clock::now() + command_.grace;
@@ -295,7 +295,7 @@ class RankRun {
       report_cause();
       // After a forwarded signal the ranks are already saving, and a second signal would end them at once.
       if (forwarded_ == 0) send_to_running(SIGTERM);
-      // A stopped process does not receive SIGTERM.
+      // Kills ranks that are stopped, because a stopped process does not react to SIGTERM.
       for (const RankProcess& process : processes_) {
         if (process.is_stopped()) kill(process.pid, SIGKILL);
       }
@@ -343,7 +343,7 @@ class RankRun {
            host_name() + ")";
   }
 
-  // Names the ranks for which the others have waited without success. Returns false if no rank is stopped.
+  // Reports each rank that is stopped, which is why the other ranks have failed. Returns false if no rank is stopped.
   bool report_stopped() {
     bool has_found = false;
     for (const RankProcess& process : processes_) {
@@ -372,7 +372,7 @@ class RankRun {
   const Variables& more_;
   std::vector<RankProcess> processes_;  // by rank
   int suspect_ = -1;                    // the rank that is the cause of the failure so far
-  int cause_ = -1;                      // the rank whose end is that of the run
+  int cause_ = -1;                      // the rank whose exit code is that of the run
   int named_ = -1;                      // the rank that was reported as the cause: cause_, or a stopped one
   int forwarded_ = 0;                   // the last signal that was forwarded
   std::optional<Clock::time_point> report_at_ = std::nullopt;

@@ -16,7 +16,7 @@ namespace plimsoll::cli {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// The next start of the ranks of a run that has failed.
+// How to start the ranks of a failed run again.
 struct Restart {
   Variables variables;  // set in addition to those of every rank
   std::string origin;   // "resuming from out/checkpoint-10", for the message

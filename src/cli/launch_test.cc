@@ -100,7 +100,7 @@ class LaunchedRun {
  private:
   [[noreturn]] void launch(const RankCommand& command) const {
     setpgid(0, 0);
-    // The shell that runs this test may ignore them.
+    // The shell that runs this test may have set these signals to be ignored.
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) std::signal(signal, SIG_DFL);
     const auto put = [&](const char* name, int stream) {
       dup2(open((folder_.path() + "/" + name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644),
@@ -176,7 +176,7 @@ TEST(Launch, ARankThatASignalEndsFailsTheRunWithCode7) {
       << launcher.messages();
 }
 
-// The peers of a rank that fails can be noticed after it, or before it.
+// The launcher may notice the rank that failed first, or one of the ranks that failed because of it.
 TEST(Launch, TheCauseIsTheRankThatDidNotFailBecauseOfAPeer) {
   for (const char* script : {"if [ $RANK = 2 ]; then exit 5; fi; sleep 0.1; exit 7",
                              "if [ $RANK != 2 ]; then exit 7; fi; sleep 0.2; echo not finite >&2; exit 5"}) {

@@ -138,7 +138,7 @@ MetricMap predict_lines(Trainer& trainer, TestSet set, const Arguments& argument
       set);
 }
 
-// The file gets its final name when it is complete.
+// Writes predictions to a temporary file, which gets its final name when it is complete.
 MetricMap write_predictions(Trainer& trainer, TestSet set, const Arguments& arguments, const TestInput& input,
                             const std::string& task) {
   if (!input.saves) return predict_lines(trainer, set, arguments, input, print);
@@ -176,7 +176,7 @@ MetricMap write_predictions(Trainer& trainer, TestSet set, const Arguments& argu
   return metrics;
 }
 
-// Returns the lines of standard input. The last line need not end.
+// Returns the lines of standard input. The last line may lack a newline.
 std::vector<std::string> read_lines() {
   if (isatty(STDIN_FILENO) != 0) say("reading texts from the terminal, one per line; Ctrl-D ends them");
   std::vector<std::string> lines;
@@ -256,7 +256,7 @@ int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput&
   download_models(arguments, task == Task::kEvaluate ? RunCommand::kEvaluate : RunCommand::kPredict);
   Trainer trainer(arguments, parts_of(arguments, input), task, program_environment());
   if (!show_and_start(trainer, arguments, task, remarks)) return 0;
-  // A folder that cannot be created must be reported before the work.
+  // Creates the folder first, so that a failure is reported before the predictions are computed.
   if (input.saves) std::filesystem::create_directories(arguments.output_dir);
   if (task == Task::kEvaluate) {
     const MetricMap metrics = trainer.evaluate();
@@ -286,7 +286,7 @@ int run_task(const std::vector<std::string>& words, Task task) {
     notes.push_back(std::move(note));
   Remarks remarks(parsed.warnings, std::move(notes));
   const TestInput input = read_test_input(parsed);
-  // Whoever types a text wants to know how sure the model is.
+  // For texts on the command line, scores are shown by default.
   if (!parsed.positionals.empty() && parsed.arguments.scores.empty())
     parsed.arguments.scores = "probabilities";
   return evaluate_and_predict(parsed.arguments, task, input, remarks);

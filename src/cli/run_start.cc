@@ -69,7 +69,7 @@ void print_summary(const PlanReport& plan, const Arguments& arguments, Task task
 std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks) {
   Arguments& arguments = parsed.arguments;
   const bool trains = arguments.do_train || !parsed.explicitly_set.contains("do_train");
-  // --parallelism_config also states a number of processes.
+  // --parallelism_config may state the number of processes, too.
   const bool is_given = parsed.explicitly_set.contains("nproc_per_node") || arguments.nproc_per_node > 1;
   if (num_local_ranks || !trains || is_given || arguments.nnodes > 1) return {};
   arguments.nproc_per_node = num_ranks_on_this_machine(arguments);

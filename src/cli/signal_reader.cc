@@ -25,7 +25,7 @@ void fail_in_system(const std::string& action) {
 }
 
 SignalReader::SignalReader() {
-  // A process that ignores SIGCHLD cannot wait for its children.
+  // Restores the default action of SIGCHLD, because a process that ignores SIGCHLD cannot wait for its children.
   std::signal(SIGCHLD, SIG_DFL);
   sigset_t set;
   sigemptyset(&set);
@@ -38,7 +38,7 @@ SignalReader::SignalReader() {
 }
 
 SignalReader::~SignalReader() {
-  // A signal that arrived after the children had ended has nothing to stop.
+  // Discards signals that arrived after the children had ended, because there is nothing left to stop.
   while (next() != 0) continue;
   sigprocmask(SIG_SETMASK, &before_, nullptr);
 }

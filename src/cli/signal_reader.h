@@ -43,7 +43,7 @@ class SignalReader {
   SignalReader(const SignalReader&) = delete;
   SignalReader& operator=(const SignalReader&) = delete;
 
-  // The descriptor that is readable if a signal has arrived.
+  // Returns the file descriptor to poll: it is readable if a signal has arrived.
   int descriptor() const { return reader_.get(); }
   // The signals that were blocked before, which a child must block instead of those of this process.
   const sigset_t& mask_before() const { return before_; }

@@ -99,7 +99,7 @@ int run_tokenize(const std::vector<std::string>& words) {
   const std::string name = is_file ? path : "standard input";
   int64_t number = 0;
   for (std::string line; !output_is_lost() && std::getline(input, line);) {
-    // The first line shows what a file is, and is all that a terminal or a pipe has sent so far.
+    // Only the first line is checked: it shows if the file is text, and a terminal or a pipe may not have sent more yet.
     if (++number == 1) require_text(line, name);
     try {
       if (read.has("decode")) {

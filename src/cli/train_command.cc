@@ -38,8 +38,8 @@ std::string describe_outcome(const Arguments& arguments, const TrainOutput& outp
   return text;
 }
 
-// A rank that this program has started has this variable. Its value is the checkpoint from which a restarted rank resumes, or
-// empty for what the arguments say.
+// A rank that this program has started has this variable. Its value is the checkpoint from which a restarted rank resumes; if it
+// is empty, the arguments decide.
 constexpr const char* kResumeVariable = "PLIMSOLL_RESUME_FROM_CHECKPOINT";
 
 // Starts `train` with these words as ranks and returns the exit code of the run.
@@ -65,7 +65,8 @@ int run_ranks(int num_ranks, const std::vector<std::string>& words, const Argume
   return launch_ranks(command);
 }
 
-// Takes what run_ranks() tells this rank. Errors: as require_no_restarts(), if another launcher has started it.
+// Applies the settings that run_ranks() passes to this rank in kResumeVariable. Errors: as require_no_restarts(), if another
+// launcher has started it.
 void follow_launcher(Arguments& arguments) {
   const char* checkpoint = std::getenv(kResumeVariable);
   if (checkpoint == nullptr) {
@@ -73,7 +74,7 @@ void follow_launcher(Arguments& arguments) {
     return;
   }
   if (*checkpoint != '\0') arguments.resume_from_checkpoint = checkpoint;
-  // The process that starts the ranks counts the restarts.
+  // The process that starts the ranks counts the restarts, so a rank itself never restarts the run.
   arguments.max_restarts = 0;
 }
 
@@ -116,7 +117,7 @@ int run_train(const std::vector<std::string>& words) {
   set_verbosity(parsed.arguments);
   const std::optional<int> num_local = num_local_ranks(process_environment());
   const std::string gpus_note = use_all_gpus(parsed, num_local);
-  // The first rank prints the remarks about the arguments.
+  // A process that starts ranks leaves the remarks about the arguments to the first rank.
   const int num_ranks = num_ranks_to_start(parsed, num_local);
   if (num_ranks > 0 || num_local) require_no_replies(parsed.arguments);
   if (num_ranks > 0) {
@@ -150,7 +151,7 @@ int run_train(const std::vector<std::string>& words) {
     std::set<std::string> given = parsed.explicitly_set;
     for (const char* flag : {"do_train", "do_eval", "do_predict"}) given.erase(flag);
     if (std::string note = unused_note(instead, given); !note.empty()) remarks.add({}, {note});
-    // One process is enough for work without training.
+    // Evaluation and prediction without training run in the first process only.
     if (!is_first) return 0;
     if (arguments.do_eval) return evaluate_and_predict(arguments, Task::kEvaluate, input, remarks);
     if (arguments.do_predict) return evaluate_and_predict(arguments, Task::kPredict, input, remarks);
@@ -170,7 +171,8 @@ int run_train(const std::vector<std::string>& words) {
   // The reader of the output may have ended, for example `tee` after Ctrl-C. The write then fails, but the training state
   // is saved.
   if (!arguments.dry_run) std::signal(SIGPIPE, SIG_IGN);
-  // A rank waits for the others before it starts, and a signal ends it then, because there is nothing to save.
+  // A rank waits for the other ranks before it starts. Until then a signal ends the process at once, because there is nothing to
+  // save.
   if (!num_local) stop_by_signals();
   if (!show_and_start(trainer, arguments, Task::kTrain, remarks)) return 0;
   if (num_local) stop_by_signals();

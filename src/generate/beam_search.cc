@@ -10,7 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// The score that transformers gives to beams that must not be selected. Added to a score in fp32 it leaves multiples of 64.
+// The score that transformers gives to beams that must not be selected. A sum of it and a score is rounded to a multiple of 64 in
+// fp32.
 constexpr float kExcluded = -1.0e9f;
 
 // Returns length^penalty as the fp32 divisor of a score. transformers computes the power in double.
@@ -62,7 +63,8 @@ void take_candidates(std::span<const float> logits, std::span<const int32_t> tok
     const auto log_prob = static_cast<float>(static_cast<double>(logits[i]) - log_sum);
     candidates->push_back({log_prob, log_prob, tokens[i]});
   }
-  std::ranges::sort(*candidates, is_better);  // different logits may have equal logarithms
+  // `logits` are in descending order, but different logits may round to equal log-probabilities, which is_better orders by token.
+  std::ranges::sort(*candidates, is_better);
 }
 
 BeamSearch::BeamSearch(const GenerationSettings& settings, std::span<const int32_t> prompt, int64_t max_new,
@@ -130,7 +132,7 @@ void BeamSearch::update_results(std::span<const Continuation> continuations) {
     if (!continuation.is_finished) continue;
     Beam beam = extended(continuation);
     beam.score /= divisor;
-    // The results are sorted; an equal score goes after the older ones.
+    // Keeps the results sorted. A text with the same score as an older result goes after it.
     const auto place = std::ranges::upper_bound(results_, beam.score, std::greater<>(), &Beam::score);
     if (place == results_.end()) continue;
     results_.insert(place, std::move(beam));

@@ -81,7 +81,7 @@ class BeamSearch {
   // Performs a step. Requires: not is_done(), and candidates of select_candidates() for each of num_rows() rows.
   void advance(std::span<const std::vector<BeamCandidate>> rows);
 
-  // Ends the search early: the beams take the places of texts that were not found yet, best first. Requires: not is_done().
+  // Ends the search early: running beams, best first, become results until there are num_beams results. Requires: not is_done().
   void stop();
 
   // Returns true if no further step is needed.

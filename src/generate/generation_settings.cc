@@ -13,7 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A key whose effect Plimsoll does not have. `off` lists the values, as JSON, with which it has no effect.
+// A key of generation_config.json whose effect Plimsoll does not implement. `off` lists the values, as JSON, with which it has no
+// effect.
 struct RefusedKey {
   const char* name;
   std::vector<const char*> off;

@@ -18,15 +18,18 @@ constexpr int64_t kPositions = 128;
 void check_file(uint8_t prompt_length, std::string_view text) {
   GenerationSettings settings;
   read_generation_config(parse_json(text, "fuzz"), "fuzz", &settings);
-  // The reader has checked every range: another check cannot find an error.
+  // The reader has checked every range, so checking again must not find an error.
   try {
     check_generation_settings(settings);
   } catch (const Error& error) {
-    PLIMSOLL_CHECK(false, "accepted settings are refused: {}", error.what());
+    PLIMSOLL_CHECK(false, "settings that were accepted before must not be refused: {}", error.what());
   }
   const int64_t length = 1 + prompt_length;
   const int64_t most = max_new_tokens(settings, length, kPositions);
-  PLIMSOLL_CHECK(most >= 1 && length + most <= kPositions, "{} tokens after {}", most, length);
+  PLIMSOLL_CHECK(most >= 1 && length + most <= kPositions,
+                 "at least one new token must fit into the model's positions, but {} new tokens are allowed "
+                 "after a prompt of {}",
+                 most, length);
   PLIMSOLL_CHECK(min_new_tokens(settings, length) >= 0);
   check_generation_vocabulary(settings, 300);
   for (const int32_t id : settings.eos_token_ids) PLIMSOLL_CHECK(is_end_token(settings, id) && id < 300);

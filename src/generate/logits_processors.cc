@@ -24,7 +24,7 @@ class TopPSelection {
   size_t select(double mass, size_t least) {
     size_t begin = 0;
     size_t end = tokens_.size();
-    double above = 0.0;  // the mass of the tokens before begin
+    double above = 0.0;  // sum of the probabilities of the tokens before `begin`
     while (end - begin > kSortedSize) {
       const size_t middle = partition(begin, end);
       const double upper = mass_of(begin, middle);
@@ -115,7 +115,7 @@ void LogitsProcessors::penalize_repetitions(std::span<const int32_t> history, st
   const float penalty = static_cast<float>(settings_.repetition_penalty);
   for (const int32_t id : history) {
     const size_t v = static_cast<size_t>(id);
-    PLIMSOLL_CHECK(v < last_seen_.size(), "token id {} outside the vocabulary", id);
+    PLIMSOLL_CHECK(v < last_seen_.size(), "the token id {} must be below the size of the vocabulary", id);
     if (last_seen_[v] == call_) continue;
     last_seen_[v] = call_;
     scores[v] = scores[v] < 0.0f ? scores[v] * penalty : scores[v] / penalty;

@@ -57,7 +57,7 @@ class LogitsProcessors {
 
   GenerationSettings settings_;
   int64_t min_tokens_to_keep_ = 1;
-  std::vector<uint32_t> last_seen_;  // for each token the last call that found it in its history
+  std::vector<uint32_t> last_seen_;  // per token: number of the last call whose history contained it
   uint32_t call_ = 0;
   std::vector<float> heap_;
   std::vector<ScoredToken> kept_;

@@ -13,13 +13,15 @@ PageTable::PageTable(int64_t num_pages, int64_t page_size) : page_size_(page_siz
 
 PageTable::Sequence& PageTable::at(SequenceId id) {
   const auto index = static_cast<size_t>(id);
-  PLIMSOLL_CHECK(index < sequences_.size() && sequences_[index].is_used, "no sequence {}", index);
+  PLIMSOLL_CHECK(index < sequences_.size() && sequences_[index].is_used,
+                 "the sequence {} does not exist or was released", index);
   return sequences_[index];
 }
 
 const PageTable::Sequence& PageTable::at(SequenceId id) const {
   const auto index = static_cast<size_t>(id);
-  PLIMSOLL_CHECK(index < sequences_.size() && sequences_[index].is_used, "no sequence {}", index);
+  PLIMSOLL_CHECK(index < sequences_.size() && sequences_[index].is_used,
+                 "the sequence {} does not exist or was released", index);
   return sequences_[index];
 }
 
@@ -70,8 +72,9 @@ void PageTable::reorder(std::vector<SequenceId>* beams, std::span<const int32_t>
   std::vector<bool> is_continued(beams->size(), false);
   for (const int32_t parent : parents) {
     const auto index = static_cast<size_t>(parent);
-    PLIMSOLL_CHECK(index < beams->size(), "beam {} of {}", parent, beams->size());
-    // The first child takes the sequence of its parent.
+    PLIMSOLL_CHECK(index < beams->size(), "a new beam continues beam {}, but there are only {} beams", parent,
+                   beams->size());
+    // The first new beam that continues an old beam takes over its sequence; further ones get copies.
     next.push_back(is_continued[index] ? fork((*beams)[index]) : (*beams)[index]);
     is_continued[index] = true;
   }

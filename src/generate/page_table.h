@@ -1,6 +1,6 @@
 // The pages of a KV cache: which page of the cache contains which tokens of which sequence. Sequences that continue the same text share
-// its pages, so that beams and several samples of one prompt store their past once. It stores numbers of pages; the keys and values are in
-// the planned memory of the cache (kernels/attention/paged_attention.h).
+// its pages, so that beams and several samples of one prompt store their past once. The table stores indices of pages; the keys and
+// values themselves are in the planned memory of the cache (kernels/attention/paged_attention.h).
 //
 // Every sequence is a list of pages of page_size tokens each, of which only the last one may be partly filled. A page has one
 // reference per sequence that contains it. A sequence writes only into pages that it alone refers to: if the partly filled last page is
@@ -20,7 +20,7 @@ namespace plimsoll {
 // The value of copy_from of append_kv (kernels/attention/paged_attention.h) if no page is copied.
 inline constexpr int32_t kNoPage = -1;
 
-// The number of a sequence in its table.
+// The index of a sequence in a PageTable.
 enum class SequenceId : int32_t {};
 
 class PageTable {
@@ -32,15 +32,16 @@ class PageTable {
   SequenceId add();
   // Adds a sequence with the tokens and pages of another one. Cost: O(pages of the sequence).
   SequenceId fork(SequenceId parent);
-  // Removes a sequence and frees the pages that no other one contains. Its number is used again.
+  // Removes a sequence and frees the pages that no other sequence contains. A later sequence may get the same id.
   void release(SequenceId sequence);
-  // Replaces the beams of one prompt after a step: beam b continues the old beam parents[b]. `beams` has the numbers of
-  // the old beams before and those of the new ones after the call; both may have different lengths. A beam that continues
-  // alone keeps its pages.
+  // Replaces the sequences of the beams of one prompt after a step of beam search: new beam b continues the old beam parents[b].
+  // `*beams` contains the ids of the old sequences before the call and those of the new ones after it; the two lists may have
+  // different lengths. If only one new beam continues an old one, it keeps the old sequence and its pages.
   void reorder(std::vector<SequenceId>* beams, std::span<const int32_t> parents);
-  // Makes room for more tokens at the end of a sequence. Returns the page whose tokens must first be copied to the sequence's last
-  // page before this call, or kNoPage: copy_from of append_kv. The copies of several sequences are independent of each other if none
-  // is released between their calls. Requires: count >= 0. Errors: kInternal if no page is free, because the plan has reserved too few.
+  // Makes room for `count` more tokens at the end of a sequence. If the partly filled last page was shared, the sequence gets a new
+  // page instead of it, and the result is the shared page, from which append_kv must copy the tokens (its argument copy_from);
+  // otherwise the result is kNoPage. If several sequences grow, their copies may run in any order, unless a sequence is released in
+  // between. Requires: count >= 0. Errors: kInternal if no page is free, because the plan has reserved too few.
   int32_t grow(SequenceId sequence, int64_t count);
 
   int64_t length(SequenceId sequence) const { return at(sequence).length; }
@@ -71,7 +72,7 @@ class PageTable {
   std::vector<int32_t> num_references_;  // number of references to each page
   std::vector<int32_t> free_;            // pages without a reference, the next one last
   std::vector<Sequence> sequences_;
-  std::vector<SequenceId> unused_;  // numbers of released sequences
+  std::vector<SequenceId> unused_;  // ids of released sequences
 };
 
 }  // namespace plimsoll

@@ -14,8 +14,8 @@
 namespace plimsoll {
 namespace {
 
-// A cache with contents: each slot has the text up to and including its token, as a number that depends on all tokens before. A
-// wrong share or a missing copy gives another text.
+// A cache with contents: the slot of a token stores a hash of the text up to and including this token. A page that is shared
+// wrongly, or a copy that is missing, gives another hash.
 class SimulatedCache {
  public:
   SimulatedCache(int64_t num_pages, int64_t page_size)
@@ -108,7 +108,7 @@ int64_t simulate(const SearchShape& shape, std::mt19937& random, bool beams_stay
     for (uint64_t& token : tokens) token = random();
     cache.full_texts[beams.back()[0]] = {};
     cache.texts[beams.back()[0]] = 0;
-    // A prompt may arrive in two parts.
+    // The prompt is appended in two steps.
     const auto cut = tokens.begin() + static_cast<std::ptrdiff_t>(random() % tokens.size());
     cache.step({{beams.back()[0], {tokens.begin(), cut}}});
     cache.step({{beams.back()[0], {cut, tokens.end()}}});
@@ -154,7 +154,7 @@ TEST(PageTable, RandomSearchesNeverExceedTheBoundAndKeepTheirContents) {
                  " new tokens, pages of " + std::to_string(shape.page_size));
     simulate(shape, random, false);
     if (HasFatalFailure()) return;
-    // The bound is reached when no beam ends.
+    // If all beams stay apart, the search uses exactly as many pages as the bound.
     const int64_t bound = pages_needed(shape.prompts, shape.new_tokens, shape.num_beams, shape.page_size);
     EXPECT_EQ(simulate(shape, random, true), bound);
     ++num_tight;
@@ -176,7 +176,7 @@ TEST(PageTable, BeamsShareFullPagesAndCopyThePartlyFilledOne) {
   EXPECT_EQ(table.num_used(), 4) << "one shared page, and one per beam";
   EXPECT_EQ(table.pages(beams[2])[1], 1);
   EXPECT_EQ(table.num_references(0), 3);
-  // Beam 2 wins: the others are dropped, and nothing is copied while it is alone.
+  // The only new beam continues beam 2: the other beams are dropped, and nothing is copied while there is one beam.
   table.reorder(&beams, std::vector<int32_t>{2});
   EXPECT_EQ(table.num_used(), 2);
   EXPECT_EQ(table.grow(beams[0], 1), kNoPage);

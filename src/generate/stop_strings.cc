@@ -48,7 +48,7 @@ std::optional<StopMatch> StopStrings::find(std::span<const int32_t> tokens) cons
   if (!std::string_view(text).starts_with(seen)) return std::nullopt;
   std::optional<StopMatch> best;
   for (size_t i = 0; i < texts_.size(); ++i) {
-    // The first occurrence that ends within the text of the last token.
+    // Searches for the first occurrence that ends within the text of the last token.
     const size_t from = seen.size() >= texts_[i].size() ? seen.size() - texts_[i].size() + 1 : 0;
     const size_t at = text.find(texts_[i], from);
     if (at == std::string::npos) continue;

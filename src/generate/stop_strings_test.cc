@@ -110,17 +110,17 @@ TEST(StopStrings, PartsOfCharactersSpecialTokensAndOverlaps) {
   const auto find = [&](std::vector<std::string> texts, const Ids& tokens) {
     return StopStrings(tokenizer, std::move(texts)).find(tokens);
   };
-  // A character of four bytes counts when its last byte arrives.
+  // A stop string that is a character of four bytes is found when the token of its last byte arrives.
   const Ids smile = ids("a\xF0\x9F\x98\x80");
   ASSERT_EQ(smile.size(), 5u);
   for (size_t n = 1; n < 5; ++n)
     EXPECT_FALSE(find({"\xF0\x9F\x98\x80"}, {smile.begin(), smile.begin() + static_cast<long>(n)}));
   EXPECT_TRUE(find({"\xF0\x9F\x98\x80"}, smile));
-  // Special tokens have text here.
+  // Special tokens are part of the text in which stop strings are searched.
   const StopMatch special = find({"<|im_end|>"}, ids("hi<|im_end|>")).value();
   EXPECT_EQ(special, (StopMatch{0, 0, 0}));
   EXPECT_EQ(find({"i<|im"}, ids("hi<|im_end|>")), (StopMatch{0, -1, 6}));
-  // A text that overlaps itself, and one that was complete before the last token.
+  // Finds a stop string that overlaps an earlier occurrence of itself, and finds none that was complete before the last token.
   EXPECT_TRUE(find({"aba"}, ids("ababa")));
   EXPECT_FALSE(find({"aba"}, ids("abab")));
   // If several match, find() returns the one that ends first.

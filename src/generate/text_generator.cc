@@ -62,7 +62,7 @@ class TextGenerator::Group {
     work.num_prompts += std::ssize(prompts_);
   }
 
-  // A text without beams.
+  // A text that is selected greedily or sampled, without beam search.
   struct Text {
     size_t prompt = 0;
     int64_t number = 0;  // index of the text among those of its prompt
@@ -93,7 +93,7 @@ class TextGenerator::Group {
     flush();
   }
 
-  // Starting threads takes longer than selecting from a few candidates.
+  // With few candidates one thread selects, because starting threads takes longer than that.
   int num_threads() const {
     return prompt_scores_.has_all_logits() ? generator_.session_.setup().request.device.num_threads : 1;
   }
@@ -227,7 +227,7 @@ class TextGenerator::Group {
     for (size_t i = 0; i < searches.size(); ++i) add_results(i, searches[i].beams);
   }
 
-  // Performs a step of each search that is not done, with the scores of its beams in order.
+  // Performs a step of each beam search that is not done. `next` holds the scores of the beams of these searches, in order.
   void advance(std::vector<Search>& searches, NextScores& next) {
     struct Row {
       size_t search, beam;

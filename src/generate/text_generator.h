@@ -37,7 +37,7 @@ struct GeneratedText {
 // Returns the number of sequences of a prompt that exist at once: its beams, or its texts.
 int64_t sequences_per_prompt(const GenerationSettings& settings);
 
-// The work since the start, without that of warm_up().
+// The work of the generator since it was started, without the work of warm_up().
 struct GenerationWork {
   int64_t num_prompts = 0;
   int64_t prompt_tokens = 0;
@@ -48,8 +48,8 @@ struct GenerationWork {
   int64_t decoded_tokens = 0;
   double decode_weight_bytes = 0;  // DecodeReads, over all of these runs
   double decode_cache_bytes = 0;
-  // The time until the first token of every text of the first group is selected, the same summed over all groups, and the time
-  // after it.
+  // first_token_seconds: the time until the first token of every text of the first group of prompts is selected. prefill_seconds:
+  // the same, summed over all groups. decode_seconds: the rest of the time.
   double first_token_seconds = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
@@ -57,8 +57,8 @@ struct GenerationWork {
 
 class TextGenerator {
  public:
-  // Called with each new token of a text, in the order of the run: number of the prompt, number of the text, token. Beam
-  // search calls it when the text is complete.
+  // Called with each new token, in the order of the run: the index of the prompt, the index of the text among those of the
+  // prompt, and the token. Beam search calls it when the text is complete.
   using OnToken = std::function<void(int64_t prompt, int64_t text, int32_t token)>;
   // Called with the texts of a prompt when all are complete, or when the run was stopped, in the order of the prompts.
   using OnTexts = std::function<void(int64_t prompt, const std::vector<GeneratedText>& texts)>;

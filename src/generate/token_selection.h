@@ -36,7 +36,7 @@ inline constexpr uint32_t kBeamSite = 0x4245414du;      // "BEAM"
 // are -infinity.
 int32_t select_greedy(std::span<const float> scores);
 
-// The errors of select_greedy() for scores of which only the largest one and the logarithm of the sum of exponentials are known.
+// Throws the errors of select_greedy() if only the largest score, and the logarithm of the sum of all exponentials, are known.
 void check_scores(float largest, double log_sum);
 
 // The uniform number that selects the token of a sequence at a position.

@@ -24,7 +24,7 @@ std::string cache_folder(const std::string& name, const Environment& environment
 bool is_in_cache(FileSystem& files, const std::string& path);
 
 // Writes the text into a file of a cache, creating its folder. Errors: those of the file system; kUsage if `path` is "", as
-// it is in an environment without a cache. The message then ends with `what`, a description of the text.
+// it is in an environment without a cache. The message then ends with `what`, a description of what could not be saved.
 void keep_in_cache(FileSystem& files, const std::string& path, const std::string& text,
                    const std::string& what);
 

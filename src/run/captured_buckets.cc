@@ -133,7 +133,7 @@ CountedRun counted_run(const RunSetup& setup) {
 
 CapturedBuckets captured_buckets(const CountedRun& run, const Bucket& train, const Bucket& evaluate,
                                  int64_t max_walked_rows) {
-  // Without data every training batch is assumed to have the largest size.
+  // A plan without data assumes that every training batch has the largest size, so one bucket is used.
   if (run.purpose == RunPurpose::kPlan) return {.train = 1, .update = 1};
   CapturedBuckets captured{.train = 0, .update = 0, .evaluate = 0};
   const bool trains = run.purpose == RunPurpose::kTrain;

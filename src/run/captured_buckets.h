@@ -45,8 +45,8 @@ CountedRun counted_run(const RunSetup& setup);
 CapturedBuckets captured_buckets(const CountedRun& run, const Bucket& train, const Bucket& evaluate,
                                  int64_t max_walked_rows = kMaxWalkedRows);
 
-// Counts the captured buckets of a run for random data with these batches instead of those of the run: all rows have
-// the length of the longest row of the training bucket.
+// Counts the captured buckets that the run would have with random data and these batches. Every row then has the length of the
+// longest row of the training bucket.
 CapturedBuckets captured_buckets_of_dummy(CountedRun run, const BatchOptions& batches);
 
 }  // namespace plimsoll

@@ -27,19 +27,18 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
   if (!is_true(wanted)) {
     if (!files.status(wanted)) {
       throw_error(ErrorCode::kBadData,
-                  "--resume_from_checkpoint {}: the folder does not exist; True resumes from the newest of "
-                  "--output_dir",
+                  "--resume_from_checkpoint {}: the folder does not exist; give True to resume from the "
+                  "newest checkpoint in --output_dir",
                   wanted);
     }
     if (const std::string foreign = describe_foreign_checkpoint(files, wanted); !foreign.empty())
       throw_error(ErrorCode::kBadData, "--resume_from_checkpoint {}: {}", wanted, foreign);
     if (const auto damage = find_damage(files, wanted, depth)) {
-      // The text in `damage` begins with the path of the damaged file.
-      throw_error(
-          ErrorCode::kBadData,
-          "{}{}. Resume from another checkpoint, or with --resume_from_checkpoint True from the newest that "
-          "verifies",
-          damage->starts_with(wanted) ? "" : wanted + ": ", *damage);
+      // `damage` usually begins with the path of the damaged file, which contains the folder; the folder is not named twice.
+      throw_error(ErrorCode::kBadData,
+                  "{}{}. Resume from another checkpoint, or give --resume_from_checkpoint True to resume "
+                  "from the newest undamaged one",
+                  damage->starts_with(wanted) ? "" : wanted + ": ", *damage);
     }
     choice.path = wanted;
     return choice;
@@ -53,8 +52,8 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
       throw_error(ErrorCode::kBadData, "--resume_from_checkpoint {}: {}: {}", wanted, first, foreign);
     // A run from the beginning would write over checkpoints that the user may be able to repair.
     throw_error(ErrorCode::kBadData,
-                "{}: none of its {} checkpoints verifies; the newest, {}: {}. Restore one from a copy, or "
-                "leave --resume_from_checkpoint out to start from the beginning",
+                "{}: all {} checkpoints in this folder are damaged; the newest, {}: {}. Restore one from a "
+                "copy, or leave --resume_from_checkpoint out to start from the beginning",
                 arguments.output_dir, newest.skipped.size(), newest.skipped.front().path,
                 newest.skipped.front().reason);
   }
@@ -70,7 +69,7 @@ std::string resumable_checkpoint(FileSystem& files, const Arguments& arguments) 
   try {
     return choose_checkpoint(files, arguments, VerifyDepth::kSizes).path;
   } catch (const Error&) {
-    return {};  // a plan does not need it; a run was refused before
+    return {};  // a plan does not need it, and a run has been refused already
   }
 }
 

@@ -32,7 +32,7 @@
 namespace plimsoll {
 namespace {
 
-// Documents are never cut to a length.
+// The length limit for encoding documents, which are never cut.
 constexpr int64_t kAnyLength = std::numeric_limits<int32_t>::max();
 
 // run_clm's default of --validation_split_percentage.
@@ -107,7 +107,8 @@ class CorpusReading {
     } else {
       read_files();
     }
-    // Otherwise the allocator keeps the memory of the texts, and the arena is taken in addition.
+    // Returns the freed memory of the texts to the system. Otherwise the allocator would keep it, and the arena would be taken in
+    // addition.
     malloc_trim(0);
   }
 
@@ -148,7 +149,7 @@ class CorpusReading {
                                     static_cast<uint64_t>(arguments_.max_train_samples.value_or(-1))});
   }
 
-  // --max_seq_length and --block_size are one setting of a masked language model.
+  // Refuses --max_seq_length and --block_size with different values: for a masked language model both set the length of a row.
   void require_one_length() const {
     if (!is_masked_language_model(config_) || !arguments_.block_size) return;
     if (arguments_.max_seq_length == Arguments().max_seq_length ||
@@ -196,7 +197,7 @@ class CorpusReading {
                   arguments_.text_column_names.size(), describe_model(config_));
     }
     const bool is_limited = arguments_.memory_limit && source_.device == KernelDevice::kCpu;
-    // run_mlm reads lines without their breaks.
+    // A masked language model reads lines without their line breaks, as run_mlm does.
     const bool keeps_breaks = arguments_.keep_linebreaks && !is_masked_language_model(config_);
     DocumentOptions options{.line_breaks = keeps_breaks ? LineBreaks::kKeep : LineBreaks::kDrop,
                             .quotes = arguments_.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180,
@@ -278,7 +279,7 @@ class CorpusReading {
                   "file");
     }
     std::optional<Documents> documents;
-    // A pipe can be read only once, and reading refuses a folder.
+    // The cache is used for regular files only: a pipe can be read only once, and reading refuses a folder.
     std::error_code ignored;
     if (!arguments_.cache_dir.empty() && std::filesystem::is_regular_file(path, ignored))
       documents = read_cached(path);
@@ -294,7 +295,7 @@ class CorpusReading {
     const ColumnChoice columns = read_documents(path, document_options(), [&](const TextSplit& part) {
       reading_.add_part(part);
       const TokenSet tokens = tokens_of(part);
-      // Parts of the threads are joined.
+      // The tokens of this part count twice, because those of each thread are held until they are joined.
       const int64_t held_bytes = add(tokens);
       reading_.add_tokens(2 * tokens.held_bytes() + held_bytes);
       require_documents_fit(source_, path, part.held_bytes() + held_bytes);
@@ -385,8 +386,10 @@ class CorpusReading {
 
   void require_known_ids(const TokenSet& tokens, const std::string& name) const {
     if (tokens.max_id() < config_.vocab_size) return;
-    throw_error(ErrorCode::kBadData, "{}: the data has the token id {}, the model's vocab_size is {}", name,
-                tokens.max_id(), config_.vocab_size);
+    throw_error(ErrorCode::kBadData,
+                "{}: the data has the token id {}, but the model's vocab_size is {}; use the model whose "
+                "tokenizer made these ids",
+                name, tokens.max_id(), config_.vocab_size);
   }
 
   void require_tokens(const TokenSet& tokens, const std::string& name) const {
@@ -396,8 +399,9 @@ class CorpusReading {
     }
     if (is_chat(tokens) || tokens.num_tokens() >= 2) return;
     throw_error(ErrorCode::kBadData,
-                "{}: {} {}, but at least 2 tokens are needed: one to predict from the other", name,
-                counted(tokens.num_rows(), "document"),
+                "{}: the data ({} {} in total) needs at least 2 tokens, because a causal language model "
+                "predicts each token from those before it",
+                name, counted(tokens.num_rows(), "document"),
                 tokens.num_tokens() == 0 ? "without a token" : "with one token");
   }
 
@@ -409,8 +413,8 @@ class CorpusReading {
       }
     }
     throw_error(ErrorCode::kBadData,
-                "{}: {} without a token that a mask could hide: there is no text besides special tokens; add "
-                "text",
+                "{}: masked language modelling needs at least one token that is not special, but the data "
+                "({}) has none; add text",
                 name, counted(tokens.num_rows(), "document"));
   }
 
@@ -425,11 +429,11 @@ class CorpusReading {
                   "{}: the file is one document, which cannot be split ({}); give --validation_file FILE",
                   arguments_.train_file, name);
     }
-    // The nearest number, as datasets' train[:5%], but never none and never all.
+    // Takes the nearest number of documents, as datasets' train[:5%] does, but at least one, and not all of them.
     const int64_t nearest = std::llrint(static_cast<double>(percentage * all) / 100.0);
     const int64_t first = std::clamp<int64_t>(nearest, 1, all - 1);
     Documents validation{.tokens = documents_of(train.tokens, 0, first)};
-    // Shared tokens in memory would count twice.
+    // Tokens in memory are copied, because tokens that both sets share would be counted twice.
     if (train.tokens.mapped_bytes() == 0) validation.tokens = validation.tokens.copied();
     train.tokens = documents_of(train.tokens, first, all);
     train.hash = hash_of_all({train.hash, static_cast<uint64_t>(first)});

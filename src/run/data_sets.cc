@@ -124,7 +124,7 @@ class DataReading {
         !arguments_.text_column_names.empty() || !trained_columns(config_.source.json).text.empty();
     const auto has_tab = [](const std::string& text) { return text.find('\t') != std::string::npos; };
     const bool has_tabs = std::all_of(texts.entries.begin(), texts.entries.end(), has_tab);
-    // A model that does not say how many texts it reads gets those that the rows have.
+    // If the model does not state how many texts a row has, the texts are pairs if each contains a tab.
     const bool is_pair = !has_words && names.size() == 2 && (knows_names || has_tabs);
     const bool is_by_two =
         is_pair && !has_tabs && texts.form == TestTexts::Form::kWords && texts.entries.size() % 2 == 0;
@@ -335,7 +335,7 @@ class DataReading {
       describe_cache(arguments_, split.table().file_name(), cached.outcome, cached.detail, data_.token_cache);
     }
     warn_of_truncation(split, data);
-    // Data to predict needs no labels. Labels that it has may be of another kind; run_glue drops them too.
+    // Does not encode labels of data to predict: they are not needed, and may be of another kind. run_glue drops them too.
     if (split.has_label() && use == LabelUse::kRequired) data.labels = encode(split, data);
     return data;
   }
@@ -429,7 +429,7 @@ class DataReading {
     }
   }
 
-  // Errors: kUsage if an argument asks for an evaluation or a prediction of a set that does not exist.
+  // Checks that the program provides the data sets that arguments ask to evaluate or predict. Errors: kUsage if it does not.
   void require_wanted_sets(const MemoryData& memory, bool wants_eval, bool predicts) const {
     if (wants_eval && source_.purpose != RunPurpose::kEvaluate && !memory.validation) {
       throw_error(ErrorCode::kUsage, "{} needs validation rows: set MemoryData::validation",
@@ -444,7 +444,7 @@ class DataReading {
     if (source_.tokenizer.tokenizer == nullptr) throw source_.tokenizer.missing.value();
   }
 
-  // Errors: kBadData with the first row that has a token id which the model does not have.
+  // Checks that the model has an embedding for every token id. Errors: kBadData, naming the first row with another id.
   void require_known_ids(const TextSplit& split, const TokenSet& tokens) const {
     if (tokens.max_id() < config_.vocab_size) return;
     for (int64_t row = 0; row < split.num_rows(); ++row) {
@@ -587,7 +587,7 @@ class DataReading {
   const Arguments& arguments_;
   const ModelConfig& config_;
   ColumnOptions columns_;
-  bool has_read_ = false;  // a file, whose columns all other files have
+  bool has_read_ = false;  // a file was read; all other files must have its columns
   FileSystem& files_;
   Diagnostics& diagnostics_;
   ReadingMemory reading_;
@@ -617,7 +617,7 @@ RowRules row_rules(const Arguments& arguments, const ModelConfig& config, const 
 }
 
 DummyOptions dummy_options(const Arguments& arguments, const ModelConfig& config) {
-  // Random ids need no tokenizer, and begin after this one.
+  // Random ids need no tokenizer. They begin after the id of the mask token.
   constexpr int32_t kMaskId = 99;
   std::optional<TokenMasking> masking;
   if (is_masked_language_model(config)) {

@@ -31,7 +31,7 @@ struct DataSets {
   std::optional<Dataset> predict = {};
   std::optional<Dataset> predict_mismatched = {};  // MNLI
   int64_t reading_bytes = 0;                       // peak while data files were read; 0 if none were
-  uint64_t train_hash = 0;  // hash of the part of the training data that is used; 0: random ids
+  uint64_t train_hash = 0;  // hash of the training rows that are used; 0 if it is random ids
   std::vector<std::string> metric_names = {};  // empty: those of the problem type
   std::string token_cache = {};  // a line for people: which tokens were read from the cache or saved there
 };
@@ -40,7 +40,7 @@ struct DataSets {
 struct DataSource {
   const Arguments& arguments;
   RunPurpose purpose;
-  DataUse data_use;  // kReadsRows: texts are counted, not tokenized
+  DataUse data_use;  // with kReadsRows, texts are counted and not tokenized
   const ModelSource& model;
   const TokenizerSource& tokenizer;
   KernelDevice device;
@@ -59,10 +59,11 @@ DataSets read_data(const DataSource& source, FileSystem& files, Diagnostics& dia
 // Refuses a file that alone exceeds --memory_limit on a CPU: reading it would exceed the limit before a plan could be
 // made. Errors: kWillNotFit.
 void require_file_fits(const DataSource& source, const std::string& path);
-// Refuses a file of documents, which is read in parts, as soon as what is held of it exceeds --memory_limit on a CPU. Errors: kWillNotFit.
+// Refuses a file of documents, which is read in parts, as soon as the tokens that are held of it exceed --memory_limit on a CPU. Errors:
+// kWillNotFit.
 void require_documents_fit(const DataSource& source, const std::string& path, int64_t held_bytes);
 
-// Adds to `line`, which is for people, what the token cache did for a file.
+// Adds to `line`, which the run prints, if the tokens of a file came from the token cache or were saved there.
 void describe_cache(const Arguments& arguments, const std::string& file, CacheOutcome outcome,
                     const std::string& detail, std::string& line);
 

@@ -75,8 +75,9 @@ ChosenDevice card_of_table(const Arguments& arguments, RunPurpose purpose, Devic
   const std::string& name = arguments.device;
   const std::optional<GpuTarget> target = find_gpu_target(name);
   if (!target) {
-    throw_error(ErrorCode::kUsage, "--device {}: expected auto, cpu, cuda:N, or for a plan one of {}{}", name,
-                table_names(), suggested_device(name));
+    throw_error(ErrorCode::kUsage,
+                "--device {}: expected auto, cpu, cuda:N, or, to make a plan only, the name of a card: {}{}",
+                name, table_names(), suggested_device(name));
   }
   if (!ends_with_plan(purpose, arguments)) {
     throw_error(ErrorCode::kUsage,
@@ -117,7 +118,8 @@ ChosenDevice device_of(const Arguments& arguments, RunPurpose purpose, const Ran
   if (arguments.device == "cpu") return cpu_device(std::move(options));
   if (arguments.device.starts_with("cuda:")) return visible_gpu(arguments.device, std::move(options));
   if (arguments.device != "auto") return card_of_table(arguments, purpose, std::move(options), notes);
-  // The references run on a CPU. Listing GPUs opens the driver, which takes memory of the process.
+  // GPUs are not listed if the reference kernels are requested, which run on a CPU only: listing them opens the driver, which
+  // takes memory of the process.
   const std::vector<CudaDeviceInfo> devices =
       options.reference_kernels ? std::vector<CudaDeviceInfo>() : visible_cuda_devices();
   if (devices.empty()) return cpu_device(std::move(options));

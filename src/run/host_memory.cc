@@ -142,8 +142,8 @@ int64_t evaluation_buckets_used(const RunSetup& setup) {
   return std::ssize(used);
 }
 
-// Returns the number of micro-batches whose activations a stage of a pipeline holds at once; of the first stage, which holds the most.
-// Each of them has bound ops of its own.
+// Returns the number of micro-batches whose activations the first stage of a pipeline, which holds the most, holds at once. Each of
+// them has bound ops of its own.
 int64_t most_micro_batches_held(const Arguments& arguments) {
   if (arguments.pp_size == 1) return 1;
   const int64_t batches = arguments.gradient_accumulation_steps;
@@ -179,13 +179,14 @@ void ReadingMemory::note(int64_t more_bytes) {
 }
 
 void ReadingMemory::add_table(const TextSplit& text) {
-  // The list of rows is made when the table is complete.
+  // The larger of two peaks counts: that of reading the table, and that of the complete table with the list of its rows.
   note(std::max(peak_reading_bytes(text.table()), text.held_bytes()));
   held_bytes_ += text.held_bytes();
 }
 
 void ReadingMemory::add_part(const TextSplit& part) {
-  // The text of the part doubles as it grows, and the rest of it is copied; JSON is copied out of it as well.
+  // 4 times the text: its buffer doubles as it grows, the rest after the last complete row is copied, and JSON values are copied
+  // out of it.
   note(4 * part.table().text_bytes() + part.held_bytes());
   held_bytes_ += part.held_bytes();
 }
@@ -254,7 +255,7 @@ HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
   host.data_bytes += metric_bytes(setup);
   if (setup.data.reading_bytes > 0) {
     host.reading_bytes = own_bytes + setup.data.reading_bytes + tokenizer_bytes;
-    // The GPU driver was opened when the device was chosen, before the files were read.
+    // The memory of the GPU driver counts while the files are read: the driver was opened earlier, when the device was chosen.
     if (setup.device.holds_gpu_driver) host.reading_bytes += kGpuDriverBytes;
   }
   host.io_bytes = kIoBytes;

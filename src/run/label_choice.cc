@@ -23,10 +23,10 @@ void warn_of_other_labels(const ModelConfig& config, const LabelScheme& labels, 
   const bool is_generic = std::all_of(model.begin(), model.end(),
                                       [](const std::string& name) { return name.starts_with("LABEL_"); });
   if (is_generic || config.num_labels != labels.num_labels) return;
-  diagnostics.warn(
-      fmt::format("the model was trained with the labels {}, the data has {}: its classifier is kept, and "
-                  "the labels of the data get these ids in this order",
-                  fmt::join(model, ", "), fmt::join(labels.names, ", ")));
+  diagnostics.warn(fmt::format(
+      "the model was trained with the labels {}, but the data has the labels {}: the classifier of the model "
+      "is kept, and the first label of the data takes the place of the first label of the model, and so on",
+      fmt::join(model, ", "), fmt::join(labels.names, ", ")));
 }
 
 // Returns the labels of a model that was trained before.
@@ -93,7 +93,7 @@ LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, 
   if (config.id2label.empty() || labels.names.empty()) return labels;
   const int64_t num_in_data = labels.num_labels;
   if (take_model_order(labels, config.id2label)) return labels;
-  // A new head has the size that the data needs.
+  // The model's list of labels is taken only if its head is kept: a new head has the size that the data needs.
   const bool keeps_head = model.weights && !arguments.ignore_mismatched_sizes && task == nullptr;
   if (keeps_head && take_model_list(labels, config.id2label)) {
     diagnostics.note(

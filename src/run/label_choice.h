@@ -21,9 +21,9 @@ namespace plimsoll {
 LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, const TextSplit* train,
                           const GlueTask* task, Diagnostics& diagnostics);
 
-// The labels that rows from memory show.
+// The kind and number of labels that rows from memory have.
 struct RowLabels {
-  std::optional<LabelKind> kind = {};  // none: no row says it
+  std::optional<LabelKind> kind = {};  // not set if no row has a label
   int64_t num_labels = 0;              // the largest class + 1, or the number of values
   std::vector<std::string> names = {};
 };

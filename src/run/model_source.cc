@@ -25,7 +25,7 @@ std::string resolve_config(const Arguments& arguments, const HubEnvironment& hub
   try {
     return resolve_model(files, hub, name, arguments.model_revision, kConfigArgument);
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kUsage) throw;  // it suggests another name
+    if (error.code() == ErrorCode::kUsage) throw;  // the message suggests another name
     const std::vector<std::string> presets = preset_names();
     throw Error(error.code(),
                 fmt::format("{}\nPresets that need no files: {}{}", error.what(), fmt::join(presets, ", "),
@@ -66,7 +66,8 @@ void read_base(const Arguments& arguments, RunPurpose purpose, const std::option
   } else {
     const std::string path =
         resolve_model(files, hub, model.base_model, arguments.model_revision, kModelArgument);
-    // A model that this version does not train is refused before its weights, which conversion would not help.
+    // A model that this version does not train is refused before its weights are looked for: converting its weights would not
+    // help.
     model.weights = ModelFolder::open(files, path, WeightsNeeded::kNo);
     const bool adapter_has_config = adapter && !adapter->config_text().empty();
     model.config = config_of(adapter_has_config ? *adapter : *model.weights);

@@ -33,7 +33,7 @@ struct ModelSource {
   std::string label = {};       // for tables
   std::string task_note = {};   // how the problem type was inferred, if that is not obvious
   std::string base_model = {};  // the base that a saved adapter names; "" for a model from scratch
-  std::optional<ModelFolder> weights = {};  // none: every weight is initialised
+  std::optional<ModelFolder> weights = {};  // if not set, every weight is initialised
   std::optional<ModelFolder> adapter = {};  // the adapter that the run begins with
   AdapterFacts adapter_facts = {};
   std::optional<LoraConfig> lora = {};  // the settings of that adapter or of a new one: lora_of()

@@ -45,7 +45,8 @@ class LauncherVariables {
     }
     return std::nullopt;
   }
-  // Returns what find() returns. Errors: kUsage, with the variable `because`, if none is set.
+  // Returns what find() returns. Errors: kUsage if none is set; the message names `because`, the variable that makes them
+  // necessary.
   Variable require(std::initializer_list<const char*> names, const Variable& because) const {
     if (std::optional<Variable> found = find(names)) return *std::move(found);
     throw_error(ErrorCode::kUsage, "{} is not set, but {} is; {}", *names.begin(), because.text(), advice_);
@@ -67,7 +68,7 @@ class LauncherVariables {
     const std::optional<Variable> port = find({"MASTER_PORT"});
     return port ? static_cast<uint16_t>(number(*port, 1, 65535)) : otherwise;
   }
-  // Reads the four numbers and checks that they agree.
+  // Reads rank, number of ranks, and both on this host, and checks that they agree.
   RankPlace place(const Variable& rank, const Variable& size, const Variable& local_rank,
                   const Variable& local_size, int local_size_value) const {
     RankPlace result;
@@ -78,7 +79,9 @@ class LauncherVariables {
     require_below(rank, result.rank, size, result.size);
     require_below(local_rank, result.local_rank, local_size, result.local_size);
     if (result.local_size > result.size)
-      refuse(local_size, fmt::format("more ranks on this host than the {} of the run", size.text()));
+      refuse(local_size, fmt::format("this is the number of ranks on this host, which cannot be more than "
+                                     "{}, the number of ranks of the run",
+                                     size.text()));
     return result;
   }
 
@@ -183,8 +186,8 @@ std::string first_host(std::string_view list) {
   return host;
 }
 
-// Returns true if srun started this process as a task of an ordinary step. The numbers of the special steps, such as
-// those of a batch script and of an interactive shell, are the largest of 32 bits.
+// Returns true if srun started this process as a task of an ordinary step. The ids of special steps, such as a batch script or an
+// interactive shell, are the largest 32-bit numbers.
 bool is_task_of_srun(const LauncherVariables& variables) {
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
   const std::optional<Variable> step = variables.find({"SLURM_STEP_ID", "SLURM_STEPID"});
@@ -225,7 +228,7 @@ std::optional<RankPlace> slurm_place(const Environment& environment) {
         local_size, fmt::format("expected the number of tasks of each node, such as 2(x3),1, with one for {}",
                                 node.text()));
   }
-  // The setting of a job can be greater than the number of tasks of a step.
+  // SLURM_NTASKS_PER_NODE of the job can be greater than the number of tasks of this step.
   const int local_tasks = is_list ? *tasks : std::min(*tasks, variables.number(*size, 1, kMostRanks));
   RankPlace place = variables.place(rank, *size, local_rank, local_size, local_tasks);
   if (const std::optional<Variable> host = variables.find({"MASTER_ADDR"})) {

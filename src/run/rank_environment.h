@@ -35,11 +35,12 @@ namespace plimsoll {
 // variable that is missing, not a number, or contradicts another one.
 RankPlace rank_place(const Environment& environment);
 
-// Checks that every machine of the run can have as many ranks as this one. Errors: kUsage if it cannot.
+// Checks that the number of ranks of the run is a multiple of the number of ranks on this machine, so that every machine can have
+// the same number. Errors: kUsage if it is not.
 void require_equal_machines(const RankPlace& place);
 
-// Returns the place if the variables of a launcher describe a run, otherwise nothing. torchrun's variables also
-// describe a run of one rank. Errors: as rank_place.
+// Returns the place of this process if a launcher started it as a rank, and nothing otherwise. Unlike the variables of Open MPI
+// and Slurm, those of torchrun also count if the run has only one rank. Errors: as rank_place().
 std::optional<RankPlace> launched_rank_place(const Environment& environment);
 
 }  // namespace plimsoll

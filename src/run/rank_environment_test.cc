@@ -110,7 +110,7 @@ TEST(RankEnvironment, TheLauncherIsTheFirstWhoseVariablesDescribeARun) {
   EXPECT_EQ(launcher_of(kSlurm), Launcher::kSlurm);
 }
 
-// Plans have one number of ranks per machine.
+// A plan assumes the same number of ranks on every machine.
 TEST(RankEnvironment, MachinesWithDifferentNumbersOfRanksAreRefused) {
   EXPECT_NO_THROW(require_equal_machines({}));
   EXPECT_NO_THROW(require_equal_machines({.size = 6, .local_size = 2}));
@@ -203,7 +203,9 @@ TEST(RankEnvironment, RefusesWhatContradictsItself) {
       {changed(kTorchrun, {{"LOCAL_WORLD_SIZE", ""}}),
        "LOCAL_WORLD_SIZE is not set, but WORLD_SIZE=8 is" + torchrun},
       {changed(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}}),
-       "LOCAL_WORLD_SIZE=9: more ranks on this host than the WORLD_SIZE=8 of the run" + torchrun},
+       "LOCAL_WORLD_SIZE=9: this is the number of ranks on this host, which cannot be more than "
+       "WORLD_SIZE=8, the number of ranks of the run" +
+           torchrun},
       {changed(kTorchrun, {{"MASTER_ADDR", ""}}), "MASTER_ADDR is not set, but WORLD_SIZE=8 is" + torchrun},
       {changed(kTorchrun, {{"MASTER_PORT", "65536"}}),
        "MASTER_PORT=65536: expected a whole number, from 1 to 65535" + torchrun},

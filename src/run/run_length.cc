@@ -43,10 +43,10 @@ RunStart start_from(const RunState& state, const Arguments& arguments) {
 void plan_for_any_batch(const Sampler& sampler, BatchSize& largest, Diagnostics& diagnostics) {
   largest.tokens = largest_batch_tokens(sampler.lengths(), sampler.options().batch_size);
   largest.sequences = largest_batch_sequences(sampler);
-  diagnostics.note(fmt::format(
-      "the run resumes with batches that differ from those of its start: the plan has room for the "
-      "largest that the data can make, {} tokens",
-      largest.tokens));
+  diagnostics.note(
+      fmt::format("the run resumes with batches that differ from those of its start: the plan has room for "
+                  "the largest batch that the data can make, {} tokens",
+                  largest.tokens));
 }
 
 // Notes intervals of steps or batches that the run is too short to reach. It evaluates and saves at its end in any case.
@@ -66,8 +66,8 @@ void note_unreached_intervals(const Arguments& a, const RunLength& length, Diagn
   }
   if (a.gradient_accumulation_steps > length.batches_per_epoch) {
     diagnostics.warn(fmt::format(
-        "--gradient_accumulation_steps {} is more than an epoch has: each step consists of {}, those of the "
-        "epoch, and ends with the epoch",
+        "--gradient_accumulation_steps {} exceeds the number of micro-batches of an epoch: each step "
+        "consists of {} and ends with the epoch",
         a.gradient_accumulation_steps,
         length.batches_per_epoch == 1 ? "1 micro-batch"
                                       : fmt::format("{} micro-batches", length.batches_per_epoch)));
@@ -78,7 +78,7 @@ void warn_of_long_warmup(const Arguments& arguments, const RunLength& length, Di
   const int64_t warmup = num_warmup_steps(arguments, length.max_steps);
   if (warmup <= 0 || length.max_steps > warmup) return;
   diagnostics.warn(fmt::format(
-      "{} {} not above the {}: the learning rate never reaches {}; reduce the warm-up or train longer",
+      "{} {} not more than the {}: the learning rate never reaches {}; reduce the warm-up or train longer",
       counted(length.max_steps, "optimizer step"), length.max_steps == 1 ? "is" : "are",
       counted(warmup, "warm-up step"), arguments.learning_rate));
 }
@@ -129,8 +129,8 @@ RunSteps count_steps(const Arguments& arguments, RunPurpose purpose, const Datas
   steps.census.largest.longest = train.tokens.longest();
   if (!steps.census.is_exact) {
     diagnostics.note(
-        fmt::format("too many epochs to look at each batch: the plan has room for the largest that the data "
-                    "can make, {} tokens",
+        fmt::format("the run has too many epochs to look at each batch: the plan has room for the largest "
+                    "batch that the data can make, {} tokens",
                     steps.census.largest.tokens));
   }
   if (const std::optional<RunState> state = state_to_resume(arguments, files)) {

@@ -57,7 +57,7 @@ int64_t num_evaluations(const Arguments& arguments, const RunLength& length, con
 
 // The schedule of the learning rate that the arguments of a run select. Pure; thread-safe.
 
-// A schedule by the number of the step, or by the metric of evaluations.
+// The schedule of the learning rate: a function of the number of steps, or of the metric of evaluations.
 using RunSchedule = std::variant<Schedule, MetricScheduleOptions>;
 
 // Returns the schedule of a run with this number of steps. Errors: kUsage if --lr_scheduler_kwargs do not fit

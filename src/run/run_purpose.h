@@ -36,7 +36,7 @@ inline bool ends_with_plan(RunPurpose purpose, const Arguments& arguments) {
 // run reads its data.
 enum class DataUse : uint8_t { kNone, kReadsRows, kReads };
 
-// Messages for people, in the order in which they were found.
+// Warnings and notes to print, in the order in which they were found.
 struct Diagnostics {
   std::vector<std::string> warnings = {};
   std::vector<std::string> notes = {};

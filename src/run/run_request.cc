@@ -79,7 +79,7 @@ void take_measured_constant(RunSetup& setup, const Environment& environment, Fil
                     setup.diagnostics.warnings);
 }
 
-// Returns the measured times of exchanges between the ranks of the run. A card of the table is not connected to anything.
+// Returns the measured times of exchanges between the ranks of the run. For a card that is only planned for there are none.
 LinkCalibration link_calibration_of(RunSetup& setup, const Environment& environment, FileSystem& files) {
   const Arguments& arguments = setup.arguments;
   const DeviceOptions& device = setup.device.options;
@@ -124,8 +124,8 @@ void choose_recomputation(RunSetup& setup) {
   if (!setup.request.train || recompute_chosen(run) == RecomputeChosen::kByPolicy) return;
   const std::string asked = recompute_argument(run.arguments);
   if (!setup.passes.is_on("recompute")) {
-    setup.diagnostics.note(fmt::format("{} chooses nothing: --stop_after_pass {} leaves recompute out", asked,
-                                       setup.passes.stop_after));
+    setup.diagnostics.note(fmt::format("{} has no effect: --stop_after_pass {} leaves out the pass recompute",
+                                       asked, setup.passes.stop_after));
     return;
   }
   BudgetChoice found = choose_recompute_of(run, setup.request, setup.plan_labels);

@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// Sets which passes are left out. Errors: kUsage for a name that is no pass.
+// Sets which passes are left out. Errors: kUsage for a name that is not the name of a pass.
 void set_passes(const Arguments& arguments, PassOptions& passes);
 
 // Makes setup.request from the setup's arguments and facts. Requires: the rest of the setup is complete. Adds

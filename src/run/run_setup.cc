@@ -62,7 +62,8 @@ void warn_of_label_smoothing(const Arguments& arguments, const LabelScheme& labe
                              Diagnostics& diagnostics) {
   if (arguments.label_smoothing_factor > 0 && !task_of(labels.kind).has_label_smoothing) {
     diagnostics.warn(
-        "--label_smoothing_factor has no effect here: it needs one label per row, and this is a " +
+        "--label_smoothing_factor has no effect here: label smoothing needs one class per row or token, and "
+        "the problem type of this run is " +
         std::string(problem_type_name(task_of(labels.kind).problem_type)));
   }
 }
@@ -231,7 +232,8 @@ TaskChoice task_of_file(const Arguments& arguments, const Environment& environme
   const ModelSource model = find_model(arguments, RunPurpose::kPlan, hub_of(arguments, environment), files);
   if (model.config.problem_type && record_of(*model.config.problem_type).head->predicts_tokens)
     return {.problem_type = model.config.problem_type, .note = model.task_note};
-  // find_model() has a note but no task if the file has labels, so that a language model is trained as a classifier.
+  // If find_model() returns a note but no task, the training file has labels, so the run trains the language model as a
+  // classifier.
   if (!model.task_note.empty() && !model.config.problem_type)
     return {.problem_type = ProblemType::kSingleLabel, .note = model.task_note};
   const std::string extension = data_extension(arguments.train_file);

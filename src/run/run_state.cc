@@ -155,7 +155,7 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     state.position = {json.at("position").at("epoch").get<int64_t>(),
                       json.at("position").at("index").get<int64_t>()};
     state.epoch = json.at("epoch").get<double>();
-    // Absent in checkpoints of earlier versions.
+    // Checkpoints of earlier versions do not have this value.
     state.states_begin = json.value("states_begin", int64_t{0});
     if (const auto data = json.find("data"); data != json.end()) {
       state.data.hash = data->at("hash").get<uint64_t>();
@@ -236,7 +236,7 @@ void write_trainer_state(const RunState& state, const PutText& put) {
   json["is_world_process_zero"] = true;
   json["logging_steps"] = interval_steps(logging_interval(state.arguments), state.max_steps);
   json["max_steps"] = state.max_steps;
-  // It is zero unless --include_num_input_tokens_seen is set, as in Trainer.
+  // The number of tokens seen is zero unless --include_num_input_tokens_seen is set, as in Trainer.
   json["num_input_tokens_seen"] =
       state.arguments.include_num_input_tokens_seen == "no" ? 0 : state.totals.tokens;
   json["num_train_epochs"] = state.num_epochs;

@@ -69,7 +69,7 @@ struct RunState {
   // True if a checkpoint was saved. Used for trainer_state.json only. It is not stored, because a run that resumes
   // always has a checkpoint.
   bool has_checkpoint = false;
-  bool saved_at_end = false;  // the last checkpoint is that of the last step
+  bool saved_at_end = false;  // the last checkpoint was saved at the last step
   Arguments arguments;
 };
 

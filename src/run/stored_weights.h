@@ -32,8 +32,8 @@ std::vector<std::string> missing_tensors(const std::vector<WeightSpec>& specs, c
 
 // Checks that the folder provides the weights that the run needs from it: an evaluation and a prediction need all, and
 // training needs at least one of the encoder, because the weights of the head are often new. With an adapter, `specs` are
-// those that the adapter does not provide, and all are needed. Errors: kBadData; the message says how many tensors fit and
-// names some of both sides.
+// those that the adapter does not provide, and all are needed. Errors: kBadData; the message says how many tensors fit, and names
+// some that only the file has and some that only the model has.
 void check_stored_weights(const std::vector<WeightSpec>& specs, const ModelFolder& folder, RunPurpose purpose,
                           OtherShapes other_shapes);
 
@@ -52,8 +52,8 @@ struct ResumeChoice {
   std::vector<std::string> lines = {};
 };
 
-// Chooses the checkpoint to resume from, and verifies checkpoints to this depth. Errors: kBadData if the named
-// checkpoint is missing or damaged, and if --output_dir has checkpoints but none of them verifies.
+// Chooses the checkpoint to resume from, after checking sizes or also hashes of its files (`depth`). Errors: kBadData if the
+// named checkpoint is missing or damaged, and if --output_dir has checkpoints but all of them are damaged.
 ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, VerifyDepth depth);
 
 // Returns the checkpoint that the run would resume from, verified only by the sizes of its files; "" if there is none, or

@@ -66,7 +66,7 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
   }
   if (find_token_id_rows(arguments) == TokenIdRows::kFound) return DataUse::kReads;
   if (tokenizer_folder.empty() || find_tokenizer_files(files, tokenizer_folder).empty()) {
-    // The number of blocks of a corpus follows from its tokens.
+    // A plan of a language model cannot use the data without a tokenizer, because the number of blocks follows from the tokens.
     if (is_language_model(config)) {
       diagnostics.note(fmt::format(
           "{} is not read, because no tokenizer is given (--tokenizer_name FOLDER): {}", given, instead));
@@ -102,7 +102,8 @@ TokenIdRows find_token_id_rows(const Arguments& arguments) {
     std::string head(size_t{64} << 10, '\0');
     file.read(head.data(), static_cast<std::streamsize>(head.size()));
     head.resize(static_cast<size_t>(file.gcount()));
-    // A CSV file cannot have such rows, but its reader says so better than the missing tokenizer does.
+    // A CSV file cannot contain rows of ids. It counts as a file that may have some, because its reader then gives a better
+    // message than that of the missing tokenizer.
     const std::string_view header = std::string_view(head).substr(0, head.find('\n'));
     if (is_csv && header.find("input_ids") != std::string_view::npos) found = TokenIdRows::kPossible;
     if (is_json && head.find("\"input_ids\"") != std::string::npos) return TokenIdRows::kFound;
@@ -140,7 +141,7 @@ void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std:
                        const ModelConfig& config) {
   const bool pair = texts == TextsPerRow::kTwo;
   const int32_t type = tokenizer.max_type_id(pair);
-  // A model without an embedding for token types ignores them.
+  // Accepts any type if the model has no embedding for token types, because it then ignores them.
   if (config.type_vocab_size == 0 || type < config.type_vocab_size) return;
   throw_error(
       ErrorCode::kBadData,
@@ -165,7 +166,7 @@ std::vector<CopiedFile> copied_tokenizer_files(FileSystem& files, const Tokenize
     has_json = has_json || name == text::kTokenizerJson;
   }
   nlohmann::ordered_json config = nlohmann::ordered_json::object();
-  // vocab.txt alone is BERT's in every folder.
+  // A folder with vocab.txt alone always has a tokenizer of BERT, so the class need not be named.
   bool has_class = !has_config && !has_json && source.tokenizer->transformers_class() == "BertTokenizer";
   if (has_config) {
     config = nlohmann::ordered_json::parse(read_text_file(files, config_path, text::kMaxTokenizerFileBytes));

@@ -20,7 +20,7 @@ namespace plimsoll {
 
 struct TokenizerSource {
   std::unique_ptr<Tokenizer> tokenizer =
-      {};  // none for --dataset_name dummy and for a plan that reads no data
+      {};  // null for --dataset_name dummy and for a plan that reads no data
   std::string folder = {};
   // Set if the run has no tokenizer but may have rows of token ids, which need none: the error that is thrown if a
   // row is a text.
@@ -40,8 +40,8 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
 enum class TokenIdRows : uint8_t { kNone, kPossible, kFound };
 
 // Examines whether a data file of the run contains token ids, for which no tokenizer is needed. kFound: the first 64
-// KiB of a JSON file contain "input_ids". kPossible: a file is compressed or of Arrow and was not examined. Files that cannot be
-// opened count as files without ids.
+// KiB of a JSON file contain "input_ids". kPossible: a file is compressed or in one of Arrow's formats, and was not examined.
+// Files that cannot be opened count as files without ids.
 TokenIdRows find_token_id_rows(const Arguments& arguments);
 
 // Loads the tokenizer from its folder. If --tokenizer_name is not set and no file in the folder names the class of

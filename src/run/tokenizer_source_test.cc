@@ -29,7 +29,7 @@ TEST(TokenizerSource, ASavedTokenizerStatesItsClass) {
   EXPECT_FALSE(copied[0].text);
   EXPECT_TRUE(copied[1].source_path.ends_with("/tokenizer_config.json"));
   EXPECT_EQ(copied[1].text, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
-  // The other keys stay, in their order.
+  // All other keys of the file are kept in their order.
   folder.write("tokenizer_config.json", R"({"pad_token": "[UNK]", "do_lower_case": true})");
   folder.write("config.json", R"({"model_type": "bert"})");
   copied = copied_tokenizer_files(posix_file_system(), load(folder));

@@ -62,7 +62,7 @@ TuningTable read_tuning_table(FileSystem& files, const std::string& path,
     if (!files.status(path)) return {};
     return parse_tuning_table(read_text_file(files, path, kMaxTuningBytes), path);
   } catch (const Error& error) {
-    warnings.push_back(std::string(error.what()) + "; the products are measured again");
+    warnings.push_back(std::string(error.what()) + "; the matrix products are measured again");
     return {};
   }
 }

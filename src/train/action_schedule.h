@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// The presence of validation data in a run.
+// States if a run has validation data.
 enum class ValidationData : uint8_t { kNone, kPresent };
 
 class ActionSchedule {
@@ -32,7 +32,7 @@ class ActionSchedule {
   std::string unsaved_evaluations_warning() const;
 
  private:
-  // The end of the run ends its epoch, as in Trainer.
+  // The end of the run also counts as the end of an epoch, as in Trainer.
   bool is_due(const std::string& strategy, double setting, const StepInfo& info,
               const DataPosition& next) const;
 

@@ -43,8 +43,10 @@ ChangedWeight find_part(const std::vector<WeightSpec>& specs, const LoraTarget& 
         return {.target = &target, .spec = &spec, .part = part, .values = {}};
     }
   }
-  PLIMSOLL_CHECK(false, "the model has no weight '{}' with a part at row {}", target.weight,
-                 target.first_row);
+  PLIMSOLL_CHECK(
+      false,
+      "the model must have a weight '{}' with a part of a fused weight that begins at row {}, but has none",
+      target.weight, target.first_row);
 }
 
 ModelFolder::Located find_stored(const ModelFolder& folder, const WeightPart& part) {
@@ -54,7 +56,7 @@ ModelFolder::Located find_stored(const ModelFolder& folder, const WeightPart& pa
   return {};
 }
 
-// Returns the values of a loaded weight in few bits, as products use them.
+// Returns the values of a loaded quantized weight, decoded as matrix products decode them.
 std::vector<double> read_decoded(Executor& executor, const ChangedWeight& weight) {
   std::vector<float> decoded(static_cast<size_t>(weight.target->out * weight.target->in));
   read_quantized(executor, *weight.spec, weight.part, {decoded.data(), DType::kF32});

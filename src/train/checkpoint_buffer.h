@@ -16,7 +16,7 @@ namespace plimsoll {
 
 class CheckpointBuffer {
  public:
-  // Holds no memory.
+  // Makes a buffer without memory.
   CheckpointBuffer() = default;
   // Allocates the memory of the plan. Holds none if the system refuses it: the caller then saves without the buffer.
   explicit CheckpointBuffer(const Plan& plan);
@@ -24,7 +24,7 @@ class CheckpointBuffer {
   std::span<std::byte> bytes() const { return bytes_; }
 
  private:
-  std::optional<CpuArena> pageable_;  // one of these two contains the bytes
+  std::optional<CpuArena> pageable_;  // one of these two members contains the bytes
   PinnedMemory pinned_;
   std::span<std::byte> bytes_;
 };

@@ -67,7 +67,8 @@ RunState planned_state(const RunSetup& setup) {
 
 namespace {
 
-// Adds a file whose text is written from the state of the run when the checkpoint is written, or now if the state changes then.
+// Adds a file whose text depends on the state of the run. The text is made when the checkpoint is written, or now if the state
+// changes until then.
 void add_text(CheckpointContents& contents, StateOfRun during, std::string_view name,
               std::function<void(const PutText& put)> write) {
   if (during == StateOfRun::kWaits) {
@@ -119,7 +120,9 @@ CheckpointOrder order_checkpoint(Session& session, RunState& state, OptimizerSta
 
 void CheckpointPolicy::save(int64_t step, const TrainControl& control) {
   if (is_saved(step)) return;
-  PLIMSOLL_CHECK(step == state_.step, "step {} is saved at step {}", step, state_.step);
+  PLIMSOLL_CHECK(step == state_.step,
+                 "only the current step can be saved, but step {} is to be saved at step {}", step,
+                 state_.step);
   finish_save();
   store_callbacks();
   state_.saved_at_end = control.stop || state_.step >= state_.max_steps;

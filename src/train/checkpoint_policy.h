@@ -33,8 +33,8 @@ class CheckpointPolicy {
   void save(int64_t step, const TrainControl& control);
   bool is_saved(int64_t step) const { return saved_step_ == step; }
 
-  // Saves in the background: the save lasts until finish_save() or the last continue_save(), which must be called once
-  // is_save_ready() is true on all ranks. Errors: those of a save.
+  // These functions control a save in the background, which lasts from save() until finish_save() or the last continue_save().
+  // continue_save() must be called once is_save_ready() is true on all ranks. Errors: as save().
   bool is_saving() const { return saver_.is_saving(); }
   bool is_save_ready() const { return saver_.is_ready(); }
   void continue_save() { complete(saver_.advance()); }
@@ -59,7 +59,7 @@ class CheckpointPolicy {
 
  private:
   bool keeps_optimizer_states() const;
-  // Notes that a checkpoint is complete, if there is one, and tells the callbacks.
+  // If `path` has a value, a checkpoint is complete: records that and calls the callbacks.
   void complete(const std::optional<std::string>& path);
 
   Session& session_;
@@ -76,7 +76,8 @@ class CheckpointPolicy {
 // States whether a checkpoint has the optimizer's states.
 enum class OptimizerStates : uint8_t { kKept, kLeftOut };
 
-// States whether the files of a checkpoint are written while the state of the run changes.
+// States if the state of the run stays the same until the files of the checkpoint are written (kWaits), or changes meanwhile
+// (kChanges).
 enum class StateOfRun : uint8_t { kWaits, kChanges };
 
 // Returns a checkpoint of this state in the run's output folder: the model, and, unless --save_only_model is True, the

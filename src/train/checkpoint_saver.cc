@@ -47,8 +47,8 @@ void copy_tensors(CheckpointContents& contents, std::span<std::byte> buffer) {
     for (TensorSource& tensor : *tensors) {
       const int64_t size = tensor.size_bytes();
       PLIMSOLL_CHECK(size <= std::ssize(buffer),
-                     "the buffer for checkpoints has {} bytes left for {} of '{}'", buffer.size(), size,
-                     tensor.name);
+                     "the buffer for checkpoints has {} bytes left, but {} are needed for the tensor '{}'",
+                     buffer.size(), size, tensor.name);
       for (int64_t offset = 0; offset < size && tensor.fill; offset += kFileChunkBytes) {
         const auto count = narrow<size_t>(std::min(kFileChunkBytes, size - offset));
         tensor.fill(offset, buffer.subspan(narrow<size_t>(offset), count));
@@ -68,8 +68,9 @@ struct CheckpointSaver::Job {
   Step step = Step::kAlone;
   std::unique_ptr<SharedCheckpoint> shared = {};  // null with Step::kAlone
   std::string path = {};
-  std::optional<Error> error = {};      // of this rank, in the current step
-  std::vector<WrittenPart> parts = {};  // those of this rank, and then those of all ranks
+  std::optional<Error> error = {};  // the error of this rank in the current step
+  std::vector<WrittenPart> parts =
+      {};  // the parts that this rank wrote; after the exchange, the parts of all ranks
   std::atomic<bool> is_cancelled{false};
   std::atomic<bool> is_running{false};  // a thread runs the current step
   std::jthread thread = {};  // declared last: it is joined before the members that it uses are destroyed
@@ -79,7 +80,7 @@ CheckpointSaver::CheckpointSaver(Session& session) : session_(session) {}
 
 CheckpointSaver::~CheckpointSaver() {
   if (!job_ || !job_->shared) return;
-  // The other ranks may have failed, so that there is no agreement about the next step.
+  // The next step is not started: other ranks may have failed, so the ranks can no longer agree on it.
   job_->is_cancelled = true;
   if (job_->thread.joinable()) job_->thread.join();
   discard(*job_);
@@ -105,7 +106,7 @@ bool CheckpointSaver::ranks_share(const std::string& output_folder) {
       make_folders(session_.files(), output_folder);
       write_synced_file(session_.files(), path_of(), "");
     } catch (const FileError&) {
-      token = 0;  // The save that follows reports the failure of the disk.
+      token = 0;  // A failure of the disk is not an error here; the save that follows reports it.
     }
   }
   session_.sum_over_ranks({&token, 1});
@@ -192,7 +193,7 @@ std::string CheckpointSaver::commit(Job& job) {
 
 void CheckpointSaver::start_thread(Job& job) const {
   job.is_running = true;
-  // Signals of the process are for the thread that trains.
+  // Signals are blocked in the new thread, because the thread that trains must receive them.
   const BlockedSignals blocked = BlockedSignals::all();
   job.thread = std::jthread([this, &job] {
     run_step(job);
@@ -224,7 +225,7 @@ bool CheckpointSaver::agree(Job& job) {
 }
 
 std::string CheckpointSaver::save(CheckpointOrder order) {
-  PLIMSOLL_CHECK(!is_saving(), "step {} is saved during another save", order.step);
+  PLIMSOLL_CHECK(!is_saving(), "step {} cannot be saved before the previous save has ended", order.step);
   const std::unique_ptr<Job> job = make_job(std::move(order));
   try {
     do {
@@ -238,7 +239,7 @@ std::string CheckpointSaver::save(CheckpointOrder order) {
 }
 
 void CheckpointSaver::start(CheckpointOrder order) {
-  PLIMSOLL_CHECK(!is_saving(), "step {} is saved during another save", order.step);
+  PLIMSOLL_CHECK(!is_saving(), "step {} cannot be saved before the previous save has ended", order.step);
   std::unique_ptr<Job> job = make_job(std::move(order));
   if (job->shared) {
     job->shared->copy_to(session_.checkpoint_buffer());

@@ -9,8 +9,8 @@
 // If the output folder is not on a file system that all ranks share, the first rank writes all files, and the others send it their
 // slices; training then waits for each save.
 //
-// One thread drives an object. The destructor waits for the thread of a save: the save of one rank alone is completed, one
-// of several ranks is given up unless it is in its last step.
+// One thread drives an object. The destructor waits for the thread of a save. If this rank saves alone, the save is then complete.
+// If several ranks save together, the save is given up unless it is in its last step.
 #pragma once
 
 #include <atomic>

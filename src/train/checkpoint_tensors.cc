@@ -10,11 +10,11 @@
 namespace plimsoll {
 namespace {
 
-// Returns a buffer of this rank, or of the stage of the pipeline that has it.
+// Returns the buffer of this name: this rank's own, or that of the stage of the pipeline that has one.
 const PersistentBuffer& buffer_of_any_stage(const Plan& plan, const std::string& name) {
   if (!plan.is_pipelined() || plan.persistent_by_name.contains(name)) return plan.buffer(name);
   const PersistentBuffer* buffer = plan.tensor_of_stages(name);
-  PLIMSOLL_CHECK(buffer != nullptr, "no stage of the pipeline has '{}'", name);
+  PLIMSOLL_CHECK(buffer != nullptr, "no stage of the pipeline has the tensor '{}'", name);
   return *buffer;
 }
 
@@ -44,7 +44,7 @@ bool is_divided(const Plan& plan, const std::string& name) {
   return holds_for(plan, name, [](const PersistentBuffer& buffer) { return !buffer.is_whole(); });
 }
 
-// Returns true if a buffer is in a file on a disk, where no address leads to it.
+// Returns true if a buffer is in a file on a disk and thus has no address.
 bool is_on_disk(const Plan& plan, const std::string& name) {
   return holds_for(plan, name, [](const PersistentBuffer& buffer) { return buffer.space == Space::kDisk; });
 }

@@ -34,7 +34,7 @@ namespace {
 
 // The sums of an evaluation over its batches, in order.
 struct EvaluationSums {
-  // `own_metrics`: those that the program defines.
+  // `own_metrics`: the metrics that the calling program defines.
   EvaluationSums(const TaskRecord& task, const ModelConfig& model, const Dataset& evaluated,
                  std::span<const std::shared_ptr<Metric>> own_metrics)
       : data(evaluated),
@@ -102,7 +102,7 @@ struct EvaluationSums {
   int64_t num_rows_done = 0;
 };
 
-// The outputs of a batch that was evaluated, as of the last fetch. The logits are valid until the next one.
+// The outputs of a batch that were fetched last. The logits are valid until the next fetch.
 struct EvaluatedOutputs {
   EvaluatedOutputs(const EvaluationSums& sums, Executor& executor, const MicroBatch& batch)
       : loss(executor.fetched("loss").load(0)) {
@@ -134,7 +134,7 @@ class OutputExchange {
     std::memcpy(own_.data() + kHeadBytes, outputs.logits.data(), outputs.logits.size_bytes());
     communicator_.all_gather(own_, all_);
   }
-  // Sends the outputs from the last stage of a pipeline to the others, which have not gathered them.
+  // Sends the gathered outputs from the last stage of a pipeline to the other stages, which computed none.
   void share(Communicator& stages) { stages.broadcast(all_, stages.size() - 1); }
   double loss(size_t rank) const { return head(rank)[0]; }
   int64_t num_correct(size_t rank) const { return static_cast<int64_t>(head(rank)[1]); }
@@ -212,8 +212,8 @@ class Evaluation {
   }
 
   // The same with several ranks: each rank evaluates every n-th batch, and all ranks add up the outputs of all batches in
-  // order, so that the result has the same bits as that of one rank. `stages`: the stages of a pipeline, to which the last one sends
-  // the outputs of each round; null if no other stage reads them.
+  // order, so that the result has the same bits as that of one rank. `stages`: the stages of a pipeline, to which the last stage
+  // sends the outputs of each batch of all ranks; null if no other stage reads them.
   void run(Communicator& communicator, Communicator* stages) {
     std::vector<MicroBatch> round = make_batches(static_cast<size_t>(communicator.size()));
     const bool per_token = is_per_token(sums_.task_record.labels);

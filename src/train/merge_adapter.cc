@@ -137,7 +137,7 @@ class Merge {
                 adapter_.path(), base_.path());
   }
 
-  // The type of tensors that the base lacks: that of its other tensors.
+  // Returns the element type for tensors that the base does not contain: the type of its other tensors.
   DType usual_type() const {
     for (const SafetensorsFile& file : base_.weight_files()) {
       for (const StoredTensor& tensor : file.tensors()) {
@@ -176,7 +176,7 @@ class Merge {
     });
   }
 
-  // w_NK + scale b_NR a_RK.
+  // Returns w_NK + scale b_NR a_RK.
   static std::vector<double> merged(std::vector<double> w, const std::vector<double>& a,
                                     const std::vector<double>& b, int64_t r, double scale) {
     const int64_t columns = std::ssize(a) / r;

@@ -180,9 +180,10 @@ std::string model_card(const RunSetup& setup, const TrainOutput& output) {
     if (record.values.contains("eval_loss")) last = record;
   }
   const std::vector<std::string> keys = last ? quality_keys(last->values) : std::vector<std::string>();
-  std::string text = front_matter(setup, keys) + "\n" + std::string(kMark) +
-                     " Complete it, and take this line out if it shall not be\nwritten over. -->\n\n# " +
-                     run_title(a) + "\n\n";
+  std::string text =
+      front_matter(setup, keys) + "\n" + std::string(kMark) +
+      " Complete it, and remove this\ncomment if later runs must not overwrite the file. -->\n\n# " +
+      run_title(a) + "\n\n";
   text +=
       what_it_is(setup) +
       (a.task_name.empty() || is_tagging_task(a.task_name) ? "."

@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-// A tensor of a checkpoint: one part of a weight.
+// A tensor of a checkpoint. In memory it is a whole weight, or one part of a fused weight.
 struct NamedWeight {
   std::string name;
   std::vector<int64_t> shape;
@@ -33,8 +33,8 @@ NamedWeight find_weight(const Plan& plan, std::string_view name);
 // Returns the values as fp32 numbers, row by row.
 std::vector<float> read_weight(Executor& executor, const NamedWeight& weight);
 
-// Writes the values, rounded to the type that the weight is stored in. Errors: kUsage for another number of values, and
-// for one that is not finite in that type; then nothing was written.
+// Writes the values, rounded to the type in which the weight is stored. Errors: kUsage if the number of values is not that of the
+// weight, or if a value is not finite in that type; nothing is written then.
 void write_weight(Executor& executor, const NamedWeight& weight, std::span<const float> values);
 
 }  // namespace plimsoll

@@ -69,7 +69,8 @@ uint64_t hash_of_messages(const Plan& plan) {
   return hash.digest();
 }
 
-// Kernels for other devices, and sums over other numbers of threads of a CPU, round differently.
+// Returns a hash of the kernels and, on a CPU, of the number of threads: results of other kernels, and sums over another number
+// of threads, round differently.
 uint64_t hash_of_kernels(const Plan& plan) {
   HashStream64 hash;
   const DeviceOptions& device = plan.request.device;
@@ -101,8 +102,8 @@ uint64_t hash_of_evaluated(const DataSets& data) {
   return hash.digest();
 }
 
-// Returns a hash of the persistent buffers of one kind. Of those that the ranks divide, each rank has another slice: for weights,
-// everything that was written to them counts instead; states are left out.
+// Returns a hash of the persistent buffers of one kind. If the ranks divide a buffer, each rank has another slice: of a divided
+// weight, the hash covers everything that was written to it instead; divided states are left out.
 uint64_t hash_of_buffers(Executor& executor, Storage storage) {
   constexpr int64_t kPiece = int64_t{1} << 20;
   HashStream64 hash;

@@ -16,7 +16,7 @@
 
 namespace plimsoll {
 
-// Something that must be equal on all ranks, as a hash.
+// A hash of something that must be equal on all ranks.
 struct RankFact {
   std::string_view name;    // "the training data"
   std::string_view remedy;  // what to do if it differs

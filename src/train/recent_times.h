@@ -1,5 +1,5 @@
-// The times of the last steps, and the time after which a rank that waits for another one within a step takes it for stopped.
-// Values; not thread-safe.
+// The times of the last steps, and the time after which a rank that waits for another rank within a step considers the other one
+// stopped. Plain values: copies are independent. Not thread-safe.
 #pragma once
 
 #include <algorithm>

@@ -96,7 +96,7 @@ void read_optimizer(Session& session, const OpenCheckpoint& checkpoint) {
   }
 }
 
-// Adds a line for each argument, and for the training data, if it differs from the run that saved.
+// Adds a line for each argument whose value differs from that in the saved run, and one if the training data differs.
 void describe_changes(const RunState& saved, const RunState& now, std::vector<std::string>& lines) {
   for (const ArgumentDifference& difference : diff_arguments(saved.arguments, now.arguments)) {
     const std::string& name = difference.name;
@@ -136,14 +136,13 @@ void find_best_checkpoint(FileSystem& files, const Arguments& arguments, const s
                                : state.best.checkpoint;
   auto damage = find_damage(files, best, VerifyDepth::kSizes);
   for (const ListedCheckpoint& listed : list_checkpoints(files, parent_folder(best))) {
-    if (listed.path == best && listed.run != state.run && !damage) damage = "it belongs to another run now";
+    if (listed.path == best && listed.run != state.run && !damage) damage = "another run has replaced it";
   }
   if (!damage) return;
-  throw_error(
-      ErrorCode::kBadData,
-      "{}: it was the best checkpoint when {} was saved, and --load_best_model_at_end may need it: {}. "
-      "Restore it, or leave --load_best_model_at_end out",
-      best, path, *damage);
+  throw_error(ErrorCode::kBadData,
+              "{}: this was the best checkpoint when {} was saved, and --load_best_model_at_end may need it, "
+              "but it cannot be used: {}. Restore it, or leave --load_best_model_at_end out",
+              best, path, *damage);
 }
 
 }  // namespace

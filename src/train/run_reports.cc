@@ -59,7 +59,7 @@ void write_memory(FileSystem& files, const std::string& folder, const Session& s
 
 namespace {
 
-// Returns report.json of the run. In a pipeline its map is that of the stage that needs the most memory.
+// Returns report.json of the run. In a pipeline, the report has the map of the stage that needs the most memory.
 std::string report_of_run(const Session& session) {
   const Plan& plan = session.plan();
   const RunSetup& setup = session.setup();
@@ -162,7 +162,7 @@ std::optional<Profile> measured_profile(const Session& session, double step_ms) 
     const double runs_per_step =
         static_cast<double>(times[i].runs + first_times[i].runs) / static_cast<double>(num_steps + num_first);
     profile.ms_per_step.push_back(time.milliseconds / runs * runs_per_step);
-    // The figures of the buckets that ran, which may be smaller than the largest bucket.
+    // FLOPs and bytes are the means over the buckets that ran, which may be smaller than the largest bucket.
     profile.ops[i].flops = time.flops / runs;
     profile.ops[i].bytes = time.bytes / runs;
   }

@@ -46,7 +46,8 @@ std::string Session::allocate() {
     options_.disk = {.files = &posix_file_system(), .path = states_file(setup_.arguments, place.rank)};
   gpu_used_before_ = gpu_used_bytes(plan_.request);
   connect();
-  // The session takes over the executor only when it is complete.
+  // The session takes over the executor only after all of the following has succeeded, so that a failure leaves nothing
+  // allocated.
   std::unique_ptr<Executor> executor;
   const std::string tuned = on_device(plan_, [&] {
     executor = std::make_unique<Executor>(plan_, options_);
@@ -61,7 +62,7 @@ std::string Session::allocate() {
   executor->zero_states();
   if (plan_.host.checkpoint_bytes > 0 && checkpoint_buffer_.bytes().empty()) {
     checkpoint_buffer_ = CheckpointBuffer(plan_);
-    // All ranks save in the background, or none.
+    // If any rank has no buffer, no rank saves in the background.
     if (is_true_on_any_rank(checkpoint_buffer_.bytes().empty())) checkpoint_buffer_ = {};
   }
   executor_ = std::move(executor);
@@ -102,7 +103,8 @@ void Session::connect() {
   if (setup_.place.is_alone() || communicator_ != nullptr) return;
   const std::chrono::seconds timeout(setup_.arguments.ddp_timeout);
   CommunicatorOptions options{.operation_timeout = timeout, .program = hash_of_program(files_)};
-  // Without a setting, ranks that do not appear are missed sooner than ranks that work for a long time.
+  // Without --ddp_timeout, the limit for ranks that do not appear at the start is shorter than the limit for ranks that work for
+  // a long time.
   if (has_own_ddp_timeout(setup_.arguments)) options.connect_timeout = timeout;
   communicator_ = connect_ranks(setup_.place, options);
   options_.connections.ranks = communicator_.get();
@@ -212,7 +214,7 @@ void Session::begin_anew() {
 std::string Session::measure_products(Executor& executor) {
   if (communicator_ == nullptr) return measure_products_here(executor);
   std::string text;
-  // Each stage of a pipeline has products of its own, which its first rank measures.
+  // Each stage of a pipeline has its own matrix products, which the first rank of the stage measures for all its ranks.
   for (int64_t stage = 0; stage < plan_.request.ranks.pipeline_size; ++stage) {
     const int root = mesh().rank_at(static_cast<int>(stage), 0, 0);
     const bool is_root = setup_.place.rank == root;
@@ -224,7 +226,8 @@ std::string Session::measure_products(Executor& executor) {
     table.resize(size);
     communicator_->broadcast(std::as_writable_bytes(std::span(table)), root);
     if (!is_root)
-      plan_.request.products.tuning = parse_tuning_table(table, fmt::format("the table of rank {}", root));
+      plan_.request.products.tuning =
+          parse_tuning_table(table, fmt::format("the tuning table of rank {}", root));
   }
   return text;
 }
@@ -239,20 +242,24 @@ std::string Session::measure_products_here(Executor& executor) {
   plan_.request.products.tuning = std::move(table);
   const std::string hash = to_hex(tuning_table_hash(plan_.request.products.tuning));
   const std::string& file = setup_.tuning_file;
-  if (!changed) return fmt::format("matrix products: {} tuned before, {} ({})", known, file, hash);
+  if (!changed)
+    return fmt::format(
+        "matrix products: the algorithms of all {} shapes were measured before, read from {} (hash {})",
+        known, file, hash);
   const std::string fault = keep_tuning_table(files_, file, plan_.request.products.tuning);
-  return fmt::format("matrix products: {} shapes measured in {:.1f} s, kept in {} ({}){}",
-                     plan_.request.products.tuning.products.size(), seconds, file, hash,
-                     fault.empty() ? "" : "\nwarning: " + fault);
+  return fmt::format(
+      "matrix products: the algorithms of {} shapes were measured in {:.1f} s and are kept in {} (hash {}){}",
+      plan_.request.products.tuning.products.size(), seconds, file, hash,
+      fault.empty() ? "" : "\nwarning: " + fault);
 }
 
 MicroBatch Session::make_batch() const {
-  PLIMSOLL_CHECK(setup_.data.train, "batches without training data");
+  PLIMSOLL_CHECK(setup_.data.train, "batches of training data need a training set, but this run has none");
   return make_micro_batch(layout_of(plan_.programs.at(kTrainProgram)));
 }
 
 void Session::start_batches(DataPosition position, int64_t num_epochs) {
-  PLIMSOLL_CHECK(setup_.data.train, "batches without training data");
+  PLIMSOLL_CHECK(setup_.data.train, "batches of training data need a training set, but this run has none");
   loader_ = std::make_unique<Loader>(
       *setup_.data.train,
       Sampler(setup_.sampler, setup_.data.train->row_lengths(), setup_.data.train->row_sequences()),
@@ -267,14 +274,16 @@ void Session::start_batches(DataPosition position, int64_t num_epochs) {
 }
 
 bool Session::next_batch(MicroBatch& batch) {
-  PLIMSOLL_CHECK(loader_ != nullptr, "next_batch before start_batches");
+  PLIMSOLL_CHECK(loader_ != nullptr, "start_batches() must be called before next_batch()");
   return loader_->next(batch);
 }
 
 void Session::run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat) {
   for (const ScheduleEntry& entry : schedule) {
     if (entry.repeat != repeat) continue;
-    PLIMSOLL_CHECK(entry.delay == 0, "a micro-batch of a pipeline runs as a whole");
+    PLIMSOLL_CHECK(
+        entry.delay == 0,
+        "a segment whose start the pipeline delays cannot run alone; the whole micro-batch must run");
     executor_->run(entry.program, entry.segment);
   }
 }
@@ -296,8 +305,8 @@ void Session::start_forward_backward(const MicroBatch& batch, double denominator
   run_entries(plan_.step_schedule, Repeat::kPerMicroBatch);
 }
 
-// Ranks with different batches draw different random numbers: those of the same batches in a run of one rank. A loss and gradients that are
-// divided by infinity are zero.
+// Ranks with different batches draw different random numbers: the numbers that these batches have in a run of one rank. A batch that is
+// not this rank's own is divided by infinity, so that its loss and gradients are zero.
 void Session::stage(const MicroBatch& batch, double denominator, int64_t number, PassOfMicroBatch pass) {
   const int64_t own = batch.info.contributes ? number + mesh().data_rank(setup_.place.rank) : number;
   executor_->stage(kTrainProgram, batch.tensors,

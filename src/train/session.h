@@ -66,7 +66,7 @@ class Session {
   const Executor& executor() const { return *executor_; }
 
   // Starts to load batches of the training data from a position on, to the end of epoch `num_epochs` - 1 (-1: without
-  // end). Workers load batches in advance, and the plan is only sized for those of the epochs of the planned run.
+  // end). Workers load batches in advance; the plan has room only for the batches in the epochs of the planned run.
   void start_batches(DataPosition position, int64_t num_epochs = -1);
   // Loads the next micro-batch; returns false at the end. Requires: start_batches(). Cost: with workers, it may wait for
   // one.
@@ -101,8 +101,8 @@ class Session {
   Dataset read_rows(const std::vector<DataRow>& rows, LongIds long_ids) const;
   // Returns a batch of some of its rows, whatever the plan has room for.
   MicroBatch batch_of(const Dataset& data, std::span<const int32_t> rows) const;
-  // Errors: kUsage if the plan has no such program, or no room in it for the batch; the message has both sizes. `action`:
-  // "forward_backward()".
+  // Checks that the plan has this program, with room for the batch. Errors: kUsage if it does not; the message states both sizes.
+  // `action`: the name of the call for the message, such as "forward_backward()".
   void require_room(std::string_view program, const MicroBatch& batch, std::string_view action) const;
   // Computes the logits of a batch without dropout, and its mean loss if it has labels. Requires: require_room() of the
   // evaluation program.
@@ -122,8 +122,9 @@ class Session {
             .tensor_size = static_cast<int>(plan_.request.ranks.tensor_size),
             .pipeline_size = static_cast<int>(plan_.request.ranks.pipeline_size)};
   }
-  // Replace each number by its sum over all ranks, or over those that read different batches, or return the flag of any rank. Every
-  // rank calls the same functions in the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
+  // sum_over_ranks() replaces each number by its sum over all ranks, and sum_over_data_ranks() by its sum over the ranks that
+  // read different batches; is_true_on_any_rank() returns true if the flag of any rank is true. Every rank calls the same
+  // functions in the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
   void sum_over_ranks(std::span<double> numbers);
   void sum_over_data_ranks(std::span<double> numbers);
   bool is_true_on_any_rank(bool flag);
@@ -142,10 +143,10 @@ class Session {
   // Sets optimizer states and random numbers to those of a new run; the weights keep their values. Costs nothing if they
   // are in that state already.
   void begin_anew();
-  // Notes that the states are about to be read from a checkpoint.
+  // Records that the states are about to be read from a checkpoint, so that they are not those of a new run.
   void note_states_read() { is_new_ = false; }
 
-  // The number of micro-batches of the run so far, those of all ranks together.
+  // Returns the number of micro-batches of the run so far, summed over all ranks.
   int64_t micro_batches_done() const { return micro_batches_; }
   void set_micro_batches_done(int64_t n) { micro_batches_ = n; }
 
@@ -164,7 +165,7 @@ class Session {
   // Returns metrics without the prefix of a split.
   MetricMap loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* logits,
                              const std::function<void(int64_t, int64_t)>& progress);
-  // Runs those entries of a schedule that repeat in this way, in order, for the staged batch.
+  // Runs the entries of a schedule whose `repeat` has this value, in order, for the staged batch.
   void run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat);
   // Connects the ranks, and checks that they do the same work. Errors: kDevice, kUsage.
   void connect();
@@ -193,22 +194,22 @@ class Session {
   ExecutorOptions options_;
   Plan plan_;
   std::unique_ptr<Communicator> communicator_;  // null if the run has one rank
-  // The ranks along each axis of the mesh, if it has several.
+  // The connections to the ranks along the axes of the mesh; null for an axis with one rank.
   std::unique_ptr<Communicator> data_ranks_;
   std::unique_ptr<Communicator> tensor_ranks_;
   std::unique_ptr<Communicator> stages_;
   std::unique_ptr<Communicator> end_stages_;
-  // On GPUs, the connection along each axis of several ranks is in one of these two.
+  // On GPUs, one of these two members has the connection along each axis with several ranks.
   std::vector<std::unique_ptr<GpuCommunicator>> gpu_communicators_;
   std::vector<std::unique_ptr<PeerMemory>> peers_;
-  // For the messages of a pipeline through NCCL.
+  // Sends the messages between the stages of a pipeline if they go through NCCL.
   std::unique_ptr<Communicator> message_ranks_;
   std::unique_ptr<GpuMessages> messages_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Loader> loader_;
   CheckpointBuffer checkpoint_buffer_;
   bool is_new_ = true;                       // states and micro_batches_ are those of a new run
-  int64_t micro_batches_ = 0;                // see micro_batches_done(); the index of random numbers
+  int64_t micro_batches_ = 0;                // micro_batches_done(); random numbers depend on it
   mutable int64_t num_batches_of_rows_ = 0;  // made by batch_of(), each with masks of its own
   int64_t gpu_used_before_ = 0;              // bytes that other processes used when the arena was allocated
   Ceilings ceilings_;

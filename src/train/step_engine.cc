@@ -30,7 +30,7 @@ double plan_flops(const ProgramPlan& program, const Bucket& bucket) {
     const Op& op = program.graph.ops()[i];
     // The forward pass may contain deferred updates, which do not belong to a micro-batch.
     if (op.segment == Segment::kOptimizer || program.ops[i].is_deferred) continue;
-    // Sums over the ranks are no work of the model, so that the figure does not depend on the number of ranks.
+    // Communication between ranks does not count as work of the model, so that the figure does not depend on the number of ranks.
     if (schema_of(op).is_communication()) continue;
     flops += schema_of(op).flops({program.graph, op}, bucket);
   }
@@ -77,14 +77,13 @@ void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued,
   const std::string where = session_.first_bad_value(*enqueued.batch, step.denominator, enqueued.number);
   // Before the first update the weights are those of the model's files.
   const bool is_bad_model = num_steps_ == 0 && where.starts_with("the weight");
-  throw_error(
-      ErrorCode::kNotFinite,
-      "step {}: the loss is {}; the weights were not changed. First not finite: {}. Samples (rows of the "
-      "training data, from 0): {}. {}",
-      step.info.step, std::isnan(loss) ? "nan" : "infinite", where.empty() ? "the loss itself" : where,
-      row_list(enqueued.batch->rows),
-      is_bad_model ? "The files of the model contain it: use another copy of the model"
-                   : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
+  throw_error(ErrorCode::kNotFinite,
+              "step {}: the loss is {}; the weights were not changed. The first value that is not finite: "
+              "{}. Samples (rows of the training data, from 0): {}. {}",
+              step.info.step, std::isnan(loss) ? "nan" : "infinite",
+              where.empty() ? "the loss itself" : where, row_list(enqueued.batch->rows),
+              is_bad_model ? "The files of the model contain this value: use another copy of the model"
+                           : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
 }
 
 // Loads the next batch. Its memory differs from that of every micro-batch whose loss has not been read yet.
@@ -92,7 +91,8 @@ MicroBatch& StepEngine::load_batch() {
   MicroBatch& batch = batches_[next_batch_];
   next_batch_ = (next_batch_ + 1) % batches_.size();
   const auto waiting = Clock::now();
-  PLIMSOLL_CHECK(session_.next_batch(batch), "the loader ended before the last step");
+  PLIMSOLL_CHECK(session_.next_batch(batch),
+                 "the loader must have a batch for every step, but it ended before the last step");
   // Loading a batch while the device is busy does not slow the run down, so only the rest counts as waiting.
   if (!session_.executor().is_fetching()) waited_ms_ += ms_between(waiting, Clock::now());
   return batch;
@@ -115,7 +115,7 @@ void StepEngine::count_batch(Step& step, const MicroBatch& batch) {
     flops = {plan_flops(session_.plan().programs.at(kTrainProgram), bucket),
              model_flops(session_.plan().programs.at(kTrainProgram), bucket)};
   }
-  // A batch that repeats another rank's is no work of the run.
+  // A batch that repeats the batch of another rank does not count as work of the run.
   if (!batch.info.contributes) return;
   info.num_tokens += batch.size().tokens;
   info.num_sequences += batch.size().sequences;
@@ -134,8 +134,8 @@ void StepEngine::read_loss(Step& step) {
   if (!std::isfinite(loss)) throw_bad_loss(step, enqueued, loss);
 }
 
-// Runs a step of a stage of a pipeline. All its micro-batches are loaded first, because the schedule depends on their number. The step
-// before is finished when the first pass of this one has been enqueued, as in run_step().
+// Runs a step of a stage of a pipeline. All its micro-batches are loaded first, because the schedule depends on their number. The
+// previous step is finished after the first pass of this step has been enqueued, as in run_step().
 void StepEngine::run_pipeline_step() {
   const RunSetup& setup = session_.setup();
   const bool runs_ahead = session_.executor().runs_ahead();
@@ -153,7 +153,8 @@ void StepEngine::run_pipeline_step() {
     is_last = std::ssize(loaded) == setup.arguments.gradient_accumulation_steps || batch.info.last_in_epoch;
   }
   const int64_t last_chunk = session_.plan().request.ranks.chunks - 1;
-  // A stage with several chunks would repeat a pass whose messages some stages do not wait for.
+  // With several chunks per stage, the previous step is finished before this one begins. Otherwise an evaluation between them
+  // could make the stages repeat the first pass, whose messages not every stage waits for.
   if (pending_ && last_chunk > 0) {
     finish_pending_step();
     if (has_ended_) return;
@@ -225,9 +226,9 @@ void StepEngine::run_step() {
   }
 }
 
-// Adds the figures of the other ranks to those of this rank. Losses are divided by the labels of the whole step. The ranks of a
-// tensor-parallel group compute as many operations as this one, with the same batches. Of a pipeline, one rank of each group of the
-// last stage adds the losses and counts the batches, and each rank its own operations.
+// Adds the figures of the other ranks to those of this rank. Losses are divided by the labels of the whole step. All ranks of a
+// tensor-parallel group have the same batches and the same number of operations as this rank. In a pipeline, one rank of each group
+// of the last stage adds the losses and counts the batches, and each rank counts its own operations.
 void StepEngine::add_other_ranks(Step& step) {
   StepInfo& info = step.info;
   const bool is_pipelined = session_.plan().is_pipelined();

@@ -47,12 +47,12 @@ class StepEngine {
     virtual AfterStep on_step(const FinishedStep& step) = 0;
   };
 
-  // Both outlive the engine.
+  // Requires: `session` and `client` outlive the engine.
   StepEngine(Session& session, Client& client);
 
-  // Starts the measurement of FinishedStep::seconds. `num_steps`: number of steps done before; `states_begin`: the
-  // number of steps before the optimizer's states were set to zero; bias corrections do not count these steps.
-  // Requires: the session is allocated.
+  // Starts the measurement of FinishedStep::seconds. `num_steps`: number of steps that the run has done before. `states_begin`:
+  // number of steps of the run before its optimizer states were set to zero; bias corrections do not count these steps. Requires:
+  // the session is allocated.
   void start(int64_t num_steps, int64_t states_begin);
   // Starts the loader. `num_epochs`: as for Session::start_batches().
   void start_batches(const DataPosition& position, int64_t num_epochs);
@@ -127,8 +127,8 @@ class StepEngine {
   void take_first_bad_of_stages(StepOutputs& outputs);
   void add_other_ranks(Step& step);
   void finish_pending_step();
-  // Begins the step, or resumes it after other work, in the positions that other ranks see.
   void run_pipeline_step();
+  // Reports to the other ranks that this rank begins the step, or resumes it after other work (RankProgress).
   void begin_phase_of_step(int64_t step);
   [[noreturn]] void throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued, double loss);
 
@@ -136,7 +136,7 @@ class StepEngine {
   Client& client_;
   std::vector<MicroBatch> batches_;  // used in turn: two if the plan runs ahead
   size_t next_batch_ = 0;
-  std::optional<Step> pending_;  // its update was enqueued, its results have not been read
+  std::optional<Step> pending_;  // a step whose update was enqueued and whose results have not been read
   int64_t num_steps_ = 0;        // the number of steps whose results have been read, over the whole run
   int64_t states_begin_ = 0;
   int64_t skipped_steps_ = 0;
@@ -146,7 +146,7 @@ class StepEngine {
   Clock::time_point
       last_finish_;  // time of the last finished step, moved forward by the length of each pause since then
   std::map<std::pair<int64_t, int64_t>, BucketFlops> flops_by_bucket_;
-  StepTimes first_steps_;  // met a bucket for the first time in this object
+  StepTimes first_steps_;  // times of steps that used a bucket for the first time in this object
   StepTimes later_steps_;
   RecentTimes recent_steps_;
 };

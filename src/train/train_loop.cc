@@ -253,7 +253,7 @@ void TrainLoop::explain_failure(const Work& work) {
 }
 
 // Returns true if the GPU has failed, after which every call fails. The error that ended the run does not always show
-// this: it may come from a save that ran into the failure. The failure of another rank is none of the GPU.
+// this: it may come from a save that ran into the failure. A failure of another rank does not count.
 bool TrainLoop::device_has_failed() const {
   try {
     session_.executor().wait();

@@ -28,16 +28,16 @@ class TrainLoop : private StepEngine::Client {
   // `session` must be allocated before run(); the session and the flag have to outlive the loop.
   TrainLoop(Session& session, Callbacks callbacks, StopFlag stop = nullptr);
 
-  // Called once it is certain that the run starts, before its first step, with lines for people: the checkpoint
-  // that the run resumes from, which ones were skipped and why, which arguments changed.
+  // Called once it is certain that the run starts, before its first step, with lines to print: the checkpoint that the run
+  // resumes from, which ones were skipped and why, which arguments changed.
   using OnBegin = std::function<void(const std::vector<std::string>& lines)>;
 
   // Locks the output folder until it returns or throws. Begins with states of zero or, if --resume_from_checkpoint is
-  // set, resumes from the newest checkpoint that verifies ("True") or from the named one. Trains to the end, or until
-  // it is stopped. Called once per loop. Errors: kUsage if another process trains into the folder, or if it contains
-  // checkpoints of another run that this run could write over; kBadData if a named checkpoint is damaged or belongs
-  // to another model. After these errors the session is unchanged, except that it is released if the fault was found
-  // while tensors were read. Errors after on_begin: kNotFinite, kDevice, kBadData; saved checkpoints stay.
+  // set, resumes from the newest undamaged checkpoint ("True") or from the named one. Trains to the end, or until it is stopped.
+  // Called once per loop. Errors: kUsage if another process trains into the folder, or if it contains checkpoints of another run
+  // that this run could write over; kBadData if a named checkpoint is damaged or belongs to another model. After these errors the
+  // session is unchanged, except that it is released if the fault was found while tensors were read. Errors after on_begin:
+  // kNotFinite, kDevice, kBadData; saved checkpoints stay.
   TrainOutput run(const OnBegin& on_begin = {});
 
   // Returns true if the run resumes from the checkpoint of its end, so that run() has nothing to train. Known from
@@ -48,8 +48,8 @@ class TrainLoop : private StepEngine::Client {
   // error prevented it from being counted.
   int64_t num_enqueued_steps() const { return state_.step + (engine_.has_pending_step() ? 1 : 0); }
 
-  // Lines for people after run(), if it was stopped early or looked for the best weights: the step whose weights
-  // the run ends with.
+  // Returns lines to print after run(). If the run was stopped early, or was to end with its best weights, they state the step
+  // whose weights the model has now.
   const std::vector<std::string>& closing_lines() const { return closing_lines_; }
 
   int64_t tokens_seen() const { return state_.totals.tokens; }

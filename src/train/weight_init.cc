@@ -123,7 +123,7 @@ void initialise_weights(Executor& executor, uint64_t seed, double range, const M
                         WeightsFrom from) {
   for (const WeightSpec& spec : executor.plan().weights) {
     if (folder != nullptr && is_loaded(spec, *folder, from)) continue;
-    // A weight of another stage of a pipeline.
+    // Skips a weight that belongs to another stage of the pipeline.
     if (executor.plan().is_pipelined() && !executor.plan().has_tensor(spec.name)) continue;
     initialise(executor, spec, seed, range);
   }

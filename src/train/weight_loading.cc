@@ -23,7 +23,7 @@ bool is_loaded(const WeightSpec& spec, const ModelFolder& folder, WeightsFrom fr
 
 void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
                  const StoredTensor& tensor) {
-  // A tensor of another stage of a pipeline.
+  // Skips a tensor that belongs to another stage of the pipeline.
   if (executor.plan().is_pipelined() && !executor.plan().has_tensor(name)) return;
   const DType dtype = executor.plan().type_of(name).dtype;
   const int64_t rows = tensor.num_rows();
@@ -79,7 +79,7 @@ LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMi
                            .ignored_suffixes = ignored_on_disk(executor.plan().request.model.config)});
   if (from == WeightsFrom::kModelUnderAdapter) {
     change_loaded_base(executor, folder);
-    // A weight of the base that the adapter replaces is not reported as unused.
+    // Does not report weights of the base as unused if the adapter replaces them.
     const auto adapted =
         wanted_tensors(executor, "", [](const WeightSpec& spec) { return spec.in_model && spec.in_adapter; });
     std::erase_if(report.unused, [&](const std::string& name) {

@@ -47,8 +47,7 @@ std::vector<WantedTensor> wanted_tensors(Executor& executor, std::string_view pr
 // does not fit this base model.
 void load_adapter(Executor& executor, const ModelFolder& folder);
 
-// Initialises the weights of a model that no file provides. Free functions; not thread-safe with respect to one
-// executor.
+// Initialises those weights of a model that no file provides. Free functions; not thread-safe with respect to one executor.
 
 // Fills weights from a counter-based normal distribution (mean 0, deviation `range`), zeros or ones, as their
 // specs say: all of them, or those that load_weights() from `folder` does not fill. The same seed gives a weight the
@@ -71,8 +70,9 @@ std::vector<double> read_changed_base(const ModelFolder::Located& stored, const 
 // matrix in double precision at a time.
 void change_loaded_base(Executor& executor, const ModelFolder& folder);
 
-// The tensors that a checkpoint stores. Free functions. Weights and states that the ranks divide are whole: their owners send
-// them to the other ranks while they are read, so that every rank has to read the same tensors in the same order.
+// The tensors that a checkpoint stores. Free functions. A weight or state that the ranks divide among them appears as one
+// complete tensor: while it is read, each rank sends its slice to the others, so every rank has to read the same tensors in the
+// same order.
 
 // Appends a tensor under each further name that a saved file has for this part of a weight.
 void append_copies(const WeightPart& part, const TensorSource& source, std::vector<TensorSource>& tensors);

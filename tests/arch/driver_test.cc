@@ -58,7 +58,7 @@ std::vector<std::string> needed_by(const std::string& path) {
 
 TEST(Driver, NothingOfItIsLinked) {
   std::vector<std::string> files{place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll")};
-  // Some builds do not have this library.
+  // Checks the shared library too, which some builds do not have.
   if (const std::string library = PLIMSOLL_BINARY_DIR "/libplimsoll.so"; std::filesystem::exists(library))
     files.push_back(library);
   for (const std::string& file : files) {

@@ -1,5 +1,5 @@
-// Checks that pages which everyone reads stay short, and that few source files are so short that a reader has to open several of them
-// for one subject.
+// Checks that documents which everyone reads stay short, and that few source files are so short that a reader has to open several of
+// them for one subject.
 #include <gtest/gtest.h>
 
 #include <algorithm>

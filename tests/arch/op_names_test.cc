@@ -79,7 +79,7 @@ TEST(OpNames, AreComparedOnlyWhereOpsAreDefined) {
   EXPECT_GE(files, 300);
 }
 
-// The test finds each form of a comparison.
+// Checks that the search finds each form of a comparison.
 TEST(OpNames, EveryFormOfAComparisonIsFound) {
   const fs::path file = fs::path(::testing::TempDir()) / "op_names_test_lines.cc";
   {

@@ -85,7 +85,7 @@ std::vector<Case> memory_cases() {
                {"--offload_optimizer", "nvme:/nowhere/nvme"}),
       argument("OffloadToAFile", 2, {"--offload_optimizer nvme:/dev/null", "is not a folder"},
                {"--offload_optimizer", "nvme:/dev/null"}),
-      // Permissions do not bind root, but this file system stores no files.
+      // Root may write into /proc, so for root the run is refused because /proc has no room for a file.
       argument("OffloadToAFolderThatCannotBeWritten", geteuid() == 0 ? 3 : 2,
                {"--offload_optimizer nvme:/proc",
                 geteuid() == 0 ? "the disk of '/proc', where 0 bytes" : "may not write to '/proc'"},

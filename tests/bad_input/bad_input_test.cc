@@ -42,7 +42,7 @@ void run_cases(const std::vector<Case>& cases) {
                                                              << result.output;
     }
     if (one.exit_code == 0) continue;
-    // The last line is the message, and it must be readable.
+    // The message, which is the last line, must be short enough to be read.
     EXPECT_LT(result.output.size(), 8000u);
     EXPECT_TRUE(std::ranges::all_of(result.output, [](char c) {
       const auto byte = static_cast<unsigned char>(c);
@@ -356,7 +356,7 @@ TEST(BadInput, APlanOfDataIsThatOfTheRun) {
   }
 }
 
-// Every table of this list is run by a test above.
+// Counts the cases of all tables, each of which a test above runs.
 TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {
   std::set<std::string> names;
   size_t count = 0;

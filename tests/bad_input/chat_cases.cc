@@ -37,7 +37,7 @@ Case chatml(std::string name, int exit_code, Words words, std::string text) {
               {"--chat_template", "chatml"});
 }
 
-// With a copy of the model whose tokenizer_config.json has this content.
+// Makes a case that trains a copy of the model whose tokenizer_config.json has this content.
 Case with_template(const std::string& name, int exit_code, Words words, std::string config, Words more) {
   return {name, exit_code, std::move(words),
           [name, config = std::move(config), more = std::move(more)](const Ground& ground) {

@@ -188,7 +188,7 @@ std::vector<Case> checkpoint_cases() {
        }},
       {"CheckpointAllDamaged",
        4,
-       {"checkpoint-2", "none of its 2 checkpoints verifies"},
+       {"checkpoint-2", "all 2 checkpoints in this folder are damaged"},
        [](const Ground& ground) {
          const std::string run = ground.run_copy();
          fs::resize_file(run + "/checkpoint-2/optimizer.safetensors", 100);

@@ -28,7 +28,7 @@ Words of_gpt2(const Words& more) {
   return command;
 }
 
-// With a training file of this name and content. An empty name takes the fixture lines.txt.
+// Makes a case: a dry run of GPT-2 with a training file of this name and content. An empty name means the fixture lines.txt.
 Case corpus(std::string name, int exit_code, Words words, std::string file, std::string text, Words more) {
   return {std::move(name), exit_code, std::move(words),
           [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
@@ -43,7 +43,7 @@ Case lines(std::string name, int exit_code, Words words, Words more) {
   return corpus(std::move(name), exit_code, std::move(words), "", "", std::move(more));
 }
 
-// 3 MB of lines, as a file of this name.
+// Makes a case with a training file of this name that contains 3 MB of lines.
 Case large(const std::string& name, const std::string& file, const std::string& line, Words more) {
   std::string text;
   while (text.size() < size_t{3} << 20) text += line;
@@ -70,8 +70,9 @@ std::vector<Case> file_cases() {
       large("CorpusOfNdjsonLargerThanTheLimit", "large.ndjson", "{\"text\": \"the quick brown fox jumps\"}\n",
             {"--memory_limit", "1MiB"}),
       corpus("CorpusEmpty", 4, {"empty.txt: the file is empty"}, "empty.txt", "", {}),
-      corpus("CorpusOfOneToken", 4, {"one.txt: 1 document with one token, but at least 2 tokens are needed"},
-             "one.txt", "\n", {}),
+      corpus("CorpusOfOneToken", 4,
+             {"one.txt: the data (1 document with one token in total) needs at least 2 tokens"}, "one.txt",
+             "\n", {}),
       corpus("CorpusWithoutTokens", 4, {"none.txt: 2 documents without a token"}, "none.txt", "\n\n",
              {"--keep_linebreaks", "False"}),
       corpus("CorpusNotUtf8", 4, {"latin.txt:2:4: byte 0xE9 is not valid UTF-8", "iconv"}, "latin.txt",
@@ -84,7 +85,7 @@ std::vector<Case> file_cases() {
              {"--text_column_names", "a", "b"}),
       corpus("CorpusOfANumber", 4, {"mixed.jsonl:2: expected text in column 'text', found an integer"},
              "mixed.jsonl", "{\"text\": \"a b\"}\n{\"text\": 3}\n", {}),
-      corpus("CorpusOfUnknownIds", 4, {"the data has the token id 999, the model's vocab_size is 420"},
+      corpus("CorpusOfUnknownIds", 4, {"the data has the token id 999, but the model's vocab_size is 420"},
              "ids.jsonl", "{\"input_ids\": [1, 999, 2]}\n", {}),
       corpus("CorpusOfIds", 0, {"train 2 rows, 5 tokens"}, "good_ids.jsonl",
              "{\"input_ids\": [1, 9, 2]}\n{\"input_ids\": [3, 4]}\n", {"--block_size", "4"}),
@@ -114,7 +115,7 @@ std::vector<Case> file_cases() {
                          "ARROW1", {})
                 : corpus("CorpusArrow", 2, {"Arrow files are not read", "datasets.Dataset.from_file("},
                          "a.arrow", "ARROW1", {}),
-      corpus("CorpusDocx", 2, {"this one is '.docx'"}, "a.docx", "PK", {}),
+      corpus("CorpusDocx", 2, {"this file is '.docx'"}, "a.docx", "PK", {}),
       {"CorpusSavedToDisk", kHasArrow ? 4 : 2,
        kHasArrow ? Words{"saved/state.json"} : Words{"save_to_disk", "datasets.load_from_disk("},
        [](const Ground& ground) {
@@ -219,7 +220,7 @@ Words of_bert(const Words& more, const std::string& sizes = "vocab_size=179") {
   return command;
 }
 
-// With a training file of this name and content.
+// Makes a case: a dry run of BERT with a training file of this name and content.
 Case masked(std::string name, int exit_code, Words words, std::string file, std::string text,
             const Words& more, std::string sizes = "vocab_size=179") {
   return {
@@ -267,7 +268,7 @@ std::vector<Case> masked_cases() {
       masked("MaskedAlways", 0, {"train 1 row"}, "a.txt", text, {"--mlm_probability", "1"}),
       masked("MaskedByATokenOutside", 4, {"the tokenizer has the id 178, but the model's vocab_size is 4"},
              "a.txt", text, {}, "vocab_size=4"),
-      masked("MaskedIdOutside", 4, {"the data has the token id 500, the model's vocab_size is 179"},
+      masked("MaskedIdOutside", 4, {"the data has the token id 500, but the model's vocab_size is 179"},
              "a.jsonl", "{\"input_ids\": [2, 90, 500, 3]}\n", {}),
       masked("MaskedWithoutAMaskToken", 2, {"has no mask token", "mask_token", "tokenizer_config.json"},
              "a.txt", text, {"--tokenizer_name", fixture("plain")}, "vocab_size=420"),

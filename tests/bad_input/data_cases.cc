@@ -7,7 +7,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// A dry run of a GLUE task with a file of this name and content.
+// Makes a case: a dry run of a GLUE task with a file of this name and content.
 Case task(std::string name, int exit_code, Words words, std::string file, std::string text, Words more) {
   return {std::move(name), exit_code, std::move(words),
           [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
@@ -382,7 +382,7 @@ std::vector<Case> column_cases() {
   };
 }
 
-// Files without a header, whose first row would be lost.
+// Cases of CSV and TSV files without a header, whose first row would otherwise be lost.
 std::vector<Case> header_cases() {
   const auto predicted = [](std::string name, int exit_code, Words message, std::string text,
                             Words more = {}) {

@@ -169,8 +169,8 @@ std::vector<Case> run_end_cases() {
        }},
       {"RunWithWeightsThatAreNaN",
        5,
-       {"step 1", "the loss is nan", "First not finite: the weight 'classifier.weight'", "Samples",
-        "use another copy"},
+       {"step 1", "the loss is nan", "The first value that is not finite: the weight 'classifier.weight'",
+        "Samples", "use another copy"},
        [](const Ground& ground) {
          std::string text = read_file(ground.model() + "/model.safetensors");
          for (size_t i = text.size() - 128; i < text.size(); ++i) text[i] = '\xff';

@@ -21,7 +21,7 @@ Case generation(std::string name, int exit_code, Words words, Words more) {
           [more = std::move(more)](const Ground&) { return of_llama(more); }};
 }
 
-// With a prompt file of this name and content.
+// Makes a case that generates texts from a prompt file of this name and content.
 Case prompts(std::string name, int exit_code, Words words, std::string file, std::string text) {
   return {std::move(name), exit_code, std::move(words),
           [file = std::move(file), text = std::move(text)](const Ground& ground) {

@@ -23,7 +23,7 @@ class Ground {
   const std::string& complaint() const { return complaint_; }
 
   std::string path(const std::string& name) const { return folder_.path(name); }
-  // The valid files.
+  // Return the paths of the valid files and folders.
   std::string model() const { return path("model"); }
   std::string data() const { return path("train.tsv"); }
   std::string run() const { return path("run"); }
@@ -42,7 +42,7 @@ class Ground {
   std::string run_copy() const;
   std::string adapter_copy() const;
 
-  // Commands that read one kind of input.
+  // Return the words of a command that reads this kind of input.
   Words predict(const std::string& model) const;
   Words evaluate(const std::string& model, const std::string& validation_file, const Words& more = {}) const;
   Words plan(const std::string& config) const;
@@ -58,7 +58,7 @@ class Ground {
   mutable int copies_ = 0;
 };
 
-// One line of the table. The output of the program must contain every word.
+// One case: a command, its exit code, and texts that the output must contain.
 struct Case {
   std::string name;
   int exit_code;
@@ -66,9 +66,9 @@ struct Case {
   std::function<Words(const Ground&)> command;
 };
 
-// A case with a complete command.
+// Returns a case with this complete command.
 Case words(std::string name, int exit_code, Words message, Words command);
-// A dry run on random ids.
+// Returns a case that makes a dry run on random ids with these further arguments.
 Case argument(std::string name, int exit_code, Words message, Words more);
 // Removes --dry_run from the command.
 Words undried(Words command);

@@ -130,7 +130,7 @@ Case one_type(std::string name, std::string command, Words more) {
       }};
 }
 
-// A use of a trained model with a tokenizer that gives the type 2.
+// Makes a case in which a command uses a trained model with a tokenizer that gives the token type 2.
 Case third_type(std::string name, std::string command, std::string file_argument) {
   return {std::move(name),
           4,

@@ -52,7 +52,7 @@ std::vector<Case> compressed_cases() {
            "more.csv.gz", kPackedByGzip + "word5,good"),
       data(
           "PackedGzipOfGzip", 4, {"twice.csv.gz", "compressed with gzip", "gunzip"}, "twice.csv.gz",
-          // A gzip file whose content is the beginning of another gzip file.
+          // A gzip file that contains the beginning of another gzip file.
           "\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\x03\x01\x06\x00\xf9\xff\x1f\x8b\x08\x00\x00\x00\x81\xb8\xc0\x40\x06\x00\x00\x00"s),
       data("PackedGzipAsZstd", 4, {"name.csv.zst", "compressed with gzip"}, "name.csv.zst", kPackedByGzip),
       data("PackedZstdAsGzip", 4, {"name.csv.gz", "zstd"}, "name.csv.gz", kPackedByZstd),

@@ -252,7 +252,7 @@ std::vector<Case> reader_cases() {
       data("CsvSetsWithAnEmptyLabel", 4, {"gap.csv:2: an empty label between two '#': a##b"}, "gap.csv",
            "sentence,label\nword1,a##b\nword2,b#c\n", {"--label_delimiter=#"}),
       data("CsvNumbersAndWordsAsLabels", 0,
-           {"warning: ", "both.csv:4: the label 'good' is a word, but that of line 2 is a number ('0')"},
+           {"warning: ", "both.csv:4: the label 'good' is a word, but the label of line 2 is a number ('0')"},
            "both.csv", "sentence,label\nword1,0\nword2,1\nword1,good\n"),
       data("CsvFloatLabels", 0,
            {"note: ",
@@ -390,7 +390,7 @@ std::vector<Case> reader_cases() {
        }},
       {"DataLabelsOtherThanTheModels",
        0,
-       {"warning: the model was trained with the labels bad, good, the data has no, yes"},
+       {"warning: the model was trained with the labels bad, good, but the data has the labels no, yes"},
        [](const Ground& ground) {
          return ground.train(ground.file("yes.csv", "sentence,label\nword1,yes\nword2,no\n"));
        }},

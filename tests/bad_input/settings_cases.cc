@@ -10,7 +10,7 @@ namespace {
 
 const std::string kSettingsPointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n";
 
-// Plans with a file of settings.
+// Makes a case that plans a run with a file of settings of this content.
 Case settings(std::string name, int exit_code, Words message, std::string file, std::string text) {
   return {std::move(name), exit_code, std::move(message),
           [file = std::move(file), text = std::move(text)](const Ground& ground) {
@@ -95,7 +95,7 @@ std::vector<Case> yaml_settings() {
   };
 }
 
-// Plans with a configuration of another program.
+// Cases that plan a run with a configuration of DeepSpeed, FSDP or Accelerate.
 std::vector<Case> foreign_configs() {
   const auto foreign = [](std::string name, int exit_code, Words message, std::string argument,
                           std::string text, Words more = {}) {

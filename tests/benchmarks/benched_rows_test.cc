@@ -1,5 +1,6 @@
-// Every row of the catalog has a benchmark: a plan that kernel_rows_bench runs chooses the row or can be forced to use it, or
-// reason_not_benched() states why it is not run. Plans for GPUs are made as well, so that this test needs none.
+// Checks that every row of the kernel catalog (one implementation of a kernel) has a benchmark: a plan that kernel_rows_bench
+// runs chooses the row or can be forced to use it, or reason_not_benched() states why it is not run. Plans for GPUs are made as
+// well, so that this test needs none.
 #include <gtest/gtest.h>
 
 #include <optional>

@@ -166,7 +166,8 @@ void MethodRuns::check_losses(const MethodSet& set) {
     MethodSet rest = set;
     rest.erase(std::find(rest.begin(), rest.end(), method));
     if (!refusal(rest).empty()) continue;  // such as an option of another method
-    // Micro-batches use other dropout masks; all other methods use the same.
+    // Accumulation is compared without dropout, because micro-batches draw other dropout masks than one large batch; all other
+    // methods draw the same masks.
     const Dropout dropout = method->name == "accumulation" ? Dropout::kOff : Dropout::kOn;
     const Arguments arguments = arguments_of(set, dropout, "with");
     const std::vector<double> with = losses_of(arguments);
@@ -192,7 +193,8 @@ void MethodRuns::check_losses(const MethodSet& set) {
   }
 }
 
-// The plain references compute the complete set within the error of another order of sums. They run on CPUs.
+// Compares the losses of the complete set with those of the plain reference kernels, which may differ by the error of another
+// order of sums. The reference kernels run on CPUs only.
 void MethodRuns::check_references(const MethodSet& set) {
   const Arguments arguments = arguments_of(set, Dropout::kOn, "fast");
   if (arguments.device.starts_with("cuda")) return;

@@ -1,4 +1,4 @@
-// The first of the random larger sets of methods of sets_long_test.cc, which run quickly.
+// Checks the first 12 of the random sets of methods that sets_long_test.cc checks, so that the quick tests include some.
 #include <gtest/gtest.h>
 
 #include "tests/combinations/method_run.h"

@@ -126,7 +126,7 @@ TEST(Bench, ComparesHowRanksTrainTogether) {
     EXPECT_GT(row.at("figures").at("predicted_samples_per_s").get<double>(), 0);
     EXPECT_GT(row.at("figures").at("predicted_bytes").get<int64_t>(), 0);
   }
-  // Without clipping differences, all rows train the same: their losses differ by the rounding of the norm at most.
+  // All rows train the same steps; their losses differ at most by the rounding of the norm with which gradients are clipped.
   const double loss = table.at("rows")[0].at("figures").at("loss");
   for (const nlohmann::json& row : table.at("rows"))
     EXPECT_NEAR(row.at("figures").at("loss").get<double>(), loss, 1e-5 * loss) << row.at("name");
@@ -389,7 +389,7 @@ TEST(Bench, ARowThatCrashesIsReportedAtTheEnd) {
   EXPECT_FALSE(rows[1].at("figures").is_null()) << rows[1].dump(1);
 }
 
-// A loss that is not finite is a result.
+// A loss that is not finite is a result of the row, and not a failure of bench.
 TEST(Bench, ARowWhoseLossIsNotFiniteIsNoFault) {
   const TestFolder folder("bench_not_finite");
   write_tiny_model(folder);

@@ -43,7 +43,7 @@ std::set<std::string> check_commands(const FitReport& report, const Words& words
     const Plan told = planned(arguments_of(taken), RunPurpose::kPlan);
     EXPECT_EQ(plan.arena_bytes, told.arena_bytes) << nlohmann::json(row.arguments);
     EXPECT_EQ(plan.total_bytes(), told.total_bytes()) << nlohmann::json(row.arguments);
-    // A process is started only for single methods; sets were planned above.
+    // Starts a process only for single methods, to save time; sets of methods were planned in this process above.
     if (row.methods.size() < 2) {
       const ProcessResult result =
           run_plimsoll(joined(joined({"train"}, taken), {"--dry_run"}), folder.path("log"));
@@ -272,9 +272,9 @@ TEST(Fit, TheTrainingFileDecidesTheTask) {
   const std::string lm = PLIMSOLL_SOURCE_DIR "/tests/parity/models/gpt2_lm";
   EXPECT_TRUE(contains(table_of(lm, ""), "gpt2_lm, 64 tokens")) << table_of(lm, "");
   EXPECT_TRUE(contains(table_of(lm, rows, {"--max_seq_length", "32"}), "gpt2_lm, 32 tokens"));
-  // Words with tags, whatever the number of tags is.
+  // Words with tags train a classifier of words, whatever the number of tags is.
   const std::string tags = folder.write("words.conll", "good O\n\n");
-  // The command to copy differs: it names the file.
+  // Compares the tables without the command at their end, which names the file.
   const auto answers = [](const std::string& table) { return table.substr(0, table.find("plimsoll train")); };
   EXPECT_EQ(answers(table_of("bert-base-uncased", tags)),
             answers(table_of("bert-base-uncased", "", {"--problem_type", "token_classification"})));

@@ -81,7 +81,7 @@ TEST(FitRanks, RefusalsSayWhatToDo) {
   };
   refused(fit({"--links", "nvlink4"}), "--links has no effect without --gpus");
   refused(fit({"--gpus", "0", "--device", "h100"}), "--gpus 0: expected an integer of at least 1");
-  refused(fit({"--gpus", "12", "--device", "h100"}), "--gpus 12: it is no multiple of 8");
+  refused(fit({"--gpus", "12", "--device", "h100"}), "--gpus 12: the number must be a multiple of 8");
   refused(fit({"--gpus", "16", "--device", "h100,l4"}), "names several; give one");
   refused(fit({"--gpus", "16", "--device", "h100", "--links", "nvlink4"}),
           "--links nvlink4: this run is on 2 machines; also name the network between them");

@@ -1,5 +1,5 @@
-// Tests `plimsoll plan --experiments`: its predictions are those of `plan` for each row, next to the figures of the source
-// documents.
+// Tests `plimsoll plan --experiments`: it predicts for each row what `plan` predicts, and shows the figures of the source
+// documents next to it.
 #include <gtest/gtest.h>
 
 #include <fstream>

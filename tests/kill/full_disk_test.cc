@@ -1,4 +1,4 @@
-// ENOSPC and EIO at some of the calls with which a run changes its output folder.
+// Tests runs in which some of the calls that change the output folder fail with ENOSPC or EIO.
 #include <gtest/gtest.h>
 
 #include "tests/kill/full_disk.h"

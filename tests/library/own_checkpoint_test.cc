@@ -132,7 +132,7 @@ TEST(OwnCheckpoint, WrongFoldersAndMomentsAreRefused) {
   expect([&] { trainer.load_checkpoint(folder.path("model")); }, ErrorCode::kBadData, "load_checkpoint()");
   expect([&] { trainer.load_checkpoint(""); }, ErrorCode::kBadData, "load_checkpoint()");
   expect([&] { trainer.load_checkpoint(saved + "/config.json"); }, ErrorCode::kBadData, "load_checkpoint()");
-  // A damaged file.
+  // Loading is refused for a checkpoint with a damaged file.
   fs::copy(saved, folder.path("damaged"), fs::copy_options::recursive);
   {
     std::fstream file(folder.path("damaged") + "/optimizer.safetensors",

@@ -275,9 +275,9 @@ TEST_F(OwnData, RowsThatCannotBeReadAreNamed) {
       {{{.ids = {2}, .classes = {-1}}}, "classes[0] is -1"},
       {{{.ids = {2}, .classes = {kNoLabel}}}, "classes[0] is -100"},
       {{{.ids = {2}, .classes = {0, 1}}}, "it has 2 labels in classes, but 1 is expected"},
-      {{{.ids = {2}, .values = {0.5f}}}, "its label is in values, but the task reads classes"},
-      {{{.ids = {2}, .classes = {0}, .values = {nan}}}, "its label is in values"},
-      {{good, {.ids = {2}}}, "row 1 (from 0) of the batch rows: it has no label, but others have one"},
+      {{{.ids = {2}, .values = {0.5f}}}, "the label of the row is in values, but the task reads classes"},
+      {{{.ids = {2}, .classes = {0}, .values = {nan}}}, "the label of the row is in values"},
+      {{good, {.ids = {2}}}, "row 1 (from 0) of the batch rows: the row has no label, but others have one"},
       {{{.text = "a\xff"}}, "row 0 (from 0) of the batch rows: byte 1 (from 0) of text is 0xFF"},
       {{{.text = "a", .text_pair = "\xc3("}}, "byte 0 (from 0) of text_pair is 0xC3"},
   };
@@ -375,7 +375,7 @@ TEST_F(OwnData, DataSetsThatCannotBeReadAreRefused) {
   expect([&] { train(three, std::make_shared<Computed>(5)); }, ErrorCode::kBadData, "classes[0] is 1");
   std::vector<DataRow> unlabelled{{.text = "a", .classes = {0}}, {.text = "b"}};
   expect([&] { train(given, rows_in_memory(unlabelled)); }, ErrorCode::kBadData,
-         "row 1 (from 0) of the train rows: it has no label: fill classes");
+         "row 1 (from 0) of the train rows: the row has no label: fill classes");
   Arguments no_tokenizer = given;
   no_tokenizer.tokenizer_name.clear();
   expect([&] { train(no_tokenizer, rows_in_memory(rows_)); }, ErrorCode::kUsage, "no tokenizer");

@@ -80,7 +80,7 @@ TEST_F(OwnMetric, IsReportedNextToTheOthers) {
 }
 
 TEST_F(OwnMetric, ChoosesTheBestModel) {
-  // A metric whose value decreases from one evaluation to the next.
+  // A metric whose value is smaller in each evaluation than in the one before.
   class Falling : public MyAccuracy {
    public:
     Falling() : MyAccuracy("falling") {}

@@ -29,7 +29,7 @@ Arguments arguments_for(int64_t beams, int64_t new_tokens) {
   return arguments;
 }
 
-// The JSON without the arguments, and without other numbers of beams, which a run leaves out.
+// Returns plan.json without the arguments, and without the plans for other numbers of beams, which a run does not make.
 std::string plan_of(const PlanReport& report) {
   json plan = json::parse(report.json);
   plan.at("generation").erase("beams");
@@ -42,7 +42,7 @@ TEST(PlanGeneration, ThePlanIsThatOfTheRunAndTheArenaIsHeld) {
     for (const int64_t beams : {1, 2, 3, 4, 8}) {
       for (const char* precision : {"", "bf16", "bf16_full_eval"}) {
         SCOPED_TRACE(model + ", " + std::to_string(beams) + " beams, " + precision);
-        // The plan refuses bf16 where the CPU cannot multiply it.
+        // Skips bf16 on a CPU without bf16 products, for which plans refuse it.
         if (precision != std::string() && !has_bf16_products(cpu_isa())) continue;
         Arguments arguments = arguments_for(beams, 20);
         arguments.bf16 = precision == std::string("bf16");

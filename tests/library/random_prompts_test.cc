@@ -67,8 +67,8 @@ TEST(RandomPrompts, EveryTextHasExactlyTheNewTokensAskedFor) {
   }
 }
 
-// Weights: all but the tables of which a run reads single rows. Cache: the new token attends to itself and to all tokens before it, or to
-// those of its window.
+// Bytes of weights: those of all weights except tables of which a run reads only single rows. Bytes of the cache: those of the new token
+// and of all tokens before it, or of the tokens in its window.
 TEST(RandomPrompts, TheBytesThatDecodingReadsAreThoseOfTheFormulas) {
   struct Case {
     std::string model;

@@ -59,7 +59,7 @@ TEST(Weights, AreReadAndWrittenInEveryFormat) {
     try {
       made.emplace(arguments);
     } catch (const Error& error) {
-      // This CPU may have no bf16 products.
+      // The only permitted refusal: this CPU has no bf16 matrix products.
       ASSERT_EQ(error.code(), ErrorCode::kUsage) << error.what();
       continue;
     }

@@ -36,7 +36,7 @@ std::string why_not(const std::string& library, const char* machine = "one") {
   const FakeMachine fake(machine);
   const Nvml nvml(library);
   EXPECT_FALSE(nvml.is_open());
-  // No call fails if no library is open.
+  // Without a library, calls return empty results instead of failing.
   EXPECT_TRUE(nvml.all().empty());
   EXPECT_TRUE(nvml.processes(kUuid).empty());
   EXPECT_FALSE(nvml.memory(kUuid) || nvml.load(kUuid) || nvml.cuda_version());

@@ -53,7 +53,7 @@ TEST(GpuLog, FiguresOfTheRun) {
   EXPECT_EQ(record.words, (WordMap{{"gpu_throttle", "none"}}));
 }
 
-// A desktop card has a fan and is idle.
+// Uses the simulated desktop card, which has a fan and is idle.
 TEST(GpuLog, TheFanOfACardThatHasOne) {
   const FakeMachine machine("several");
   const Nvml nvml(driver_library());

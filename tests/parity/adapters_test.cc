@@ -89,7 +89,7 @@ TEST(AdapterParity, TwentyStepsOfPeftsAdapters) {
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/saved/model.safetensors"));
     const Tensors found = testing::read_tensors(folder.path() + "/saved/adapter_model.safetensors");
     const Tensors expected = expected_of(name);
-    // The file has PEFT's names and no others.
+    // The saved file has exactly the tensors that PEFT saves.
     ASSERT_EQ(found.size(), expected.size());
     expect_as_reference(name, item, output, found, expected);
     const json saved = read_json(folder.path() + "/saved/adapter_config.json");
@@ -234,7 +234,7 @@ TEST(AdapterParity, LogitsOfAnAdapterAndOfTheMergedModel) {
   // Without the adapter, the base model gives clearly different logits.
   EXPECT_GT(relative_distance(logits_of(arguments), expected), 0.01);
   arguments.model_name_or_path = merged;
-  // Each merged weight is rounded once more, by half a unit in the last place of fp32.
+  // The limit is twice as large, because merging rounds each weight once more, by half a unit in the last place of fp32.
   EXPECT_LE(relative_distance(logits_of(arguments), expected), 2.0 * limit);
 }
 

@@ -50,7 +50,7 @@ std::vector<std::vector<std::vector<int32_t>>> tokens_of(
   return tokens;
 }
 
-// All prompts at once, which have different lengths.
+// Generates all prompts of a case in one batch; they have different lengths.
 TEST(GenerationParity, EveryTokenIsThatOfTransformers) {
   ASSERT_GE(fixtures().at("cases").size(), 24u);
   const auto prompts = fixtures().at("prompts").get<std::vector<std::string>>();
@@ -62,7 +62,7 @@ TEST(GenerationParity, EveryTokenIsThatOfTransformers) {
   }
 }
 
-// Prompts one after another, in a plan that was made for the longest of them.
+// Generates the prompts one after another, with a plan that was made for the longest of them: the texts are those of the batch.
 TEST(GenerationParity, ATextDoesNotDependOnTheOtherPrompts) {
   const auto prompts = fixtures().at("prompts").get<std::vector<std::string>>();
   for (const json& item : fixtures().at("cases")) {

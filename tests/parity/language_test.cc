@@ -70,7 +70,8 @@ Arguments arguments_of(const std::string& model, const std::string& output) {
   return arguments;
 }
 
-// A loss that is stored as an fp32 number is at least half a unit in its last place away.
+// Returns the unit of a limit: the error of the reference's fp32 run, but at least half a unit in the last place of fp32, to
+// which the reference rounds the losses that it stores.
 double unit_of(const json& item, const char* key) {
   return std::max(item.at(key).get<double>(), 0x1p-24);
 }
@@ -188,7 +189,7 @@ TEST(LanguageParity, OverlappingBlocksHaveTheLossOfASlidingWindow) {
     const bool is_first = item.at("model") == fixtures().at("strided")[0].at("model");
     for (const int64_t batch : {1, 7}) {
       if (batch == 1 && !is_first) continue;
-      // A block per token takes seconds; one model is enough.
+      // Tests stride 1, which makes a block per token and takes seconds, with one model and one batch size only.
       if (item.at("stride") == 1 && (batch == 1 || !is_first)) continue;
       SCOPED_TRACE(item.dump() + ", batches of " + std::to_string(batch));
       const ScratchFolder scratch;

@@ -81,7 +81,7 @@ void expect_log(const json& history, const json& expected) {
   }
 }
 
-// The model card has every key of the front matter and every heading of Trainer's card.
+// Expects that the model card has every key of the front matter and every heading of Trainer's card.
 void expect_card(const std::string& path, const json& expected) {
   std::ifstream file(path);
   ASSERT_TRUE(file.good()) << path;

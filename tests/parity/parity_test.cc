@@ -59,7 +59,7 @@ TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
     test::keep_worst(worst_loss, ratio(loss, "fp32_loss_error"));
     test::keep_worst(worst_norm, ratio(norm, "fp32_grad_norm_error"));
     test::keep_worst(worst_weights, ratio(weights.trained, "fp32_weight_error"));
-    // The gradients of these tensors are exactly zero, so only rounding changes them. They only have to be finite.
+    // The exact gradients of these tensors are zero, so rounding alone changes them: they only have to be finite.
     EXPECT_TRUE(std::isfinite(weights.key_bias));
     // Both engines compute rates and epochs in double, so they differ by a few roundings.
     const std::vector<double> rates = column(output, "loss", "learning_rate");
@@ -239,8 +239,9 @@ TEST(Parity, LogitsAndEveryGradientOfAStep) {
         const double error = std::sqrt(mean_square_difference(
             testing::project(tensor, gradient), fixtures().expected_projection("gradient/" + name, row)));
         total += error * error;
-        // If a tensor's own error is smaller than the rounding of its gradient, the rounding is the unit: 2^-24 of
-        // the gradient's norm, or of the norm of all gradients if the exact gradient is zero.
+        // The error is measured in multiples of `unit`: the error of PyTorch in fp32 for this tensor, but at least the rounding
+        // error of fp32, which is 2^-24 of the norm of the gradient, or of the norm of all gradients if the exact gradient is
+        // zero.
         const double floor =
             0x1p-24 * (testing::has_zero_gradient(tensor) ? std::sqrt(exact_total)
                                                           : item.at("gradient_norms")[row].get<double>());

@@ -99,8 +99,8 @@ void check(const Precision& precision) {
     Trainer trainer(fixtures().arguments(settings, folder.path() + "/run"));
     const TrainOutput output = trainer.train();
     trainer.save_model(folder.path() + "/model");
-    // If fp16's loss scale skips a step, the rest of the run differs from the reference's. At the first scale, 2^16, a
-    // gradient of at least 1 overflows, and the norm is then at least 1.
+    // Skips a case in which fp16's loss scale skips a step, because the rest of the run then differs from the reference's. At the
+    // first scale, 2^16, a gradient of at least 1 overflows, and the norm is then at least 1.
     const std::vector<double> skipped = testing::column(output, "skipped_steps", "skipped_steps");
     if (!skipped.empty() && skipped.back() > 0) {
       const json& norms = expected.at("grad_norm");

@@ -64,7 +64,7 @@ class LinkMessage {
     append(data, size);
     end(at);
   }
-  // Attributes that are appended between the two calls are parts of this one.
+  // Begins an attribute that contains others: those that are appended until end() is called.
   size_t begin(uint16_t type) {
     const size_t at = bytes_.size();
     const rtattr header{.rta_len = 0, .rta_type = type};

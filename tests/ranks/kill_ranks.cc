@@ -45,8 +45,8 @@ int64_t newest_step(const std::string& run) {
   return newest;
 }
 
-// Kills ranks of a running process until it ends or `kills` is reached. Each kill follows a checkpoint that is newer than that of the
-// kill before, so that the run gets on. Returns the number of kills.
+// Kills ranks of a running process until it ends or `kills` is reached. Before each kill, a new checkpoint must have appeared since
+// the last one, so that the run makes progress. Returns the number of kills.
 int kill_ranks(Process& process, const std::string& run, int kills, std::minstd_rand& random) {
   int killed = 0;
   while (killed < kills && process.is_running()) {
@@ -91,7 +91,7 @@ void expect_rank_kills_change_nothing(const std::string& name, int kills, uint64
     const KilledRun& settings = kRuns[static_cast<size_t>(round) % std::size(kRuns)];
     SCOPED_TRACE(std::to_string(settings.ranks) + " ranks, stage " + settings.zero_stage + ", round " +
                  std::to_string(round));
-    // The run that nothing disturbs saves while training waits.
+    // The undisturbed run saves while training waits, not in the background.
     const std::string whole = folder.path("whole" + std::to_string(round % std::ssize(kRuns)));
     if (!fs::exists(whole)) {
       const ProcessResult result =
@@ -105,7 +105,7 @@ void expect_rank_kills_change_nothing(const std::string& name, int kills, uint64
     const int killed_here = kill_ranks(process, run, std::min(kills - killed, 6), random);
     const ProcessResult result = process.wait(240'000);
     ASSERT_EQ(result.exit_code, 0) << result.output;
-    // A rank that is killed while others fail already causes no restart of its own.
+    // There may be fewer restarts than kills, because a rank that is killed while others fail already causes no further restart.
     const int restarts = count_of(result.output, " of 100 after the failure of rank ");
     EXPECT_LE(restarts, killed_here) << result.output;
     EXPECT_EQ(count_of(result.output, "skipped"), 0) << result.output;

@@ -102,7 +102,7 @@ TEST_F(OpenMpi, TrainsWithTheSameBits) {
   EXPECT_TRUE(model_of("mpi") == model_of("own")) << result.output;
 }
 
-// mpirun ends the other ranks when one ends with an error, and says so.
+// If one rank ends with an error, mpirun ends the other ranks and reports that.
 TEST_F(OpenMpi, AnErrorEndsTheRunOnce) {
   const ShellResult result = run_shell(folder_, mpirun(2) + command("mpi", "--train_file /nonexistent.csv"));
   EXPECT_NE(result.exit_code, 0) << result.output;
@@ -112,7 +112,7 @@ TEST_F(OpenMpi, AnErrorEndsTheRunOnce) {
       << restarts.output;
 }
 
-// One process of mpirun is no rank of a run: it starts ranks itself.
+// A single process that mpirun starts does not count as a rank: it starts the ranks itself.
 TEST_F(OpenMpi, OneProcessStartsRanks) {
   run_own();
   const ShellResult result = run_shell(folder_, mpirun(1) + command("mpi", "--nproc_per_node 2"));
@@ -120,7 +120,7 @@ TEST_F(OpenMpi, OneProcessStartsRanks) {
   EXPECT_TRUE(model_of("mpi") == model_of("own")) << result.output;
 }
 
-// torchrun serves a store of its own at MASTER_PORT.
+// Under torchrun, which serves its own store at MASTER_PORT, a run ends with the same bits.
 TEST_F(Torchrun, TrainsWithTheSameBits) {
   run_own();
   const ShellResult result = run_shell(
@@ -154,7 +154,8 @@ TEST_F(Slurm, BatchScriptsTrainWithTheSameBits) {
     EXPECT_TRUE(model_of(run) == model_of("own")) << run << read_file(log);
 }
 
-// Writes a script of the shell that starts a step of two ranks without an end and does something to it after its first record.
+// Writes a shell script that starts a Slurm step of two ranks, which trains without end, and runs the command `then` when the log
+// has its first record.
 std::string script_of_step(const TestFolder& folder, const std::string& train, const std::string& run,
                            const std::string& then) {
   const std::string script = folder.path("script.sh");
@@ -177,7 +178,7 @@ TEST_F(Slurm, ScancelEndsTheRunWithACheckpoint) {
 
 TEST_F(Slurm, AKilledTaskEndsTheOthers) {
   const std::string train = command("endless", "--max_steps 100000 --logging_steps 1");
-  // The second task has the number 1 in its environment.
+  // Finds the second task by its environment, in which SLURM_PROCID is 1.
   const std::string kill_task = "for task in $(pgrep -f output_dir." + folder_.path("endless") +
                                 "); do grep -qs SLURM_PROCID=1 /proc/$task/environ && kill "
                                 "-9 "

@@ -125,7 +125,7 @@ TEST(PipelineRuns, AClassifierHasTheBitsOfOneProcess) {
   run_or_fail(pipeline_words(model, one, 1, 1, 4, 4, more), folder);
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"}) {
     for (const int stages : {2, 4}) {
-      // Four stages of two chunks need eight layers.
+      // Skips four stages of two chunks, which need eight layers: the model has fewer.
       if (schedule == "interleaved" && stages == 4) continue;
       SCOPED_TRACE(schedule + ", " + std::to_string(stages) + " stages");
       const std::string run = folder.path(schedule + std::to_string(stages));
@@ -175,7 +175,7 @@ TEST(PipelineRuns, ResumeOnAnyNumberOfProcesses) {
   run_or_fail(pipeline_words(language_words(), one, 1, 1, 4, on_gpus() ? 4 : 8, more), folder);
   int steps = 2;
   for (const Shape& shape : possible({{1, 1}, {2, 2}, {2, 4}, {4, 4}})) {
-    // The third part has stages of two chunks of layers.
+    // In the third part of the run, each stage has two chunks of layers.
     Words with_schedule = more;
     if (shape.processes == 4 && shape.stages == 2)
       with_schedule.insert(with_schedule.end(), {"--pipeline_schedule", "interleaved"});
@@ -188,7 +188,7 @@ TEST(PipelineRuns, ResumeOnAnyNumberOfProcesses) {
   expect_within(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
 }
 
-// The stage that is left ends at once, and both are started again from the last checkpoint.
+// If one stage is killed, the other one ends at once, and both are started again from the last checkpoint.
 TEST(PipelineRuns, ContinueAfterAStageWasKilled) {
   const TestFolder folder("pipeline_killed");
   const Words more{"--optim",      "sgd", "--optim_args",      "momentum=0.9", "--max_restarts",     "1",

@@ -62,7 +62,7 @@ std::string run_two_ranks(const TestFolder& folder, const std::string& model, co
   return result.output;
 }
 
-// Without a shared folder, rank 0 writes all bytes.
+// Two ranks with a shared output folder write the same bytes together as rank 0 alone without a shared folder.
 TEST(RankCheckpoints, RanksWriteTheBytesThatOneRankWrites) {
   const TestFolder folder("rank_checkpoints");
   const std::string bert = write_tiny_model(folder), gpt2 = write_tiny_gpt2(folder);
@@ -144,14 +144,14 @@ TEST(RankCheckpoints, ThePlanContainsTheCopyIfThereIsRoom) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_NE(result.output.find("so training waits for each save"), std::string::npos) << result.output;
   EXPECT_EQ(find_newest_verified(posix_file_system(), run).step, 2);
-  // The bytes of the tensors in both files are those of the copy.
+  // The copy has as many bytes as the tensors in both files of the checkpoint.
   int64_t bytes = 0;
   for (const char* file : {"/model.safetensors", "/optimizer.safetensors"}) {
     const SafetensorsFile saved = SafetensorsFile::open(posix_file_system(), run + "/checkpoint-2" + file);
     for (const StoredTensor& tensor : saved.tensors()) bytes += tensor.end - tensor.begin;
   }
   EXPECT_EQ(limited, with - bytes);
-  // The texts of at most 30 records of the log, 1024 bytes each, are in memory as well.
+  // The rest of the difference is memory for the texts of at most 30 log records of 1024 bytes each.
   const int64_t text_bytes = with - without - bytes;
   EXPECT_EQ(text_bytes % 1024, 0) << text_bytes;
   EXPECT_GT(text_bytes, 0);
@@ -248,7 +248,8 @@ std::string save_again(const TestFolder& folder, const std::string& model, const
   return folder.path(to) + "/" + fs::path(from).filename().string();
 }
 
-// Two ranks with slices of everything, one rank, four ranks with other slices, and back.
+// Loads a checkpoint and saves it again with two ranks that have slices of everything, one rank, four ranks with other slices,
+// and so on, back to two: no tensor changes a bit.
 TEST(RankCheckpoints, MoveBetweenNumbersOfRanksAndStagesBitForBit) {
   const TestFolder folder("rank_moves");
   const std::string model = write_tiny_model(folder);

@@ -60,7 +60,7 @@ TEST(RankDisk, AnErrorOfOneRankIsThatOfAllAndNamesIt) {
       EXPECT_TRUE(newest.skipped.empty());
       for (const auto& entry : fs::directory_iterator(run))
         EXPECT_FALSE(entry.path().filename().string().starts_with("tmp-")) << entry.path();
-      // The run ends once the disk works again.
+      // Resumes the run with a disk that works, and lets it end.
       std::vector<std::string> rest = words;
       rest.insert(rest.end(), {"--resume_from_checkpoint", "True"});
       const ProcessResult resumed = run_plimsoll(rest, folder.path("log"));

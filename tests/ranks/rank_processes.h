@@ -31,8 +31,8 @@ std::vector<std::string> variables_of(int rank, int port, int num_ranks = 2);
 // Returns the processes of the ranks that the program has started, in the order of the ranks.
 std::vector<pid_t> ranks_of(const Process& launcher);
 
-// Wait until something exists, or the process ends: a path; a checkpoint of this step or a later one; the folder of a checkpoint
-// that is being written.
+// Each function waits until something exists, or until the process ends. In their order: a path; a checkpoint of this step or a
+// later one; the temporary folder of a checkpoint that is being written.
 void wait_for(Process& process, const std::string& path);
 void wait_for_step(Process& process, const std::string& run, int64_t step);
 void wait_for_save(Process& process, const std::string& run);

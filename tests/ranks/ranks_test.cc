@@ -110,7 +110,7 @@ TEST(RunOfRanks, DividedStatesAreSavedAsAWhole) {
   }
 }
 
-// SGD with momentum has states, and does not amplify the rounding of sums.
+// Uses SGD with momentum, which has states and does not amplify the rounding of sums as AdamW does.
 TEST(RunOfRanks, DividedStatesResumeOnAnyNumberOfRanks) {
   const TestFolder folder("ranks_zero_resume");
   const std::string model = write_tiny_model(folder);
@@ -145,7 +145,7 @@ std::vector<std::string> tensor_settings(int tensor_ranks, std::vector<std::stri
   return more;
 }
 
-// Layers that are divided among ranks change the order of sums only.
+// A run whose ranks divide the layers differs from one process only by the order of sums.
 TEST(RunOfRanks, DividesLayersLikeOneProcess) {
   const TestFolder folder("ranks_tensor");
   const std::string model = write_tiny_model(folder);
@@ -435,7 +435,7 @@ TEST(RunOfRanks, ARunThatIsStoppedBySigtermIsNotStartedAgain) {
   EXPECT_EQ(result.output.find("restart"), std::string::npos) << result.output;
 }
 
-// A failure that would occur again, and a launcher with restarts of its own.
+// Tests --max_restarts with a failure that would occur again, and with a launcher that has its own restarts.
 TEST(RunOfRanks, RestartsThatDoNotHelpAreRefused) {
   const TestFolder folder("ranks_restart_refused");
   const std::string model = write_tiny_model(folder);
@@ -467,7 +467,7 @@ TEST(RunOfRanks, RestartsThatDoNotHelpAreRefused) {
   EXPECT_EQ(useless.exit_code, 2) << useless.output;
 }
 
-// The other variables that torchrun sets change nothing.
+// Ranks that torchrun's variables describe train with the same bits as ranks that the program starts itself.
 TEST(RunOfRanks, ProcessesOfTorchrunTrainWithTheBitsOfOwnOnes) {
   const TestFolder folder("ranks_torchrun");
   const std::string model = write_tiny_model(folder);
@@ -567,7 +567,7 @@ TEST(RunOfRanks, RanksWithDifferentProgramsAreRefused) {
   expect_refusals({&first, &second}, {"runs another build of the program than rank ", ": the hashes are "});
 }
 
-// A difference between ranks is an error before the first step.
+// If the settings of the ranks differ, the run ends with an error before the first step.
 TEST(RunOfRanks, RanksWithDifferentSettingsAreRefused) {
   const TestFolder folder("ranks_differ");
   const std::string model = write_tiny_model(folder);
@@ -579,7 +579,7 @@ TEST(RunOfRanks, RanksWithDifferentSettingsAreRefused) {
   expect_refusals({&first, &second}, {"rank 0 and rank 1 have different settings: --seed is 42 and 7"});
 }
 
-// Machines without a shared file system have different output folders.
+// Gives the ranks different output folders, as machines without a shared file system have them.
 TEST(RunOfRanks, RanksThatReadDifferentCheckpointsAreRefused) {
   const TestFolder folder("ranks_resume_differ");
   const std::string model = write_tiny_model(folder);

@@ -165,7 +165,7 @@ TEST_P(Predictions, StandardInputGivesTheRowsOfAFile) {
             2 + GetParam().num_texts);
   EXPECT_EQ(file_text(folder_.path() + "/trainer_output/predict_results.json"), "")
       << "nothing is written without --output_dir";
-  // The same rows as JSON, with the columns of the file and a last line that does not end.
+  // Passes the same rows as JSON, with the columns of the file and without a newline at the end.
   if (GetParam().data.starts_with('{')) {
     const std::vector<Row> json = table_of(predict({"--test_file", "-", "--scores", "logits"},
                                                    GetParam().data.substr(0, GetParam().data.size() - 1))

@@ -184,7 +184,7 @@ TEST_F(ReportCommand, NamesTheFileThatItWrites) {
       screen,
       "$ plimsoll report a\nwrote a/report.html\n$ plimsoll report a b\nwrote report.html\n"
       "$ plimsoll report a/ --output other.html\nwrote other.html\n$ plimsoll report b c\n"
-      "plimsoll: report: 'c' is no folder; give the --output_dir of a run\n"
+      "plimsoll: report: 'c' is not a folder; give the --output_dir of a run\n"
       "$ plimsoll report a --output /nonexistent/x\n"
       "plimsoll: report --output /nonexistent/x: cannot write the file: No such file or directory; check the "
       "path, its permissions and the disk\n");

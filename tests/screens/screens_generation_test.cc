@@ -23,7 +23,7 @@ std::string text_of(const std::string& path) {
   return test::ScratchFolder::read(path);
 }
 
-// A run that takes minutes: 150000 tokens, before which no end token may follow.
+// Returns the words of a run that takes minutes: it generates 150000 tokens, before which it may select no end token.
 std::vector<std::string> long_run(const std::vector<std::string>& more) {
   std::vector<std::string> words = {"generate",
                                     "--model_name_or_path",
@@ -56,7 +56,7 @@ class Interrupted : public ::testing::TestWithParam<int> {
   test::ScratchFolder folder_;
 };
 
-// The text so far is printed, and the exit code says that the run was interrupted.
+// A signal ends the run: the text so far is printed, and the exit code states that the run was interrupted.
 TEST_P(Interrupted, TheTextSoFarIsPrinted) {
   const std::string out = folder_.path() + "/out";
   Process process(long_run({"this is good"}), folder_.path() + "/log", {}, out);

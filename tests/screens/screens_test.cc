@@ -233,7 +233,7 @@ TEST_F(FirstTry, TheSpeedOfALineIsThatOfTheLog) {
   ASSERT_GE(shown.size(), 3u) << result.bytes;
   ASSERT_EQ(shown.size(), logged.size());
   for (size_t i = 0; i < shown.size(); ++i) {
-    // The file has six digits.
+    // The tolerance follows from the six digits of numbers in the file.
     EXPECT_NEAR(static_cast<double>(shown[i]), static_cast<double>(logged[i]),
                 1.0 + 1e-5 * static_cast<double>(logged[i]));
   }

@@ -38,7 +38,8 @@ bool keeps_matrices(const Plan& plan) {
   return elements_of_matrices(plan) > 0;
 }
 
-// On a CPU the reference kernels run, whose products read copies.
+// Returns the case with activations in 16 bits. On a CPU it uses the reference kernels, because only their matrix products read
+// 16-bit copies of weights.
 TinyCase in_16_bits(TinyCase test, DType dtype) {
   test.reference_kernels = !testing::tests_run_on_gpu();
   test.activations = dtype;

@@ -46,7 +46,7 @@ TinyCase fp8_case(std::string_view model) {
   return {.model_type = std::string(model), .dropout = 0.0, .activations = DType::kBF16, .fp8 = true};
 }
 
-// A language model if the architecture has such a head, otherwise a classifier.
+// Returns a language model if the architecture has a head for it, otherwise a classifier.
 TinyCase case_of(const Architecture& architecture) {
   TinyCase test = fp8_case(architecture.model_type);
   const bool is_decoder =
@@ -62,7 +62,7 @@ std::vector<TinyCase> cases_of_architectures() {
   return cases;
 }
 
-// One architecture of each family of graphs, for tests of many plans.
+// Returns cases for tests of many plans: one architecture for each kind of graph.
 std::vector<TinyCase> cases_of_families() {
   std::vector<TinyCase> cases;
   for (const char* model : {"bert", "gpt2", "llama", "modernbert"})
@@ -126,7 +126,7 @@ TEST(Fp8, GradientsAreWithinTheirErrorOfFp32) {
   EXPECT_GE(checked, 7);
 }
 
-// The pass is off: not a bit differs from bf16.
+// Without the pass that inserts fp8 products, no bit differs from a run in bf16.
 TEST(Fp8, WithoutThePassARunIsThatOfBf16) {
   TinyCase test = fp8_case("bert");
   test.disabled_passes = {"fp8_products"};

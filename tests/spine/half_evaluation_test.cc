@@ -78,7 +78,7 @@ TEST(HalfEvaluation, HoldsTwoBytesAParameter) {
         bytes += buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
       }
       EXPECT_EQ(bytes, 2 * plan.num_parameters());
-      // Statistics of a norm are not stored in 16 bits.
+      // Checks that statistics of norms are not stored in 16 bits.
       for (const Op& op : plan.programs.at(kEvaluateProgram).graph.ops()) {
         if (op.def->name() != "normalize" && op.def->name() != "bias_dropout_residual_norm") continue;
         for (size_t i = 1; i < op.outputs.size(); ++i) {

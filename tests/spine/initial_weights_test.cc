@@ -1,5 +1,5 @@
-// The distribution of the weights that no file provides: a normal one, or one that is cut off, with the deviation that the
-// architecture states for each matrix.
+// The initial weights of a model without a file have a normal distribution, or a truncated one, with the standard deviation that
+// the architecture states for each matrix.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,8 @@ void check_modernbert(void (*adjust)(ModelConfig& config), double cutoff) {
       for (const double value : values) ASSERT_EQ(value, wanted);
       continue;
     }
-    // transformers: "out" for the outputs of a sub-layer and the head's dense layer, "final_out" for the classifier.
+    // The standard deviations of transformers: its kind "out" (the weights at the end of a sub-layer and the dense layer of the
+    // head) divides the range by sqrt(2 x layers), and "final_out" (the classifier) is 1 / sqrt(hidden size).
     double deviation = kRange;
     if (spec.name.ends_with(".Wo.weight") || spec.name == "head.dense.weight")
       deviation /= std::sqrt(2.0 * 2.0);

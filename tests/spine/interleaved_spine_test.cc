@@ -43,7 +43,7 @@ TEST(InterleavedPipeline, MakeTheStepsOfOneRankToTheBit) {
   }
 }
 
-// Stages of several chunks combine with the same axes.
+// Stages of several chunks can be combined with data parallelism, tensor parallelism and ZeRO as stages of one chunk can.
 TEST(InterleavedPipeline, MakeTheStepsOfOneRank) {
   constexpr int64_t kBatches = 4;
   for (NamedCase item : pipeline_cases()) {

@@ -115,7 +115,7 @@ OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
 TEST(LargerBucket, TheReferencesKeepEveryBit) {
   int checked = 0;
   for (TinyCase test : step_cases()) {
-    // Chunks of rows depend on the bucket, and their running sums are rounded.
+    // Skips losses in chunks: the chunks depend on the bucket, and the sum is rounded after each chunk.
     if (test.chunked_loss == ChunkedLoss::kAlways) continue;
     SCOPED_TRACE(text_of(test));
     test.reference_kernels = true;

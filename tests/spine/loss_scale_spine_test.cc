@@ -15,7 +15,7 @@ using testing::TinyCase;
 
 constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
 const std::vector<int> kLengths{5, 1, 7, 3};
-// Multiplied by any gradient of these models, it exceeds the range of fp16.
+// A loss scale so large that every scaled gradient of these models exceeds the range of fp16.
 constexpr double kTooLarge = 0x1p80;
 
 TinyCase fp16_case(int64_t accumulation = 1, OptimizerConfig optimizer = {}) {

@@ -126,7 +126,7 @@ void fill_by_name(Executor& executor, const MeshStart& start) {
 
 void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankConnections&)>& work) {
   using Shared = ThreadCommunicator::Shared;
-  // The memory that the ranks of a group share, by the first rank of the group along an axis.
+  // The memory that the ranks of a group share. The key is an axis of the mesh and the first rank of the group.
   std::map<std::pair<MeshAxis, int>, std::unique_ptr<Shared>> groups;
   const bool has_ends = mesh.pipeline_size > 1;
   const auto axes_of = [&](int rank) {
@@ -235,7 +235,7 @@ ExpectedSteps::ExpectedSteps(const TinyCase& test, int64_t batches)
       bounds_[name] = std::max(bounds_[name], largest(values, exact.at(name)));
   }
   constexpr double kMostTerms = 96, kDeviations = 7, kDeviationsOfLargest = 1.0 / 3;
-  // There are effects of two orders, in products with weights and in attention.
+  // Number of effects: of two orders, in products with weights and in attention.
   constexpr double kEffects = 2 * 2 * (2 * kMeshSteps + 1);
   const double scale = kDeviations / kDeviationsOfLargest * std::sqrt(kEffects * kMostTerms) *
                        unit_roundoff(DType::kF64) / kChange;
@@ -248,7 +248,7 @@ double ExpectedSteps::check(const MeshResult& found) const {
   for (const auto& [name, values] : figures_of(found)) {
     const double difference = largest(values, exact.at(name));
     EXPECT_LE(difference, bounds_.at(name)) << name;
-    // The bound is far below an error in one element.
+    // Checks that the bound is far smaller than the effect of a wrong element.
     EXPECT_LT(bounds_.at(name), 1e-6) << name;
     if (difference > 0) share = std::max(share, difference / bounds_.at(name));
   }

@@ -31,7 +31,8 @@ using Tensors = std::map<std::string, std::vector<double>>;
 
 // The results of a rank after some steps.
 struct MeshResult {
-  std::vector<double> losses;  // of the last stage: those of the micro-batches of its data-parallel group
+  std::vector<double>
+      losses;  // on the last stage: the losses of the micro-batches of its data-parallel group
   std::vector<double> norms;
   Tensors tensors;  // weights and states of the whole model
   double evaluation_loss = 0;
@@ -50,7 +51,8 @@ std::vector<int> mesh_lengths(int64_t number);
 struct MeshStart {
   double perturbation = 0.0;  // the relative change of each weight, whose sign is random
   uint32_t seed = 0;
-  const Tensors* tensors = nullptr;  // of a run that this one resumes
+  const Tensors* tensors =
+      nullptr;  // if not null, the weights and states of another run, which this run continues
   int first_step = 1;
 };
 
@@ -63,7 +65,7 @@ std::vector<MeshResult> results_of(const TinyCase& test, const MeshCase& ranks, 
 // Returns the results of a mesh as one rank would have them: its losses in the order of the micro-batches.
 MeshResult joined(const std::vector<MeshResult>& results, const RankMesh& mesh);
 
-// All ranks have to have the same norms, weights and states to the bit.
+// Expects that all ranks have the same norms, weights and states, bit for bit.
 void expect_equal_ranks(const std::vector<MeshResult>& results);
 
 // The numbers that one rank computes in fp64 with the reference kernels, and bounds of the differences that an order of summation may

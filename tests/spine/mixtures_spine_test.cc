@@ -17,13 +17,13 @@ using testing::MeshCase;
 using testing::MeshResult;
 using testing::TinyCase;
 
-// PLIMSOLL_MIXTURES sets another number of mixtures.
+// Returns the number of mixtures to test, which the variable PLIMSOLL_MIXTURES can change.
 int num_mixtures() {
   const char* text = std::getenv("PLIMSOLL_MIXTURES");
   return text == nullptr ? 100 : std::stoi(text);
 }
 
-constexpr int64_t kBatches = 4;  // micro-batches of a step of all ranks
+constexpr int64_t kBatches = 4;  // micro-batches per step, of all ranks together
 
 struct Mixture {
   std::string text;
@@ -105,7 +105,8 @@ Mixture mixture(uint32_t seed) {
 }
 
 TEST(Mixtures, MakeTheStepsOfOneRank) {
-  std::map<std::string, ExpectedSteps> expected;  // by what determines the steps of one rank
+  std::map<std::string, ExpectedSteps>
+      expected;  // the key is a text of everything that determines the steps of one rank
   double share = 0;
   const auto count = static_cast<uint32_t>(num_mixtures());
   for (uint32_t seed = 1; seed <= count; ++seed) {

@@ -36,7 +36,7 @@ TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
     without.steps(1, 4);
     for (const Kept kept : {Kept::kOnDisk, Kept::kOnDiskForLater, Kept::kOnDiskLate}) {
       for (const Copies copies : copies_to_try()) {
-        // Its transfers run at about the same time in both ways.
+        // Skips this combination: with kOnDiskLate the transfers run late in any case.
         if (kept == Kept::kOnDiskLate && copies == Copies::kLate) continue;
         TinySteps with(test, plan_of(test, kept), on_disk(folder, "states", copies));
         EXPECT_GT(with.plan.disk_bytes, 0);
@@ -51,7 +51,7 @@ TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
 
 TEST(OffloadToDisk, ADiskThatFailsEndsTheRunAndNoFileRemains) {
   const TinyCase test;
-  // The writes of the start fill the file with zeros; those after them are of the first step.
+  // Lets a write of the first step fail. The writes before it fill the file with zeros when the run starts.
   for (const int error_number : {ENOSPC, EIO}) {
     MemoryFileSystem memory;
     FaultyFileSystem faulty(memory);
@@ -164,7 +164,7 @@ TEST(OffloadToDisk, ThePlanStatesTheFileAndItsTraffic) {
   EXPECT_EQ(use.stored_bytes, blocks);
   EXPECT_EQ(use.read_bytes, bytes);
   EXPECT_EQ(use.written_bytes, bytes);
-  // At the assumed 1.5 GB/s for both directions together.
+  // The expected time follows from the assumed rate of 1.5 GB/s for both directions together.
   EXPECT_DOUBLE_EQ(use.ms, 2 * static_cast<double>(bytes) / 1.5e6);
   expect_three_updates_in_memory(plan);
   EXPECT_EQ(use.buffers_bytes, 9 * kTransferPieceBytes) << "one per thread and one for checkpoints";
@@ -189,7 +189,7 @@ TEST(OffloadToDisk, ReadsDuringTheBackwardPassIntoMemoryThatActivationsFree) {
   TinyCase test;
   PlanRequest request = plan_of(test, Kept::kOnDisk).request;
   request.batches.train = request.batches.evaluate = {.tokens = 512, .sequences = 32, .longest = 16};
-  // A disk that transfers the states in a part of a tiny model's step.
+  // Assumes a disk that is fast enough to transfer all states within a step of a tiny model.
   request.disk = {.read_gb_per_s = 400, .write_gb_per_s = 400, .both_gb_per_s = 400, .date = "2026-11-27"};
   const Plan early = build_plan(request);
   request.offload.early_states = false;
@@ -219,7 +219,7 @@ TEST(OffloadToDisk, UsesTheMemoryBelowTheLimit) {
   // memory.
   TinyCase test;
   test.hidden = 1024;
-  test.heads = 8;  // of 128 elements, the most that attention on GPUs takes
+  test.heads = 8;  // heads of 128 elements each, the most that attention on GPUs supports
   PlanRequest request = testing::tiny_request(test, {.tokens = 8, .sequences = 1, .longest = 8});
   request.update.offload_states = request.update.states_on_disk = true;
   request.passes.disabled.insert("updates_at_use");
@@ -237,7 +237,8 @@ TEST(OffloadToDisk, UsesTheMemoryBelowTheLimit) {
   EXPECT_EQ(build_plan(request).total_bytes(), plan.total_bytes());
 }
 
-// Threads of the host make the transfers, which a captured segment cannot start.
+// A segment with transfers to or from a disk is not captured as a CUDA graph, because a graph cannot start the threads of the
+// host that transfer.
 TEST(OffloadToDisk, SegmentsWithTransfersAreNotCaptured) {
   const Plan plan = plan_of(TinyCase{}, Kept::kOnDiskLate);
   const ProgramPlan& program = plan.programs.at(kTrainProgram);

@@ -157,7 +157,7 @@ TEST(PartialTraining, WorksWithEveryOptimizerInEveryPrecision) {
   EXPECT_EQ(checked, 5 * 9 * 3);
 }
 
-// In fp32 both methods compute the same bits as plain training.
+// In fp32, recomputation and updates in the backward pass give the same bits as training without them.
 TEST(PartialTraining, KeepsTheBitsWhereMethodsPromiseThem) {
   int checked = 0;
   for (const Named& part : parts()) {

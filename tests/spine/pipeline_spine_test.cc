@@ -68,7 +68,7 @@ TEST(PipelineRanks, MakeTheStepsOfOneRank) {
 TEST(PipelineRanks, CombineWithTensorParallelismAndDividedStates) {
   constexpr int64_t kBatches = 4;
   for (NamedCase item : pipeline_cases()) {
-    if (item.test.model_type == "modernbert") continue;  // its two layers of a block are not divided by heads
+    if (item.test.model_type == "modernbert") continue;  // its layers cannot be divided by heads in this test
     item.test.heads = 4;
     if (item.test.model_type == "llama") item.test.decoder.num_key_value_heads = 4;
     const ExpectedSteps expected(item.test, kBatches);
@@ -89,7 +89,7 @@ TEST(PipelineRanks, CombineWithTensorParallelismAndDividedStates) {
   }
 }
 
-// A step of one micro-batch, whose gradients do not persist.
+// A step may have a single micro-batch. Its gradients are then not persistent.
 TEST(PipelineRanks, MakeStepsOfOneMicroBatch) {
   const TinyCase test = language_model("gpt2");
   const RankMesh mesh{.size = 2, .pipeline_size = 2};
@@ -157,7 +157,7 @@ TEST(PipelineRanks, HaveRoomForTheirLayers) {
     const Plan plan = plan_of_rank(test, pipeline, rank, 4);
     for (const PersistentBuffer& buffer : plan.persistent) {
       if (buffer.storage == Storage::kMessage) {
-        // Tokens x hidden numbers in fp32.
+        // A message between stages has tokens x hidden size elements in fp32.
         EXPECT_EQ(buffer.bytes, in_arena(17 * 16 * 4)) << buffer.name;
         continue;
       }

@@ -99,7 +99,7 @@ TEST(PlanGpu, EvaluationOnHopperTakesProductAndGeluAtOnce) {
   EXPECT_EQ(fused("bert-base-uncased", "h200", DType::kF16), 12);
   EXPECT_EQ(fused("bert-large-uncased", "h200", DType::kF32), 0);
   EXPECT_EQ(fused("bert-large-uncased", "a10g", DType::kBF16), 0);
-  // 384 terms are not a multiple of the block size of the kernel.
+  // The kernel declines this model: its products sum 384 terms, which is not a multiple of the kernel's tile.
   EXPECT_EQ(fused("MiniLM-L6-H384-uncased", "h200", DType::kBF16), 0);
 }
 
@@ -144,8 +144,8 @@ TEST(PlanGpu, ActivationsLeaveWhereTheLimitHasNoRoomForPrograms) {
   EXPECT_EQ(limited.total_bytes(), moves.total_bytes());
 }
 
-// If the tiles of rows fill the card, each norm is fused with the product before it, except in the last
-// layer, whose rows are only first tokens.
+// If the tiles of rows are enough to occupy the whole card, each norm is fused with the matrix product before it, except in the
+// last layer, whose rows are only first tokens.
 TEST(PlanGpu, EvaluationOnHopperTakesProductAndNormAtOnce) {
   const auto count = [](const char* preset, int64_t sequences, const char* gpu, DType activations,
                         const OpSchema& def) {
@@ -225,7 +225,7 @@ TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   point.master_weights = MasterWeights::kWhole;
   EXPECT_GE(plan_of(point).total_bytes() - split, 2 * 300000000);
   point.master_weights = MasterWeights::kAuto;
-  // With checkpointing, Trainer needs 7560 MiB.
+  // With gradient checkpointing, Trainer needs 7560 MiB for the same run.
   point.recompute = RecomputePolicy::kFull;
   EXPECT_LE(plan_of(point).total_bytes(), 6500 * kMiB);
 }
@@ -356,8 +356,7 @@ TEST(PlanGpu, EvaluationInSixteenBitsHoldsTwoBytesAParameter) {
   }
 }
 
-// A weight or bias of a product has a 16-bit copy that is stored in addition to it; embeddings and norms have
-// none.
+// A weight or bias of a matrix product has a 16-bit copy, stored next to the fp32 tensor; embeddings and norms have none.
 TEST(PlanGpu, ProductsReadCopiesOfTheirWeights) {
   GridPoint point = full_batch("bert-base-uncased", 4, 64);
   point.gpu = "h200";

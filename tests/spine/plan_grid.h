@@ -70,7 +70,7 @@ inline Plan plan_of(const GridPoint& point) {
   return build_plan(request_of(point));
 }
 
-// How far the transient part of a plan may be above its lower bound: 2%.
+// The transient part of a plan may be at most 2 % larger than its lower bound.
 inline constexpr double kAboveLowerBound = 1.02;
 
 // A plan that copies states before the updates may need 5% more than a plan with late copies, whose layout is

@@ -95,7 +95,8 @@ Stored store_all(int64_t hidden, BaseWeights base, QuantizedFormat format, bool 
   return result;
 }
 
-// The widest gap of the 16 numbers of NF4 is 0.304, of FP4 1/3; second scales add less than 2 %.
+// The largest distance between adjacent values of NF4 is 0.304, and that of FP4 1/3, so rounding changes an element by at most
+// half of that times the largest element; second scales add less than 2 %.
 TEST(QuantizedUnits, PartsOfDifferentHeightsKeepTheirValues) {
   for (const bool twice : {false, true}) {
     EXPECT_LT(store_all(32, BaseWeights::kNf4, QuantizedFormat::kNf4, twice).worst, 0.18) << twice;
@@ -106,7 +107,8 @@ TEST(QuantizedUnits, PartsOfDifferentHeightsKeepTheirValues) {
   EXPECT_TRUE(bytes.is_alone);
 }
 
-// If units end at the ends of blocks, as in real models, the stored values are those of bitsandbytes.
+// If the rows that are quantized together end where quantization blocks end, as in real models, the stored values are those of
+// bitsandbytes.
 TEST(QuantizedUnits, PartsOfRealSizesAreStoredAsIfTheyWereAlone) {
   // A unit of 64 rows x 256 columns has 16384 elements: 256 blocks of codes, and one block of their scales.
   EXPECT_TRUE(store_all(256, BaseWeights::kNf4, QuantizedFormat::kNf4, true).is_alone);

@@ -1,5 +1,5 @@
-// Several ranks train as one: their step equals that of one rank that accumulates all of their micro-batches. The ranks are
-// threads of this process.
+// Tests that several ranks train like one: their step equals that of one rank that accumulates all of their micro-batches. The
+// ranks are threads of this process.
 #include <gtest/gtest.h>
 
 #include <algorithm>

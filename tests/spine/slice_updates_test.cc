@@ -18,7 +18,7 @@ using testing::TinySteps;
 
 constexpr int64_t kAllAtOnce = int64_t{1} << 30;
 
-// States are on the host, so that every large parameter is split.
+// Returns a plan with states on the host, in which the update of every large parameter is split.
 Plan plan_of(const TinyCase& test, int64_t elements_at_once) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.update.offload_states = true;
@@ -26,7 +26,7 @@ Plan plan_of(const TinyCase& test, int64_t elements_at_once) {
   return build_plan(request);
 }
 
-// States are on the device. A table is split if its gradient dominates the peak.
+// Returns a plan with states on the device, in which the update of a table is split because its gradient dominates the peak.
 Plan plan_with_a_large_table(const TinyCase& test, int64_t elements_at_once) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.model.config.vocab_size = 700000;
@@ -81,7 +81,7 @@ TEST(SliceUpdates, TheSameBitsAsWhole) {
       EXPECT_GE(num_slices(sliced.plan), 3);
       sliced.steps(1, 8);
       expect_equal(sliced, whole);
-      // The norm is computed from norms that are rounded themselves.
+      // The norm of all gradients may differ by roundings, because it is computed from rounded norms of parts.
       const double norm = whole.executor.grad_norm();
       EXPECT_NEAR(sliced.executor.grad_norm(), norm, 4 * 0x1p-24 * norm);
     }

@@ -27,7 +27,8 @@ inline std::vector<TinyCase> step_cases() {
                                  .weight_decay = 0.01,
                                  .adafactor = {.beta1 = 0.9, .scale_parameter = true}},
                    .activations = DType::kBF16});
-  // Wide enough for 8-bit states: the tensors of q, k and v have 4096 elements each.
+  // A model that is wide enough for 8-bit optimizer states, which tensors below 4096 elements do not get: queries, keys and
+  // values have 4096 elements each.
   cases.push_back(
       {.optimizer = {.kind = OptimizerKind::kAdamW8Bit, .weight_decay = 0.01}, .hidden = 64, .layers = 1});
   cases.push_back(

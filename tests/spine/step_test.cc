@@ -167,7 +167,7 @@ TEST(Step, APassThatARunNeedsIsNeverLeftOut) {
   }
 }
 
-// The cost of a first run is not included in any mean of a profile.
+// A profile does not include the first run of an op in a bucket, which is slower, in its means.
 TEST(Step, AProfileKeepsTheFirstRunInABucketApart) {
   const TinyCase test{.accumulation = 2};
   const Plan plan = build_plan(testing::tiny_request(test, {.tokens = 64, .sequences = 4, .longest = 16}));

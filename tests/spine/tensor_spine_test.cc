@@ -1,5 +1,5 @@
-// Ranks that divide the layers of a model (tensor parallelism) make the same steps as one rank. The ranks are threads of this
-// process, and form a mesh with data parallelism.
+// Tests that ranks which divide the layers of a model (tensor parallelism), alone and combined with data parallelism, make the
+// same training steps as one rank. Each rank is a thread of this process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -81,7 +81,8 @@ void perturb(Executor& executor, double relative, uint32_t seed) {
 struct Start {
   double perturbation = 0.0;
   uint32_t seed = 0;
-  const Tensors* tensors = nullptr;  // of a run that this one resumes
+  const Tensors* tensors =
+      nullptr;  // if not null, the weights and states of another run, which this run continues
   int first_step = 1;
 };
 
@@ -260,7 +261,8 @@ class Expected {
     }
     constexpr double kMostTerms = 96, kDeviations = 7, kDeviationsOfLargest = 1.0 / 3;
     constexpr double kEffects =
-        2 * 2 * (2 * kSteps + 1);  // of two orders, in products with weights and in attention
+        2 * 2 *
+        (2 * kSteps + 1);  // number of effects: of two orders, in products with weights and in attention
     const double scale = kDeviations / kDeviationsOfLargest * std::sqrt(kEffects * kMostTerms) *
                          unit_roundoff(DType::kF64) / kChange;
     for (auto& [name, bound] : bounds) bound *= scale;
@@ -274,7 +276,7 @@ class Expected {
     for (const auto& [name, values] : figures_of(found)) {
       const double difference = largest(values, exact.at(name));
       EXPECT_LE(difference, bounds.at(name)) << name;
-      // The bound is far below an error in one element.
+      // Checks that the bound is far smaller than the effect of a wrong element.
       EXPECT_LT(bounds.at(name), 1e-6) << name;
       if (difference > 0) share = std::max(share, difference / bounds.at(name));
     }
@@ -405,7 +407,7 @@ TEST(TensorParallelRanks, ComputeTheLossOfBf16ActivationsInChunks) {
       const Plan plan = plan_of(test, mesh, 2);
       const std::vector<Result> results = results_of_mesh(plan, test, mesh, 2);
       for (const Result& result : results) expect_same_bits(result, results.front());
-      // The bound is that of the test before.
+      // The bound is the same as in StoreDividedWeightsInHalves above.
       for (size_t i = 0; i < one.losses.size(); ++i)
         EXPECT_NEAR(results[0].losses[i], one.losses[i],
                     4 * unit_roundoff(DType::kBF16) * std::abs(one.losses[i]));

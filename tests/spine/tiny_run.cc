@@ -21,7 +21,8 @@ bool tests_run_on_gpu() {
 ModelConfig tiny_model(const TinyCase& test) {
   const Architecture& architecture = architecture_of(test.model_type);
   ModelConfig config;
-  // Embeddings of another width are projected.
+  // Models with an embedding size of its own, which project embeddings to the hidden size, get a size that differs from the
+  // hidden size.
   for (const ConfigKey& key : architecture.config_keys) {
     if (key.name == std::string_view("embedding_size")) config.embedding_size = test.hidden / 2;
   }

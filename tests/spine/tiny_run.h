@@ -34,7 +34,8 @@ struct TinyCase {
   std::optional<LoraConfig> lora = {};
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
   DecoderSettings decoder = {};
-  void (*adjust)(ModelConfig& config) = nullptr;  // sets what the other fields do not state
+  void (*adjust)(ModelConfig& config) =
+      nullptr;       // if not null, changes fields of the configuration that have no field here
   bool tied = true;  // for a language model: true if the head reads the table of words
   bool fp8 =
       false;  // true if products of fp8 codes are tested, with bf16 activations; on a CPU by the reference kernels
@@ -69,7 +70,7 @@ void stage(Executor& executor, std::string_view program, const TinyBatch& batch,
 // Runs forward and backward of one micro-batch and returns the loss.
 double forward_backward(Executor& executor, const TinyBatch& batch, int64_t micro_batch, double denominator);
 
-// The bytes of a persistent buffer.
+// Returns the bytes of a persistent buffer.
 std::vector<std::byte> bytes_of(Executor& executor, const std::string& name);
 // Reads all elements of a persistent buffer, or changes one of them, on any device.
 std::vector<double> values_of(Executor& executor, const std::string& name);

@@ -27,7 +27,7 @@ constexpr double kRate = 1e-2;
 struct Ranks {
   int count = 2;
   ZeroStage stage = ZeroStage::kStates;
-  bool keeps = false;  // gathered weights for the backward pass
+  bool keeps = false;  // keeps gathered weights for the backward pass
   bool late = false;   // collective operations run as late as the plan allows
   int num_steps = 2;
   bool updates_on_first = false;  // --data_parallel_mode dp
@@ -102,7 +102,7 @@ std::vector<TinyCase> sharded_cases() {
   });
   cases.push_back({.reference_kernels = true, .activations = DType::kF16});
   cases.push_back({.dtype = DType::kF64, .reference_kernels = true});
-  // Weights and second moments that are rounded stochastically.
+  // Adds a case in which weights and second moments are rounded stochastically.
   cases.push_back({.dtype = DType::kBF16, .activations = DType::kBF16});
   cases.push_back({.dtype = DType::kBF16,
                    .optimizer = {.kind = OptimizerKind::kLion8Bit},
@@ -177,7 +177,7 @@ TEST(Zero, StepsEqualThoseOfRanksWithAllStates) {
           expect_same_weights(result, expected);
           EXPECT_EQ(result.evaluation_loss, expected.evaluation_loss);
           EXPECT_EQ(result.norms, found.front().norms);
-          // The norms of the ranks are rounded to fp32, and so is the norm of them.
+          // The norm may differ by roundings to fp32: each rank rounds its norm, and the norm of these norms is rounded again.
           EXPECT_NEAR(result.norms.front(), whole.front().norms.front(),
                       norm_bound(test) * whole.front().norms.front());
         }
@@ -278,7 +278,7 @@ TEST(Zero, AllRanksSkipAnUpdateWithANumberThatIsNotFinite) {
       executor.zero_states();
       executor.set_accumulate(false);
       const testing::TinyBatch batch = testing::tiny_batch(test, kLengths, 1);
-      // The loss of rank 0 is divided by almost zero.
+      // Makes the gradients of rank 0 infinite by dividing its loss by almost zero.
       testing::forward_backward(executor, batch, 0, communicator.rank() == 0 ? 1e-45 : 6.0);
       const std::string& weight = plan.weights.front().name;
       const auto before = testing::values_of(executor, weight);

@@ -187,14 +187,17 @@ GuardedBuffer::GuardedBuffer(std::string name, DType dtype, int64_t count)
       dtype_(dtype),
       count_(count),
       total_bytes_(2 * kGuardBytes + count * dtype_bytes(dtype)) {
-  PLIMSOLL_CHECK(count >= 0, "{} elements in {}", count, name_);
+  PLIMSOLL_CHECK(count >= 0, "the number of elements must not be negative, but is {} for {}", count, name_);
   bytes_.reset(new (std::align_val_t{kAlignment}) std::byte[static_cast<size_t>(total_bytes_)]);
   data_ = bytes_.get() + kGuardBytes;
   poison();
 }
 
 View GuardedBuffer::view_from(int64_t first) {
-  PLIMSOLL_CHECK(0 <= first && first <= count_, "element {} of {} in {}", first, count_, name_);
+  PLIMSOLL_CHECK(
+      0 <= first && first <= count_,
+      "the first element of a view must be from 0 to {1}, the number of elements, but is {0} in {2}", first,
+      count_, name_);
   return {data_ + first * dtype_bytes(dtype_), dtype_};
 }
 
@@ -207,8 +210,8 @@ void GuardedBuffer::fill(double value) {
 }
 
 void GuardedBuffer::assign(std::span<const double> values) {
-  PLIMSOLL_CHECK(static_cast<int64_t>(values.size()) == count_, "{} values for {} elements of {}",
-                 values.size(), count_, name_);
+  PLIMSOLL_CHECK(static_cast<int64_t>(values.size()) == count_,
+                 "{} values cannot be assigned to the {} elements of {}", values.size(), count_, name_);
   for (int64_t i = 0; i < count_; ++i) view().store(i, values[static_cast<size_t>(i)]);
 }
 
@@ -267,7 +270,7 @@ void fill_normal(View view, int64_t count, std::string_view name, double mean, d
 }
 
 void fill_small_integers(View view, int64_t count, std::string_view name, int magnitude) {
-  PLIMSOLL_CHECK(magnitude >= 1, "magnitude {}", magnitude);
+  PLIMSOLL_CHECK(magnitude >= 1, "the magnitude must be at least 1, but is {}", magnitude);
   const uint64_t seed = tensor_seed(name);
   for (int64_t i = 0; i < count; ++i) {
     view.store(i, std::floor(unit(numbers_of(seed, i), 0) * (2 * magnitude + 1)) - magnitude);
@@ -275,7 +278,7 @@ void fill_small_integers(View view, int64_t count, std::string_view name, int ma
 }
 
 void fill_indices(View view, int64_t count, std::string_view name, int64_t bound) {
-  PLIMSOLL_CHECK(bound >= 1, "bound {}", bound);
+  PLIMSOLL_CHECK(bound >= 1, "the bound must be at least 1, but is {}", bound);
   const uint64_t seed = tensor_seed(name);
   for (int64_t i = 0; i < count; ++i) {
     view.store(i, std::floor(unit(numbers_of(seed, i), 0) * static_cast<double>(bound)));
@@ -319,13 +322,15 @@ Comparison compare(ConstView got, ConstView want, int64_t count, const Limit& li
 }
 
 Comparison compare(const GuardedBuffer& got, std::span<const double> want, const Limit& limit) {
-  PLIMSOLL_CHECK(static_cast<int64_t>(want.size()) == got.count(), "{} wanted values for {} elements of {}",
-                 want.size(), got.count(), got.name());
+  PLIMSOLL_CHECK(static_cast<int64_t>(want.size()) == got.count(),
+                 "{} expected values cannot be compared with the {} elements of {}", want.size(), got.count(),
+                 got.name());
   return with_guard(compare(got.view(), want, limit), got);
 }
 
 Comparison compare(const GuardedBuffer& got, const GuardedBuffer& want, const Limit& limit) {
-  PLIMSOLL_CHECK(want.count() == got.count(), "{} wanted values for {} elements of {}", want.count(),
+  PLIMSOLL_CHECK(want.count() == got.count(),
+                 "{} expected values cannot be compared with the {} elements of {}", want.count(),
                  got.count(), got.name());
   return with_guard(compare(got.view(), want.view(), got.count(), limit), got);
 }
@@ -335,8 +340,9 @@ Compared take_compared() {
 }
 
 Comparison compare_bits(ConstView got, ConstView want, int64_t count) {
-  PLIMSOLL_CHECK(got.dtype == want.dtype, "{} compared with {}", dtype_name(got.dtype),
-                 dtype_name(want.dtype));
+  PLIMSOLL_CHECK(got.dtype == want.dtype,
+                 "bits can only be compared between equal types, but these are {} and {}",
+                 dtype_name(got.dtype), dtype_name(want.dtype));
   const auto bytes = static_cast<size_t>(dtype_bytes(got.dtype));
   Finding different;
   for (int64_t i = 0; i < count; ++i) {
@@ -365,7 +371,8 @@ Comparison compare_bits(ConstView got, ConstView want, int64_t count) {
 }
 
 Comparison compare_bits(const GuardedBuffer& got, const GuardedBuffer& want) {
-  PLIMSOLL_CHECK(want.count() == got.count(), "{} wanted values for {} elements of {}", want.count(),
+  PLIMSOLL_CHECK(want.count() == got.count(),
+                 "{} expected values cannot be compared with the {} elements of {}", want.count(),
                  got.count(), got.name());
   return with_guard(compare_bits(got.view(), want.view(), got.count()), got);
 }

@@ -105,10 +105,10 @@ TEST(Compare, NoticesOneUnwrittenElementOfEveryType) {
     EXPECT_EQ(result.worst_index, 1);
     EXPECT_EQ(result.num_bad, 1);
   }
-  // NaN may be the correct result, but poison does not count as that NaN.
+  // An unwritten element fails even if NaN is the correct result, although poison is a NaN.
   const GuardedBuffer got("compare/got", DType::kF32, 1);
   EXPECT_EQ(compare(got, std::vector<double>{kNan}, {}).verdict, Verdict::kUnwritten);
-  // -1 may be the correct integer.
+  // In an integer type, poison is -1, which may be the correct value.
   const GuardedBuffer ids("compare/ids", DType::kI32, 1);
   EXPECT_TRUE(compare(ids, std::vector<double>{-1.0}, {}).ok());
 }

@@ -80,14 +80,14 @@ class TestedRows {
   }
 };
 
-// The kernel of a row, which a test calls like the function.
+// The kernel of a row of the catalog. A test calls this object like the kernel's function.
 template <typename Args>
 class RowKernel {
  public:
   RowKernel(void (*function)(const Args&), int64_t scratch_bytes)
       : function_(function), scratch_bytes_(scratch_bytes) {}
   void operator()(const Args& args) const { function_(args); }
-  // Returns the scratch memory that the plan reserves for the problem.
+  // Returns the bytes of scratch memory that a plan reserves for a call of this size.
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
  private:

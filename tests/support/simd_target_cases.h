@@ -4,7 +4,7 @@
 #pragma once
 
 #include "device/cpu/simd_targets.h"
-// This must be selected before any header of Highway is included.
+// simd_targets.h selects the instruction sets, so it must be included before any header of Highway.
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 

@@ -86,7 +86,7 @@ TEST(Again, ARunBehindOneThatThrewBeginsAnew) {
   }
 }
 
-// Neither loop counted an update, but random numbers were used.
+// Before the run, a custom loop used random numbers but made no update.
 TEST(Again, ARunBehindAStepThatWasDroppedBeginsAnew) {
   if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr) {
     GTEST_SKIP() << "a rule of the host's own, which drops the step here, cannot reach weights on a GPU";
@@ -119,7 +119,7 @@ TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
 TEST(Again, AFolderIsFreeWhenItsRunHasThrown) {
   const TestFolder folder("again_lock");
   Arguments arguments = arguments_of(folder);
-  // No checkpoint exists, and a line says so.
+  // Resuming without a checkpoint starts from the beginning, and a line reports it.
   arguments.resume_from_checkpoint = "True";
   Trainer first(arguments);
   first.add_callback(std::make_shared<Faulty>(2));

@@ -220,7 +220,7 @@ TEST(Ahead, ARunBehindOneThatThrewIsThatOfOneReadAtOnce) {
   }
 }
 
-// Saves after every third step, slowly.
+// A callback that requests a save after every third step, and delays each save.
 class SavesSlowly : public Callback {
  public:
   static constexpr int64_t kInterval = 3;

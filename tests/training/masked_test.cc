@@ -68,8 +68,8 @@ void expect_near(const std::vector<double>& some, const std::vector<double>& oth
   for (size_t i = 0; i < some.size(); ++i) EXPECT_NEAR(some[i], others[i], tolerance * others[i]) << i;
 }
 
-// A step has the same rows however they are divided, and the loss is the mean over the hidden tokens of all of them. The
-// evaluation does not depend on the size of its batches.
+// A step has the same rows however they are divided into micro-batches, and its loss is the mean over the hidden tokens of all
+// rows. The evaluation does not depend on the size of its batches.
 TEST(MaskedRuns, LossesDoNotDependOnHowAStepIsDivided) {
   const TestFolder folder("masked_division");
   const LogHistory expected = Trainer(arguments_of(folder.path("whole"))).train().log_history;

@@ -123,7 +123,7 @@ TEST(NoAllocation, StepsTakeNothingOfATensorsSize) {
       EXPECT_LT(largest_of_library.load(), 4096u);
     }
   }
-  // The counter works: allocations of every kind are detected.
+  // Checks that the counter detects allocations of every kind.
   watching = true;
   void* probe = std::malloc(10000);
   const size_t seen = largest.load();

@@ -41,7 +41,9 @@ TEST(NotFinite, NamesTheFirstWeightThatIsNot) {
   arguments.output_dir = folder.path("run");
   const std::string message = failure_of(arguments);
   EXPECT_NE(message.find("step 1: the loss is nan"), std::string::npos) << message;
-  EXPECT_NE(message.find("First not finite: the weight 'classifier.weight'"), std::string::npos) << message;
+  EXPECT_NE(message.find("The first value that is not finite: the weight 'classifier.weight'"),
+            std::string::npos)
+      << message;
   EXPECT_FALSE(std::filesystem::exists(folder.path("run") + "/checkpoint-1"));
 }
 

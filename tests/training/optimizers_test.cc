@@ -96,7 +96,8 @@ TEST(Optimizers, EveryOneRunsWithinItsPlanAndResumesToTheSameBits) {
     const TrainOutput whole = trainer.train();
     ASSERT_EQ(whole.step, 6);
     ASSERT_FALSE(whole.log_history.empty());
-    // A kernel may leave the end of its scratch memory unwritten.
+    // The written part of the arena may end before its used part, because a kernel may leave the end of its scratch memory
+    // unwritten.
     const MemoryFigures figures = trainer.memory();
     EXPECT_EQ(figures.arena_high_water_bytes, figures.arena_bytes);
     EXPECT_LE(figures.arena_written_bytes, figures.arena_bytes);

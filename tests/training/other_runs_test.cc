@@ -59,7 +59,8 @@ TEST(OtherRuns, AFolderWithCheckpointsOfAnotherRunIsRefused) {
              "--replace_checkpoints"});
   EXPECT_TRUE(read_file(weights) == before);
 
-  // With --replace_checkpoints the run replaces the checkpoints of the steps that it saves, and keeps the others.
+  // With --replace_checkpoints the run replaces the other run's checkpoints of the steps that it saves itself, and keeps all
+  // others.
   arguments.replace_checkpoints = true;
   arguments.max_steps = 2;
   arguments.save_total_limit = 1;

@@ -84,7 +84,7 @@ TEST(OwnLoop, HoldsWhatTrainPlansWithEveryMethod) {
         "--bf16 --gradient_checkpointing True --optim adamw_8bit"}) {
     SCOPED_TRACE(methods);
     const ExampleRun run = run_example(dummy_arguments(model, folder.path("out"), 3, {common, methods}));
-    // The program reports if this CPU does not support bf16 products.
+    // Skips bf16 if the program reports that this CPU does not support it.
     if (run.exit_code == 2 && methods.starts_with("--bf16")) {
       EXPECT_NE(run.output.find("this CPU cannot multiply bf16"), std::string::npos) << run.output;
       continue;

@@ -146,7 +146,7 @@ TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
                                  arguments.output_dir + "/log.jsonl",
                                  std::filesystem::copy_options::overwrite_existing);
     }
-    // This is a leftover of a report that a kill interrupted.
+    // Creates a file that a run leaves if it is killed while it writes a report.
     const std::string leftover = arguments.output_dir + "/.plimsoll-tmp-README.md";
     std::ofstream(leftover) << "---";
     Trainer trainer(arguments);
@@ -318,7 +318,7 @@ TEST(Resume, AnotherBatchSizeGoesOn) {
     larger_than_from_the_start += trainer.plan().arena_bytes > from_the_start.plan().arena_bytes ? 1 : 0;
     bool told = false;
     for (const std::string& note : trainer.plan().notes)
-      told = told || note.find("the largest that the data can make") != std::string::npos;
+      told = told || note.find("the largest batch that the data can make") != std::string::npos;
     EXPECT_TRUE(told);
     EXPECT_EQ(trainer.train().step, 8);
   }

@@ -48,7 +48,7 @@ Arguments arguments_with_file(const TestFolder& folder, const std::string& rows)
   return arguments;
 }
 
-// The card is not in this machine, and the data is read.
+// A plan for a card that is not in this machine can read data.
 TEST(Setup, APlanThatReadsDataNeedsNoGpu) {
   const TestFolder folder("plan_for_card");
   const Arguments with_file = arguments_with_file(folder, "sentence,label\na b,x\nc,y\n");
@@ -258,10 +258,11 @@ TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
                  "its end\n"),
       std::string::npos)
       << notes;
-  EXPECT_NE(all_of(beyond.diagnostics.warnings)
-                .find("--gradient_accumulation_steps 3 is more than an epoch has: each step consists of 2 "
-                      "micro-batches, those of the epoch, and ends with the epoch\n"),
-            std::string::npos)
+  EXPECT_NE(
+      all_of(beyond.diagnostics.warnings)
+          .find("--gradient_accumulation_steps 3 exceeds the number of micro-batches of an epoch: each step "
+                "consists of 2 micro-batches and ends with the epoch\n"),
+      std::string::npos)
       << all_of(beyond.diagnostics.warnings);
   arguments.logging_steps = 6;
   arguments.eval_steps = 6;

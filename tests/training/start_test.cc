@@ -32,7 +32,7 @@ TEST(Start, AnAdapterThatDoesNotFitIsRefusedEachTime) {
   arguments.save_strategy = "no";
   Trainer adapted(arguments);
   adapted.save_model(folder.path("adapter"));
-  // A tensor with another name of the same length.
+  // Renames a tensor in the file to another name of the same length.
   const std::string file = folder.path("adapter") + "/adapter_model.safetensors";
   std::string text = read_file(file);
   const size_t at = text.find("lora_B");

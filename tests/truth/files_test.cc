@@ -103,7 +103,7 @@ TEST(Files, PredictingAfterTrainingWritesItsResultsToo) {
   std::erase(words, "--dry_run");
   const ProcessResult train = run_plimsoll(words, ground.path("log"));
   ASSERT_EQ(train.exit_code, 0) << train.output;
-  // The random data has labels.
+  // The results contain a loss and metrics, because the random data has labels.
   expect_keys(out + "/predict_results.json",
               {"predict_runtime", "predict_samples", "predict_samples_per_second", "predict_steps_per_second",
                "predict_loss", "predict_accuracy"});

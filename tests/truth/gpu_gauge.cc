@@ -23,7 +23,7 @@ int64_t nvml_used_bytes(const std::string& uuid) {
   return memory->used_bytes;
 }
 
-// The driver frees memory with a delay after a process has ended.
+// Returns the used memory once two readings agree: the driver frees the memory of an ended process with a delay.
 int64_t steady_bytes(const std::function<int64_t()>& used_bytes) {
   constexpr int kMostReadings = 100;
   constexpr std::chrono::milliseconds kApart{20};

@@ -1,5 +1,5 @@
-// The methods of a random run: arguments of `plimsoll train` that apply to the device. Some sets contradict
-// each other; the caller asks the program.
+// Draws the methods of a random run: arguments of `plimsoll train` that can be used on the device. Some of the drawn sets contain
+// arguments that exclude each other; the program then refuses the run, and the caller draws again.
 #pragma once
 
 #include <cstdint>

@@ -43,8 +43,8 @@ Shape draw_shape(Draw& draw) {
   return shape;
 }
 
-// The model has many layers, so that its captured programs need considerable memory. Deep models of
-// BERT-base's size and more are excluded, because creating and saving their weights takes too long.
+// Draws a model with many layers, whose captured CUDA graphs need considerable memory. Deep models of BERT-base's size and more
+// are excluded, because creating and saving their weights takes too long.
 Shape draw_deep_shape(Draw& draw) {
   constexpr int64_t kMostParameters = 160'000'000;
   Shape shape;
@@ -217,7 +217,7 @@ RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, R
   Draw draw(seed, number);
   const bool on_gpu = device == RunsOn::kGpu;
   const bool only_evaluates = on_gpu && number % 8 == 5;
-  // Each of the six precisions occurs.
+  // A quarter of the training runs have deep models; the choice lets each of the six precisions occur among them.
   const bool is_deep = on_gpu && !only_evaluates && (number % 6 + number / 6) % 4 == 0;
   std::filesystem::create_directories(folder.path("model"));
   const Shape shape = is_deep ? draw_deep_shape(draw) : draw_shape(draw);
@@ -313,7 +313,7 @@ void expect_held(const MemoryTruth& truth) {
   if (!truth.has_memory_file) return;
   EXPECT_GE(held.most_bytes + kPiece, truth.measured_bytes)
       << "the run says that it held more than was seen from outside: " << figures;
-  // An evaluation after the last measurement of the run loads further kernels.
+  // Skips the last check if an evaluation follows the last measurement of the run, because the evaluation loads further kernels.
   if (truth.evaluates_last) return;
   EXPECT_LE(held.most_bytes, truth.measured_bytes + truth.planned_graph_bytes + kPiece)
       << "what the run held at its end is not the most that it held: " << figures;

@@ -64,7 +64,7 @@ Hash128 hash_of_range(const File& file, int64_t begin, int64_t bytes) {
   std::vector<std::byte> chunk;
   for (int64_t done = 0; done < bytes; done += std::ssize(chunk)) {
     chunk.resize(narrow<size_t>(std::min(kFileChunkBytes, bytes - done)));
-    read_exactly(file, chunk, begin + done, "a part of a checkpoint");
+    read_exactly(file, chunk, begin + done, "a byte range of a checkpoint file");
     hash.update(chunk);
   }
   return hash.digest();
@@ -127,7 +127,7 @@ std::optional<int64_t> checkpoint_step(std::string_view path) {
   const std::string_view digits = std::string_view(name).substr(kFolderPrefix.size());
   int64_t step = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  // Only the canonical form counts: "checkpoint-08" would be a second name of step 8.
+  // Refuses any other form of the number: "checkpoint-08" would be a second name of step 8.
   if (error != std::errc() || end != digits.data() + digits.size() || fmt::format("{}", step) != digits ||
       step < 0) {
     return std::nullopt;

@@ -214,7 +214,7 @@ TEST(Checkpoint, ModelOnlyIsAModelButNotResumable) {
   }
 }
 
-// A run that is complete may save its state without the optimizer's.
+// A complete run may save its state without the optimizer states.
 TEST(Checkpoint, WithoutOptimizerStatesItIsResumable) {
   MemoryFileSystem files;
   CheckpointFixture fixture(5);

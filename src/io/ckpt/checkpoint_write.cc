@@ -236,7 +236,7 @@ std::string save_checkpoint(FileSystem& files, const std::string& output_folder,
 std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string& output_folder,
                                             int64_t limit, const std::string& committed,
                                             const std::string& best) {
-  PLIMSOLL_CHECK(limit >= 1, "a limit of {} checkpoints", limit);
+  PLIMSOLL_CHECK(limit >= 1, "the number of checkpoints to keep must be at least 1, but is {}", limit);
   std::vector<std::string> removed;
   if (find_damage(files, committed, VerifyDepth::kSizes)) return removed;
   const RunIdentity run = internal::read_manifest(files, committed).run;
@@ -287,7 +287,7 @@ bool point_link(FileSystem& files, const std::string& output_folder, std::string
   try {
     files.rename(temporary, path);
   } catch (const FileError& error) {
-    // A folder or file of the user has this name, so it is kept.
+    // Ignores the error if the user has a folder or file of this name, which is kept.
     if (error.error_number() != EISDIR && error.error_number() != ENOTEMPTY && error.error_number() != EEXIST)
       throw;
     remove_tree(files, temporary);

@@ -27,8 +27,9 @@ class GuardedEvents {
  public:
   bool binary(nlohmann::json::binary_t&) { return refuse("binary value"); }
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) {
-    // The library's text is "[json.exception.parse_error.101] parse error at line 1, column 7: reason". The
-    // number is of no use to a user, and the position is added here.
+    // The library's text is "[json.exception.parse_error.101] parse error at line 1, column 7: reason". The number of the
+    // exception and the position are removed: the number means nothing to a user, and the caller adds the position with the name
+    // of the file.
     std::string_view what = error.what();
     const auto remove_through = [&what](std::string_view mark) {
       const size_t found = what.find(mark);
@@ -36,7 +37,7 @@ class GuardedEvents {
     };
     remove_through("] ");
     if (what.starts_with("parse error at")) remove_through(": ");
-    // The rest of the text is the token, unescaped and of any length.
+    // The text after "; last read" is cut off, because it contains the token itself, unescaped and of any length.
     return refuse("not valid JSON: " + printable(what.substr(0, what.find("; last read"))));
   }
   const std::string& failure() const { return failure_; }

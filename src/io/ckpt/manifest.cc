@@ -19,13 +19,14 @@ constexpr int64_t kMaxManifestBytes = 64 * 1024 * 1024;
 int64_t whole_number(const nlohmann::json& object, const char* key, const std::string& file) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number_unsigned())
-    refuse(file, fmt::format("it has no number '{}'", key));
+    refuse(file, fmt::format("the number '{}' is missing", key));
   return narrow<int64_t>(std::min(found->get<uint64_t>(), uint64_t{INT64_MAX}));
 }
 
 const std::string& text_member(const nlohmann::json& object, const char* key, const std::string& file) {
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_string()) refuse(file, fmt::format("it has no text '{}'", key));
+  if (found == object.end() || !found->is_string())
+    refuse(file, fmt::format("the text '{}' is missing", key));
   return found->get_ref<const std::string&>();
 }
 
@@ -44,17 +45,18 @@ std::vector<HashedPart> parse_parts(const nlohmann::json& list, const WrittenFil
   int64_t end = 0;
   for (const nlohmann::json& part : list) {
     if (!part.is_object())
-      refuse(file, fmt::format("a part of {} is not an object", quoted_name(listed.name)));
+      refuse(file, fmt::format("an entry of 'parts' of {} is not an object", quoted_name(listed.name)));
     parts.push_back({whole_number(part, "bytes", file), parse_hash(part, listed.name, file)});
     if (parts.back().bytes > listed.size_bytes - end) {
-      refuse(file, fmt::format("the parts of {} have more than its {} bytes", quoted_name(listed.name),
-                               listed.size_bytes));
+      refuse(file, fmt::format("the hashed byte ranges ('parts') of {} have more than its {} bytes",
+                               quoted_name(listed.name), listed.size_bytes));
     }
     end += parts.back().bytes;
   }
   if (end != listed.size_bytes) {
-    refuse(file, fmt::format("the parts of {} have {} bytes, but the file has {}", quoted_name(listed.name),
-                             end, listed.size_bytes));
+    refuse(file,
+           fmt::format("the hashed byte ranges ('parts') of {} have {} bytes together, but the file has {}",
+                       quoted_name(listed.name), end, listed.size_bytes));
   }
   return parts;
 }

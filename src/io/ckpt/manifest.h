@@ -17,8 +17,8 @@ namespace plimsoll::internal {
 // Suffix of a complete checkpoint that is moved aside while a new one of the same step replaces it.
 inline constexpr std::string_view kReplacedSuffix = ".replaced";
 
-// The schema version of manifests that list parts. Others have kCheckpointSchemaVersion, so that earlier versions of Plimsoll
-// read them.
+// The schema version of manifests in which a file has a list of hashed byte ranges ("parts"). Manifests without such lists have
+// kCheckpointSchemaVersion, so that earlier versions of Plimsoll can read them.
 inline constexpr int kSchemaVersionOfParts = 2;
 
 // A range of a file with its hash. Several ranks write a file in parts, and none of them sees the whole file.
@@ -31,7 +31,8 @@ struct Manifest {
   int64_t step = 0;
   RunIdentity run;  // empty in checkpoints of earlier versions
   std::vector<WrittenFile> files;
-  // The files that have a list of parts instead of a hash. The parts follow one another from the begin of the file to its end.
+  // For each file that has a list of hashed byte ranges instead of one hash: these ranges, which follow one another from the
+  // start of the file to its end.
   std::map<std::string, std::vector<HashedPart>, std::less<>> parts;
 
   bool lists(std::string_view name) const;

@@ -149,7 +149,7 @@ class ModelFolder {
     std::string name = {};
   };
   std::vector<SafetensorsFile> weights_;
-  std::map<std::string, Place, std::less<>> stored_;  // by the names that find() knows
+  std::map<std::string, Place, std::less<>> stored_;  // the key is a name that find() accepts
   std::string unwrapping_note_;
   bool is_replaced_ = false;
 };

@@ -69,7 +69,7 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
   std::set<std::string_view> used;
   for (const WantedTensor& tensor : wanted) {
     PLIMSOLL_CHECK(!tensor.names.empty() && (tensor.destination || tensor.read),
-                   "a wanted tensor without name or destination");
+                   "a tensor to load needs at least one name, and a destination or a function that reads it");
     Located stored;
     for (const std::string& name : tensor.names) {
       stored = find(name);

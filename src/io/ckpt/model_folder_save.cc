@@ -16,7 +16,8 @@ namespace {
 // Splits the tensors into shards in the given order. A new shard starts if the next tensor would exceed the
 // limit. A tensor larger than the limit gets its own shard.
 std::vector<WeightFile> split_into_shards(const std::vector<TensorSource>& tensors, int64_t max_shard_bytes) {
-  PLIMSOLL_CHECK(max_shard_bytes > 0, "shards of {} bytes", max_shard_bytes);
+  PLIMSOLL_CHECK(max_shard_bytes > 0, "the largest size of a shard must be above 0, but is {} bytes",
+                 max_shard_bytes);
   std::vector<WeightFile> shards(1);
   int64_t size_bytes = 0;
   for (const TensorSource& tensor : tensors) {
@@ -83,7 +84,9 @@ void write_configuration(PrefixedFolder& to, const ModelContents& contents) {
     const std::string name = file_name(file.source_path);
     PLIMSOLL_CHECK(taken.insert(name).second && !is_shard_name(name) && name != kWeightsFile &&
                        name != kWeightsIndexFile,
-                   "a copied file may not be named {}", name);
+                   "a file that is saved next to the weights is named {}, which is used twice or is the name "
+                   "of a weight file",
+                   name);
     to.record(file.text ? write_synced_file(to.files, to.path_of(name), *file.text)
                         : copy_synced_file(to.files, file.source_path, to.path_of(name)),
               name);

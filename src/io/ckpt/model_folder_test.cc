@@ -207,7 +207,7 @@ TEST(ModelFolder, TokenizerFilesAreFoundAndCopiedByteForByte) {
   save_model_folder(files, "/to", contents);
   EXPECT_EQ(read_text_file(files, "/to/vocab.txt", 100), odd);
   EXPECT_EQ(ModelFolder::open(files, "/to").tokenizer_files(), model.tokenizer_files());
-  // The text is written instead of a copy of the file.
+  // If CopiedFile::text has a value, this text is written instead of a copy of the file.
   contents.copied_files.front().text = "{\"tokenizer_class\": \"BertTokenizer\"}";
   save_model_folder(files, "/changed", contents);
   EXPECT_EQ(read_text_file(files, "/changed/tokenizer_config.json", 100),

@@ -168,10 +168,10 @@ struct TensorSource {
   int64_t size_bytes() const { return num_elements() * dtype_bytes(dtype); }
 };
 
-// Hugging Face's loader refuses a file without this entry.
+// The metadata of every file that Plimsoll writes, because Hugging Face's loader refuses a file without this entry.
 inline const std::map<std::string, std::string> kPytorchMetadata = {{"format", "pt"}};
 
-// The places of tensors in a file, which follow from their names, types and shapes alone.
+// The header of a file and the offsets of the tensors in it, which follow from the names, types and shapes of the tensors alone.
 struct SafetensorsLayout {
   struct Place {
     const TensorSource* tensor = nullptr;

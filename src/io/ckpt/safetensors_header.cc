@@ -246,7 +246,7 @@ void check_file_size(const SafetensorsHeader& header, int64_t file_size_bytes, c
   }
   const int64_t expected = header.data_offset + data_bytes;
   if (expected > file_size_bytes) {
-    // The message names the first incomplete tensor, not the last one.
+    // Finds the first tensor that ends beyond the file, because the message names that one.
     const auto cut = std::ranges::find_if(header.tensors, [&](const StoredTensor& tensor) {
       return header.data_offset + tensor.end > file_size_bytes;
     });

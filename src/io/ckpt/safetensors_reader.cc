@@ -110,7 +110,8 @@ void with_floating(DType dtype, Body&& body) {
     case DType::kF16:
       return body(std::integral_constant<DType, DType::kF16>{});
     default:
-      PLIMSOLL_CHECK(false, "{} is not floating", dtype_name(dtype));
+      PLIMSOLL_CHECK(false, "{} is not a floating-point type, so its values cannot be converted",
+                     dtype_name(dtype));
   }
 }
 
@@ -189,7 +190,8 @@ void SafetensorsFile::read(const StoredTensor& tensor, View destination) const {
 
 void SafetensorsFile::read_rows(const StoredTensor& tensor, RowRange rows, View destination) const {
   PLIMSOLL_CHECK(rows.first >= 0 && rows.count >= 0 && rows.count <= tensor.num_rows() - rows.first,
-                 "rows {}+{} of a tensor of {}", rows.first, rows.count, tensor.num_rows());
+                 "cannot read from row {} on {} rows of a tensor that has {} rows", rows.first, rows.count,
+                 tensor.num_rows());
   const auto source_type = stored_type_dtype(tensor.type);
   const bool same = source_type == destination.dtype;
   if (!source_type || (!same && !(is_floating(*source_type) && is_floating(destination.dtype)))) {
@@ -202,7 +204,10 @@ void SafetensorsFile::read_rows(const StoredTensor& tensor, RowRange rows, View 
   const int64_t num_elements = tensor.num_elements();
   if (num_elements == 0) return;
   if (tensor.is_transposed) {
-    PLIMSOLL_CHECK(is_floating(*source_type), "the transpose of a matrix of {}", dtype_name(*source_type));
+    PLIMSOLL_CHECK(is_floating(*source_type),
+                   "only matrices of floating-point numbers can be transposed while they are read, but this "
+                   "one is stored as {}",
+                   dtype_name(*source_type));
     return read_transposed_rows(tensor, *source_type, rows, destination);
   }
   const int64_t row_elements = num_elements / tensor.num_rows();

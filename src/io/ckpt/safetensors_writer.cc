@@ -23,7 +23,7 @@ std::vector<const TensorSource*> canonical_order(std::span<const TensorSource> t
   std::set<std::string_view> names;
   for (const TensorSource& tensor : tensors) {
     PLIMSOLL_CHECK(tensor.name != "__metadata__" && names.insert(tensor.name).second,
-                   "tensor name '{}' is taken", tensor.name);
+                   "the tensor name '{}' is used twice, or is reserved by the format", tensor.name);
     order.push_back(&tensor);
   }
   std::ranges::sort(order, [](const TensorSource* a, const TensorSource* b) {
@@ -50,7 +50,10 @@ std::string format_header(std::span<const TensorSource* const> order,
   }
   json += '}';
   json.append((8 - json.size() % 8) % 8, ' ');
-  PLIMSOLL_CHECK(std::ssize(json) <= kMaxSafetensorsHeaderBytes, "a header of {} bytes", json.size());
+  PLIMSOLL_CHECK(
+      std::ssize(json) <= kMaxSafetensorsHeaderBytes,
+      "the header of the safetensors file would have {} bytes, which is more than the format allows",
+      json.size());
   const uint64_t length = json.size();
   std::string text(8, '\0');
   std::memcpy(text.data(), &length, sizeof(length));
@@ -81,7 +84,8 @@ void write_data(File& file, const TensorSource& tensor, HashStream128& hash) {
 int64_t TensorSource::num_elements() const {
   int64_t product = 1;
   for (const int64_t size : shape) {
-    PLIMSOLL_CHECK(size >= 0 && !__builtin_mul_overflow(product, size, &product), "tensor '{}' has shape {}",
+    PLIMSOLL_CHECK(size >= 0 && !__builtin_mul_overflow(product, size, &product),
+                   "tensor '{}' has the shape {}, which has a negative size or more than 2^63 - 1 elements",
                    name, format_shape(shape));
   }
   return product;

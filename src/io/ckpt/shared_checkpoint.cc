@@ -85,7 +85,7 @@ class SharedCheckpoint::PartWriter {
   std::string folder_;
   const std::vector<TensorFile>& tensor_files_;
   std::vector<std::unique_ptr<File>> opened_;
-  size_t number_ = 0;    // of the file that was opened last
+  size_t number_ = 0;    // index of the file that was opened last
   int64_t written_ = 0;  // bytes since the last start_sync()
   std::vector<WrittenPart> parts_;
   HashStream128 hash_;  // of the last part
@@ -166,7 +166,9 @@ void SharedCheckpoint::for_each_own_piece(const std::atomic<bool>& cancelled, co
 }
 
 void SharedCheckpoint::copy_to(std::span<std::byte> buffer) {
-  PLIMSOLL_CHECK(std::ssize(buffer) >= own_bytes_, "a buffer of {} bytes for {}", buffer.size(), own_bytes_);
+  PLIMSOLL_CHECK(std::ssize(buffer) >= own_bytes_,
+                 "the buffer for the copy of a checkpoint has {} bytes, but this rank writes {}",
+                 buffer.size(), own_bytes_);
   int64_t copied = 0;
   for_each_own_piece(false, [&](size_t /*file*/, int64_t /*offset*/, std::span<const std::byte> bytes) {
     std::memcpy(buffer.data() + copied, bytes.data(), bytes.size());
@@ -228,12 +230,15 @@ std::string SharedCheckpoint::commit(std::span<const WrittenPart> parts_of_all_r
     std::vector<internal::HashedPart>& hashed = manifest_.parts[tensor_files_[i].name];
     int64_t end = 0;
     for (; part != parts.end() && part->file == narrow<int64_t>(i); ++part) {
-      PLIMSOLL_CHECK(part->offset == end, "a part of {} begins at byte {} instead of {}",
-                     tensor_files_[i].name, part->offset, end);
+      PLIMSOLL_CHECK(
+          part->offset == end,
+          "the byte range of {} that a rank wrote begins at byte {}, but the range before it ends at byte {}",
+          tensor_files_[i].name, part->offset, end);
       hashed.push_back({part->bytes, part->hash});
       end += part->bytes;
     }
-    PLIMSOLL_CHECK(end == tensor_files_[i].layout.size_bytes, "the parts of {} have {} of {} bytes",
+    PLIMSOLL_CHECK(end == tensor_files_[i].layout.size_bytes,
+                   "the byte ranges of {} that the ranks wrote end at byte {}, but the file has {} bytes",
                    tensor_files_[i].name, end, tensor_files_[i].layout.size_bytes);
   }
   return internal::commit_checkpoint(files_, output_folder_, manifest_);

@@ -27,7 +27,7 @@ namespace plimsoll {
 
 // A range of a file of tensors that one rank has written.
 struct WrittenPart {
-  int64_t file = 0;  // number of the file in the checkpoint
+  int64_t file = 0;  // index of the file among the files of tensors
   int64_t offset = 0;
   int64_t bytes = 0;
   Hash128 hash;

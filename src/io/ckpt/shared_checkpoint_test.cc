@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// The part of each tensor that is in the memory of a rank.
+// How the ranks divide each tensor among them.
 enum class Division : uint8_t {
   kNone,       // each rank has all tensors
   kDivided,    // each rank has a slice of each tensor
@@ -174,7 +174,7 @@ TEST(SharedCheckpoint, EveryFlippedByteIsFound) {
   EXPECT_GT(num_flips, 700);
 }
 
-// The power fails before each call of the save. The newest checkpoint is the old one or the new one, and it verifies.
+// The power fails before each call of the save. The newest checkpoint is then the old one or the new one, and it is undamaged.
 TEST(SharedCheckpoint, PowerLossAtEveryCall) {
   MemoryFileSystem begun;
   RanksFixture(2, 2, Division::kDivided).save(begun);

@@ -49,7 +49,7 @@ std::vector<fs::path> parquet_files_in(const fs::path& folder) {
   return files;
 }
 
-// Returns those of a folder or, if it has none, of its folder `data`.
+// Returns the Parquet files in a folder or, if it has none, in its folder `data`.
 std::vector<fs::path> parquet_files_of(const fs::path& folder) {
   std::vector<fs::path> files = parquet_files_in(folder);
   return files.empty() ? parquet_files_in(folder / "data") : files;
@@ -60,7 +60,7 @@ bool is_parquet_folder(const fs::path& path) {
   return fs::is_directory(path, ignored) && !is_saved_dataset(path) && !parquet_files_of(path).empty();
 }
 
-// Returns true for a name such as data/train-*.parquet that is not that of a file.
+// Returns true for a pattern such as data/train-*.parquet, unless a file has exactly this name.
 bool is_parquet_pattern(const fs::path& path) {
   std::error_code ignored;
   return path.filename().string().find('*') != std::string::npos && data_extension(path) == ".parquet" &&
@@ -78,7 +78,7 @@ bool matches(std::string_view pattern, std::string_view name) {
   return false;
 }
 
-// The place of a file among those of a split: train-00000-of-00002.parquet is the first of two of "train".
+// The place of a file among the files of a split: train-00000-of-00002.parquet is the first of two files of the split "train".
 struct Shard {
   std::string split;  // empty if the name states none
   int64_t index = 0;
@@ -395,13 +395,13 @@ std::shared_ptr<arrow::io::ReadableFile> open(const std::string& name) {
               file.status().message());
 }
 
-// Collects the rows of batches in tables.
+// Collects the rows of Arrow's record batches in tables, and passes on each table that is large enough.
 class Parts {
  public:
   Parts(std::string name, const ArrowOptions& options, const std::function<void(Table)>& visit)
       : name_(std::move(name)), options_(options), visit_(visit) {}
 
-  // Returns the columns of the schema of a file that are read. Errors: kBadData, also if an earlier file has others.
+  // Returns the columns to read from a file with this schema. Errors: kBadData, also if an earlier file has other columns.
   std::vector<int> columns_of(const arrow::Schema& schema, const std::string& file) {
     std::vector<int> columns;
     std::vector<std::string> chosen;
@@ -468,7 +468,7 @@ class Parts {
 
 constexpr int64_t kBatchRows = 1024;
 
-// Returns the leaves of a Parquet file that belong to some columns: those of lists and structs have several.
+// Returns the leaf columns of a Parquet file that store these columns. A list or a struct is stored in several leaf columns.
 std::vector<int> leaves_of(const parquet::FileMetaData& metadata, const arrow::Schema& schema,
                            const std::vector<int>& columns) {
   std::set<std::string> names;

@@ -26,10 +26,11 @@ bool has_arrow();
 bool is_arrow_data(const std::filesystem::path& path);
 
 struct ArrowOptions {
-  std::vector<std::string> columns = {};   // those that are read, if the data has them; empty: all
-  int64_t part_bytes = int64_t{32} << 20;  // of the cells of a part, at least one batch of rows
-  int64_t max_rows = -1;                   // read the first ones only; -1: all
-  uint64_t content_hash = 0;               // of the tables; read_arrow_table() computes that of a whole file
+  std::vector<std::string> columns = {};  // names of the columns to read, as far as they exist; empty: all
+  int64_t part_bytes =
+      int64_t{32} << 20;      // size of the cells at which a part ends; it has at least one batch of rows
+  int64_t max_rows = -1;      // read only this number of rows, from the first on; -1: all
+  uint64_t content_hash = 0;  // content hash of the tables; read_arrow_table() computes the hash itself
 };
 
 // Passes on the rows in one or more parts. Memory: a part, and the pages of a row group that are decoded. Errors: kBadData for data that is

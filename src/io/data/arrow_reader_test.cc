@@ -101,7 +101,7 @@ TEST_F(ArrowReader, DocumentsConversationsAndIds) {
   }
 }
 
-// Several files are the rows of all of them, in the order of their numbers.
+// A split in several files is read as one table with the rows of all files, in the order of their numbers.
 TEST_F(ArrowReader, ReadsTheFilesOfASplit) {
   const test::ScratchFolder folder;
   const auto copy = [&](const char* from, const std::string& to) {

@@ -31,7 +31,9 @@ void write_per_token(const BatchRows& from, std::span<int32_t> out, const Copy& 
   int32_t* at = out.data();
   int64_t written = 0;
   data.each_sequence(from.rows, [&](int32_t sequence) { written += data.tokens.length(sequence); });
-  PLIMSOLL_CHECK(written == std::ssize(out), "{} tokens in a tensor of {}", written, out.size());
+  PLIMSOLL_CHECK(written == std::ssize(out),
+                 "the rows of the batch have {} tokens, but the tensor to fill has {} elements", written,
+                 out.size());
   data.each_sequence(from.rows, [&](int32_t sequence) {
     copy(sequence, at);
     at += data.tokens.length(sequence);
@@ -101,13 +103,15 @@ void write_hidden_tokens(const BatchRows& from, std::span<int32_t> out) {
   });
 }
 
-// Calls visit(number of a token in the batch, label) for every token with a label: those that a mask hides, or those that the
-// program that made the rows gives one.
+// Calls visit(index of a token in the batch, label) for every token with a label. In masked language modelling these are the
+// hidden tokens; otherwise the tokens whose class in the row is not kNoLabel.
 template <typename Visit>
 void each_label(const BatchRows& from, const Visit& visit) {
   const Dataset& data = from.data;
   const Labels& labels = data.labels;
-  PLIMSOLL_CHECK(labels.masking || labels.is_per_token, "the tokens of a batch have no labels");
+  PLIMSOLL_CHECK(
+      labels.masking || labels.is_per_token,
+      "the batch needs one label per token, but its data set has neither masking nor labels per token");
   int64_t first = 0;
   data.each_sequence(from.rows, [&](int32_t sequence) {
     const int64_t length = data.tokens.length(sequence);
@@ -132,13 +136,16 @@ void write_label_ends(const BatchRows& from, TensorBatch& out) {
   size_t count = 0;
   ends[count++] = 0;
   each_label(from, [&](int64_t token, int32_t) { ends[count++] = static_cast<int32_t>(token + 1); });
-  PLIMSOLL_CHECK(count == ends.size(), "{} ends of rows in a tensor of {}", count, ends.size());
+  PLIMSOLL_CHECK(count == ends.size(), "label_ends needs {} elements, but the tensor has {}", count,
+                 ends.size());
 }
 
 void write_labels_only(const BatchRows& from, std::span<int32_t> out) {
   size_t count = 0;
   each_label(from, [&](int64_t, int32_t label) { out[count++] = label; });
-  PLIMSOLL_CHECK(count == out.size(), "{} labels in a tensor of {}", count, out.size());
+  PLIMSOLL_CHECK(count == out.size(),
+                 "the batch has {} tokens with a label, but the tensor of labels has {} elements", count,
+                 out.size());
 }
 
 void write_classes(const BatchRows& from, std::span<int32_t> out) {
@@ -157,7 +164,9 @@ void write_classes(const BatchRows& from, std::span<int32_t> out) {
     });
     return;
   }
-  PLIMSOLL_CHECK(rows.size() == out.size(), "{} labels of rows in a batch with {}", rows.size(), out.size());
+  PLIMSOLL_CHECK(rows.size() == out.size(),
+                 "the batch has {} rows with one label each, but the tensor of labels has {} elements",
+                 rows.size(), out.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     out[i] = labels.classes[static_cast<size_t>(rows[i])];
   }
@@ -169,8 +178,9 @@ void write_values(const Labels& labels, std::span<const int32_t> rows, std::span
     return;
   }
   const auto width = static_cast<size_t>(labels.width);
-  PLIMSOLL_CHECK(rows.size() * width == out.size(), "{} labels of each of {} rows in a batch with {}", width,
-                 rows.size(), out.size());
+  PLIMSOLL_CHECK(rows.size() * width == out.size(),
+                 "each row has {} labels and the batch has {} rows, but the tensor of labels has {} elements",
+                 width, rows.size(), out.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     std::copy_n(labels.values.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(rows[i]) * width),
                 width, out.begin() + static_cast<std::ptrdiff_t>(i * width));
@@ -205,7 +215,8 @@ MicroBatch make_micro_batch(const BatchLayout& layout) {
 
 BatchSize size_of_batch(const Dataset& data, std::span<const int32_t> rows) {
   for (const int32_t row : rows)
-    PLIMSOLL_CHECK(row >= 0 && row < data.num_rows(), "row {} of {}", row, data.num_rows());
+    PLIMSOLL_CHECK(row >= 0 && row < data.num_rows(), "row {} is not in the data set, which has {} rows", row,
+                   data.num_rows());
   BatchSize size;
   data.each_sequence(rows, [&](int32_t sequence) {
     const int64_t length = data.tokens.length(sequence);
@@ -228,7 +239,10 @@ void assemble_batch(const Dataset& data, std::span<const int32_t> rows, MicroBat
   const BatchRows from{.data = data, .rows = rows, .epoch = epoch};
   for (const BatchTensorSpec& spec : batch.tensors.specs()) {
     const auto* writer = std::ranges::find(kWriters, std::string_view(spec.name), &TensorWriter::name);
-    PLIMSOLL_CHECK(writer != std::end(kWriters), "no data for the tensor '{}' of a batch", spec.name);
+    PLIMSOLL_CHECK(
+        writer != std::end(kWriters),
+        "the program declares the input '{}', but no function fills a tensor of this name from a data set",
+        spec.name);
     writer->write(from, batch.tensors);
   }
   data.tokens.release_pages();

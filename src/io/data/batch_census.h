@@ -13,8 +13,8 @@
 namespace plimsoll {
 
 struct BatchCensus {
-  // Each of the three is the maximum over all batches, not the values of one batch. `longest` is the number of tokens of
-  // a row, which for packed rows is an upper bound for a sequence.
+  // Each of the three fields is the maximum over all batches, so no single batch need have all three values. `longest` is the
+  // number of tokens of a row, which for packed rows is an upper bound for a sequence.
   BatchSize largest;
   // Pairs of a token count and the number of visited batches with this count, in increasing order.
   std::vector<std::pair<int64_t, int64_t>> counts;

@@ -48,8 +48,8 @@ std::vector<int64_t> sequence_offsets(const TokenSet& documents, int64_t block_s
   return offsets;
 }
 
-// Packs sequences into blocks: all of a set, or the `chosen` ones. Blocks with the same room are in a list, and a bit tells
-// whether the list of a room has any.
+// Packs sequences into blocks: all of a set, or the `chosen` ones. Blocks with the same number of free tokens form a linked list,
+// and one bit per number of free tokens states if its list contains a block.
 class Packing {
  public:
   Packing(const TokenSet& sequences, std::optional<std::span<const int32_t>> chosen, int64_t block_size)
@@ -85,7 +85,8 @@ class Packing {
     return order;
   }
 
-  // Returns the smallest room of at least `length` that a block has, or the size of a block for a new one.
+  // Returns the smallest number of free tokens, at least `length`, that a block has; the size of a block if a new block is
+  // needed.
   size_t room_for(size_t length) const {
     size_t word = length / 64;
     uint64_t bits = has_room_[word] & (~uint64_t{0} << (length % 64));
@@ -177,7 +178,7 @@ Dataset make_conversations(const TokenSet& documents, const BlockOptions& option
     offsets.push_back(std::min(begin + options.block_size, end));
     const auto types =
         documents.types().subspan(static_cast<size_t>(begin), static_cast<size_t>(offsets.back() - begin));
-    // The first token has no token before it that could predict it.
+    // Does not count the first token, because no token before it could predict it.
     if (!types.empty() && std::ranges::find(types.subspan(1), 1) != types.end())
       chosen.push_back(static_cast<int32_t>(row));
     if (offsets.back() < end) offsets.push_back(end);
@@ -232,7 +233,8 @@ Dataset make_blocks(const TokenSet& documents, const BlockOptions& options) {
 
 Dataset make_overlapping_blocks(const TokenSet& documents, const BlockOptions& options, int64_t stride) {
   PLIMSOLL_CHECK(options.rule == BlockRule::kConcatenate && stride >= 1 && stride <= options.block_size);
-  PLIMSOLL_CHECK(documents.type_use() == TypeUse::kSegments, "conversations in overlapping blocks");
+  PLIMSOLL_CHECK(documents.type_use() == TypeUse::kSegments,
+                 "conversations cannot be cut into overlapping blocks, but a stride is given");
   const int64_t end_of_all = documents.offsets().back();
   int64_t begin = documents.offsets().front();
   const int64_t rest = std::max<int64_t>(0, end_of_all - begin - options.block_size);

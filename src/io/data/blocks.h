@@ -27,7 +27,7 @@ enum class BlockRule : uint8_t {
 struct BlockOptions {
   int64_t block_size = 1024;
   BlockRule rule = BlockRule::kConcatenate;
-  std::optional<int64_t> max_blocks = {};  // keep only the first ones
+  std::optional<int64_t> max_blocks = {};  // keep only this number of blocks, from the first on
   // Chooses the tokens that are predicted; none: every token is predicted from those before it.
   std::optional<TokenMasking> masking = {};
 };
@@ -42,10 +42,10 @@ struct BlockOptions {
 // more while they are; 12 bytes per row if some documents are left out.
 Dataset make_blocks(const TokenSet& documents, const BlockOptions& options);
 
-// Returns blocks that begin `stride` tokens apart in all documents one after another, up to the block with the last token. Of each block only the
-// tokens count as labels that no block before contains, so that a token has at least block_size - stride tokens before it, but for those of
-// the first block. This is the sliding window of Hugging Face's page "Perplexity of fixed-length models". Requires: 1 <= stride <= block_size,
-// BlockRule::kConcatenate, a token. Errors: as make_blocks(). Memory: the tokens of all blocks, which are copied.
+// Returns blocks that begin `stride` tokens apart in all documents one after another, up to the block with the last token. In each block,
+// only the tokens that no earlier block contains count as labels. Every label therefore has at least block_size - stride tokens before
+// it, except in the first block. This is the sliding window of Hugging Face's page "Perplexity of fixed-length models". Requires: 1 <=
+// stride <= block_size, BlockRule::kConcatenate, a token. Errors: as make_blocks(). Memory: the tokens of all blocks, which are copied.
 Dataset make_overlapping_blocks(const TokenSet& documents, const BlockOptions& options, int64_t stride);
 
 }  // namespace plimsoll

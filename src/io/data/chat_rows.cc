@@ -121,7 +121,7 @@ class ChatEncoder::ChatSession : public TextEncoder::Session {
 
   int64_t encode_words(std::span<const std::string_view>, int64_t, std::vector<int32_t>&,
                        std::vector<int32_t>&, std::vector<int32_t>&) override {
-    PLIMSOLL_CHECK(false, "conversations are no words");
+    PLIMSOLL_CHECK(false, "conversations must be encoded as texts, but encode_words() was called");
     return 0;
   }
 

@@ -24,7 +24,7 @@ std::string extension_of(const std::filesystem::path& path) {
 
 constexpr size_t kPieceBytes = size_t{1} << 18;
 
-// The text so far, and its limits.
+// The text that was decompressed so far, and the limits of its size.
 class Output {
  public:
   Output(const std::string& name, size_t compressed_bytes, int64_t max_bytes)
@@ -98,7 +98,7 @@ void inflate_all(const std::string& name, std::string_view bytes, Output& output
   bool at_end = false;
   while (!at_end || stream.avail_in > 0 || !bytes.empty()) {
     if (stream.avail_in == 0) {
-      // zlib counts input with 32 bits.
+      // Passes at most 1 GiB to zlib at a time, because zlib counts input with 32 bits.
       const size_t count = std::min<size_t>(bytes.size(), size_t{1} << 30);
       stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
       stream.avail_in = static_cast<uInt>(count);

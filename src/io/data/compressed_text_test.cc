@@ -36,7 +36,7 @@ TEST(CompressedText, ReadsAllMembersAndFrames) {
   EXPECT_EQ(decompress("f", skippable + zstd_packed("a"), Compression::kZstd, 0), "a");
 }
 
-// Every cut must be found, wherever it is.
+// A file that was cut short must be refused, wherever the cut is.
 TEST(CompressedText, NamesACutFile) {
   const std::string text = rows(300);
   for (const bool is_gzip : {true, false}) {

@@ -115,10 +115,11 @@ class ConllParser {
 
   void begin_table(const Fields& fields) {
     if (is_universal() && fields.size() != 10) {
-      throw_at_line(file_.name, line_,
-                    "a line of a .conllu file has 10 columns separated by tabs, but this has {}\n  name a "
-                    "file with other columns .conll",
-                    fields.size());
+      throw_at_line(
+          file_.name, line_,
+          "a line of a .conllu file has 10 columns separated by tabs, but this line has {}\n  name a "
+          "file with other columns .conll",
+          fields.size());
     }
     num_columns_ = fields.size();
     first_line_ = line_;

@@ -282,7 +282,7 @@ TEST(TableReader, PicksTheReaderByExtension) {
                        "also compressed (.gz, .zst)"),
             std::string::npos)
       << error;
-  EXPECT_NE(error.find("this one is '.xlsx'; save the sheet as .csv"), std::string::npos) << error;
+  EXPECT_NE(error.find("this file is '.xlsx'; save the sheet as .csv"), std::string::npos) << error;
 }
 
 }  // namespace

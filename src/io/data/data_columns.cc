@@ -93,8 +93,8 @@ ColumnChoice named_columns(const Table& table, const ColumnOptions& options) {
   return choice;
 }
 
-// Returns true if the column contains a text. Numbers, true, false and empty cells are not texts: Hugging
-// Face's loader gives such a column a numeric type, which its tokenizers refuse.
+// Returns true if at least one cell of the column is a text. Numbers, true, false and empty cells are not texts: Hugging Face's
+// loader gives a column of these alone a numeric type, and Hugging Face's tokenizers refuse numbers.
 bool has_text(const Table& table, int64_t column) {
   for (int64_t row = 0; row < table.num_rows(); ++row) {
     if (table.kind(row, column) != CellKind::kText) continue;
@@ -120,7 +120,7 @@ struct TextColumns {
 
 TextColumns find_texts(const Table& table, const std::string& label) {
   TextColumns found;
-  std::vector<std::string> values;  // not indexes, but without texts
+  std::vector<std::string> values;  // columns that are not indexes and contain no texts
   for (int64_t column = 0; column < table.num_columns(); ++column) {
     const std::string& name = table.columns()[static_cast<size_t>(column)];
     if (name == label) continue;

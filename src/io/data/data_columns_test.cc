@@ -37,7 +37,7 @@ TEST(Columns, ArePickedAsRunGlueDoesUnlessTheyCannotBeText) {
       {"id,qid1,qid2,question1,question2,label", "1,2,3,x,x,x", "question1", "question2", false},
       {"sentence1,label,other", "x,x,x", "sentence1", "other", true},
       {"title,body,label", "x,x,x", "title", "body", true},
-      // Indexes by name, whatever their values are.
+      // Columns whose names are those of an index are not texts, whatever their values are.
       {"id,text,label", "x7,x,x", "text", "", true},
       {",text,label", "0,x,x", "text", "", true},
       {"Unnamed: 0.1,Unnamed: 0,text,label", "0,0,x,x", "text", "", true},
@@ -46,13 +46,13 @@ TEST(Columns, ArePickedAsRunGlueDoesUnlessTheyCannotBeText) {
       {"tweet_id,text,label", "x1,x,x", "text", "", true},
       {"ID,INDEX,text,label", "x,x,x,x", "text", "", true},
       {"__index_level_0__,text,label", "x,x,x", "text", "", true},
-      // Values that pandas does not read as text.
+      // Columns with values that pandas does not read as text are not texts.
       {"stars,text,label", "5,x,x", "text", "", true},
       {"text,score,label", "x,0.5,x", "text", "", true},
       {"verified,text,label", "True,x,x", "text", "", true},
       {"text,empty,label", "x,,x", "text", "", true},
       {"text,label,stars,useful", "x,x,4,1", "text", "", true},
-      // Words that only look like an index.
+      // Columns whose names only resemble that of an index are texts.
       {"paid,text,label", "yes,x,x", "paid", "text", true},
       {"digits,label", "7,x", "digits", "", false},
   };

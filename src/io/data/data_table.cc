@@ -36,7 +36,8 @@ Table::Table(std::string file_name, uint64_t content_hash, std::vector<std::stri
 
 std::string_view Table::cell(int64_t row, int64_t column) const {
   const size_t index = static_cast<size_t>(row * num_columns() + column);
-  PLIMSOLL_CHECK(index < ends_.size(), "cell ({}, {}) of a table of {} rows", row, column, num_rows());
+  PLIMSOLL_CHECK(index < ends_.size(), "cell ({}, {}) is outside the table, which has {} rows", row, column,
+                 num_rows());
   const int64_t begin = index == 0 ? 0 : ends_[index - 1];
   return std::string_view(bytes_).substr(static_cast<size_t>(begin),
                                          static_cast<size_t>(ends_[index] - begin));
@@ -102,7 +103,8 @@ void Table::add_cell(std::string_view text, CellKind kind) {
 
 void Table::adopt(std::string bytes, std::vector<int64_t> ends, std::vector<int64_t> lines,
                   std::vector<CellKind> kinds) {
-  PLIMSOLL_CHECK(ends.size() == lines.size() * columns_.size(), "{} cells in {} rows of {} columns",
+  PLIMSOLL_CHECK(ends.size() == lines.size() * columns_.size(),
+                 "a table must have rows x columns cells, but has {} cells in {} rows of {} columns",
                  ends.size(), lines.size(), columns_.size());
   PLIMSOLL_CHECK(kinds.empty() || kinds.size() == ends.size());
   bytes_ = std::move(bytes);

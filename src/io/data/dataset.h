@@ -16,7 +16,7 @@ namespace plimsoll {
 // The sequences of each row, if a row is several of them: documents that are packed into a block. Row r consists of the
 // sequences [offsets[r], offsets[r + 1]) of the list.
 struct PackedRows {
-  std::vector<int64_t> offsets = {};  // empty: each row is one sequence, the one with its number
+  std::vector<int64_t> offsets = {};  // empty: row r is sequence r
   std::vector<int32_t> sequences = {};
 
   bool empty() const { return offsets.empty(); }

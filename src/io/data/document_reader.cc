@@ -56,7 +56,7 @@ class LineParts {
   void append(std::string_view bytes) {
     text_ += bytes;
     if (std::ssize(text_) < options_.part_bytes) return;
-    // Only the new bytes may have a line break: the others would have been read.
+    // Searches a line break in the new bytes only: lines that end in the earlier bytes have been read already.
     const size_t at = text_.rfind('\n');
     if (at == std::string::npos) return;
     std::string rest = text_.substr(at + 1);
@@ -92,7 +92,8 @@ class LineParts {
     visit_(TextSplit(std::move(table), *columns_));
   }
 
-  // The first row of a later part need not have the columns.
+  // Returns the columns of the first part, which name the columns of all parts: the first row of a later part may lack some of
+  // them.
   std::vector<std::string> known_columns() const {
     return columns_ ? columns_read(*columns_) : std::vector<std::string>{};
   }
@@ -134,7 +135,7 @@ ColumnChoice read_by_lines(const fs::path& path, bool is_jsonl, const DocumentOp
 
 ColumnChoice read_arrow_documents(const fs::path& path, const DocumentOptions& options,
                                   const DocumentPart& visit) {
-  // A few rows decide which columns are read.
+  // Number of rows that are read first to decide which columns to read.
   constexpr int64_t kFirstRows = 64;
   ColumnChoice columns =
       choose_columns_of_documents(read_arrow_table(path, {.max_rows = kFirstRows}), options);

@@ -51,7 +51,7 @@ TEST_F(Documents, ComeInPartsThatDivideNoLine) {
     text += std::string(static_cast<size_t>(i % 7), 'x') + "\xC3\xA9\n";
     expected.push_back(std::to_string(i) + ":" + std::string(static_cast<size_t>(i % 7), 'x') + "\xC3\xA9\n");
   }
-  // A file is read in pieces of a MiB, so that several parts need more text.
+  // A file is read 1 MiB at a time, so a test of several parts needs longer texts than that.
   const std::string long_line(size_t{3} << 20, 'y');
   text += long_line;
   expected.push_back("51:" + long_line);
@@ -109,7 +109,7 @@ TEST_F(Documents, NameTheLineOfAFaultInAnyPart) {
 TEST_F(Documents, OfUnknownFormatsAreRefused) {
   // arrow_reader_test.cc tests the formats of Arrow.
   const auto fault = [&](const std::string& path) { return error_of([&] { read(path); }); };
-  EXPECT_NE(fault(file("a.docx", "PK")).find("this one is '.docx'"), std::string::npos);
+  EXPECT_NE(fault(file("a.docx", "PK")).find("this file is '.docx'"), std::string::npos);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ class ByteEncoder : public TextEncoder {
     int64_t encode_words(std::span<const std::string_view> /*words*/, int64_t /*max_length*/,
                          std::vector<int32_t>& /*ids*/, std::vector<int32_t>& /*types*/,
                          std::vector<int32_t>& /*word_starts*/) override {
-      PLIMSOLL_CHECK(false, "documents are texts or token ids");
+      PLIMSOLL_CHECK(false, "documents must be encoded as texts or token ids, but encode_words() was called");
       return 0;
     }
   };
@@ -131,11 +131,13 @@ void check_blocks(const Documents& documents, int64_t block_size) {
       std::ranges::sort(expected);
     }
     // A document of one token predicts nothing and is in no row of its own.
-    PLIMSOLL_CHECK(rule == BlockRule::kSeparate ? ids.size() <= expected.size() : ids == expected,
-                   "rule {}: {} of {} tokens", static_cast<int>(rule), ids.size(), expected.size());
+    PLIMSOLL_CHECK(
+        rule == BlockRule::kSeparate ? ids.size() <= expected.size() : ids == expected,
+        "with block rule {}, the rows hold other tokens than the documents: {} tokens instead of {}",
+        static_cast<int>(rule), ids.size(), expected.size());
   }
   const int64_t stride = 1 + block_size / 2;
-  // Every block is a set of its own until they are joined, which makes thousands of them slow.
+  // Skips strides that give very many blocks: each block is a token set of its own until all are joined, which is slow.
   if (std::ssize(documents.ids) > 256 * stride) return;
   const Dataset overlapping =
       make_overlapping_blocks(tokens, {.block_size = block_size}, std::min(stride, block_size));

@@ -27,7 +27,8 @@ bool is_narrow(const DummyOptions& options) {
 Dataset make_dummy_dataset(const DummyOptions& options) {
   if (options.num_rows < 1 || options.length < 1 || options.num_labels < 0) {
     throw_error(ErrorCode::kUsage,
-                "the dummy data set needs at least one row, token and label: {} x {}, {} labels",
+                "--dataset_name dummy needs at least 1 row of 1 token and no negative number of labels, but "
+                "got {} rows of {} tokens and {} labels",
                 options.num_rows, options.length, options.num_labels);
   }
   if (options.first_id < 0 || options.end_id <= options.first_id) {

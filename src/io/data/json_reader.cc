@@ -76,7 +76,7 @@ class RowParser {
   int64_t capacity_ = 0;
   std::string padded_;
   std::optional<Table> table_;
-  // The value of each column in this row.
+  // The value of each column in the row that is being read.
   struct Value {
     std::optional<simdjson::dom::element> element;
     bool is_repeated = false;
@@ -241,7 +241,7 @@ bool RowParser::parse_repaired(std::string_view row) {
     scanner.skip_space();
     scanner.take(':', "':'");
     scanner.skip_space();
-    // A replacement inside a key does not concern a value.
+    // Skips replacements inside a key, because only values are marked as replaced.
     const size_t begin = scanner.offset();
     while (next < repaired_.replaced.size() && repaired_.replaced[next].offset < begin) ++next;
     scanner.skip_value();

@@ -1,4 +1,4 @@
-// The second half of labels.h: converts label cells to ids and values.
+// Implements the part of labels.h that converts label cells to ids and values.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -83,7 +83,7 @@ Labels encode_values(const TextSplit& split, const LabelScheme& scheme, LabelUse
     if (static_cast<int64_t>(items.size()) != labels.width) {
       fail_at_row(
           split, row,
-          fmt::format("this label has {}, but those of the {} have {}", counted(items.size(), "number"),
+          fmt::format("this label has {}, but each label of the {} has {}", counted(items.size(), "number"),
                       scheme.origin == LabelOrigin::kTrainingData ? "training data" : "model", labels.width));
     }
     for (const JsonItem& item : items) {

@@ -124,18 +124,18 @@ std::vector<std::string> label_warnings(const TextSplit& train, const LabelSchem
   if (scheme.kind != LabelKind::kClass) return warnings;
   const LabelForms forms = find_forms(train);
   if (forms.number && forms.word && !train.table().is_typed()) {
-    warnings.push_back(fmt::format(
-        "{}: the label '{}' is a word, but that of line {} is a number ('{}'): both are read as names of "
-        "classes",
-        place(train, *forms.word), excerpt(train.label(*forms.word)), train.line(*forms.number),
-        excerpt(train.label(*forms.number))));
+    warnings.push_back(
+        fmt::format("{}: the label '{}' is a word, but the label of line {} is a number ('{}'): both are "
+                    "read as names of classes",
+                    place(train, *forms.word), excerpt(train.label(*forms.word)), train.line(*forms.number),
+                    excerpt(train.label(*forms.number))));
   }
   if (forms.list && forms.no_list) {
-    warnings.push_back(fmt::format(
-        "{}: the label '{}' is a list, but that of line {} ('{}') is not: both are read as names of classes; "
-        "for sets of classes give --problem_type multi_label_classification",
-        place(train, *forms.list), excerpt(train.label(*forms.list)), train.line(*forms.no_list),
-        excerpt(train.label(*forms.no_list))));
+    warnings.push_back(
+        fmt::format("{}: the label '{}' is a list, but the label of line {} ('{}') is not: both are read as "
+                    "names of classes; for sets of classes give --problem_type multi_label_classification",
+                    place(train, *forms.list), excerpt(train.label(*forms.list)), train.line(*forms.no_list),
+                    excerpt(train.label(*forms.no_list))));
   }
   warn_of_sets(train, forms, warnings);
   return warnings;

@@ -112,8 +112,8 @@ LabelScheme infer_classes(const TextSplit& train, bool integers) {
     }
     if (seen.emplace(class_name(train.label(row), integers), true).second && seen.size() > 100000) {
       throw_error(ErrorCode::kBadData,
-                  "{}: more than 100000 different labels in column '{}': check that it is the label, or "
-                  "select another with --label_column_name",
+                  "{}: the column '{}' has more than 100000 different labels: check that it is the column of "
+                  "the labels, or select another with --label_column_name",
                   train.table().file_name(), train.table().column_list());
     }
   }

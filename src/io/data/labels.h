@@ -52,14 +52,14 @@ struct LabelScheme {
   std::vector<std::string> names_by_id() const;
 };
 
-// The labels of a split, ready for batches: `classes` for kClass with one entry per row, and for kClassPerToken with one
-// per token; none for kNextToken and kMaskedToken, whose labels are the ids, for kNextToken from `first_targets` on if there are
-// any; otherwise `values` with num_labels entries per row.
+// The labels of a split, ready for batches. kClass: `classes` has one entry per row. kClassPerToken: `classes` has one entry per
+// token. kNextToken and kMaskedToken: `classes` and `values` are empty, because the token ids are the labels; with kNextToken
+// they count from `first_targets` on. Any other kind: `values` has num_labels entries per row.
 struct Labels {
   std::vector<int32_t> classes;
   bool is_per_token = false;
   bool is_next_token = false;
-  std::optional<TokenMasking> masking = {};  // the labels are the tokens that it hides
+  std::optional<TokenMasking> masking = {};  // if set, the labels are the tokens that masking hides
   // With is_next_token, per row: the position of the first token that counts as a label. Empty: 1, since nothing precedes token 0.
   std::vector<int32_t> first_targets;
   std::vector<float> values;
@@ -72,8 +72,9 @@ struct Labels {
   bool empty() const { return classes.empty() && values.empty() && !is_next_token && !masking; }
 };
 
-// Infers the scheme from the training split. Errors: kBadData with file:line for a missing, non-finite or
-// mixed label, if there are no classes, or if the labels are not of the requested kind.
+// Infers the label scheme from the labels of the training split. Errors: kBadData with file:line for a label that is missing, not
+// finite, or of another form than the labels before it (a list and a number, for example), if there are no classes, or if the
+// labels are not of the requested kind.
 LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options = {});
 
 // Creates a scheme from classes with a known order, from a model or GLUE. With integers, the file contains

@@ -155,7 +155,7 @@ TEST(Labels, VectorsGoWithAModelsOwnLabels) {
             (std::vector<float>{1, 0, 1, 0, 1, 0}));
   EXPECT_NE(error_of([&] {
               encode_labels(json_labels({"[0, 1, 0]", "[1, 1]"}), scheme);
-            }).find("4: train.jsonl:2: this label has 2 numbers, but those of the model have 3"),
+            }).find("4: train.jsonl:2: this label has 2 numbers, but each label of the model has 3"),
             std::string::npos);
 }
 
@@ -367,11 +367,13 @@ TEST(Labels, WarnWithTheLine) {
       {{"C#", "F#", "C"}, ""},
       {{"a/b", "b/a"}, ""},
       {{"0", "1", "good"},
-       "train.csv:4: the label 'good' is a word, but that of line 2 is a number ('0'): both are "
+       "train.csv:4: the label 'good' is a word, but the label of line 2 is a number ('0'): both are "
        "read as names of classes"},
-      {{"pos", "1", "neg"}, "train.csv:2: the label 'pos' is a word, but that of line 3 is a number ('1')"},
-      {{"1.5", "n/a"}, "train.csv:3: the label 'n/a' is a word, but that of line 2 is a number"},
-      {{"[1 0]", "[0 1]", "x"}, "train.csv:2: the label '[1 0]' is a list, but that of line 4 ('x') is not"},
+      {{"pos", "1", "neg"},
+       "train.csv:2: the label 'pos' is a word, but the label of line 3 is a number ('1')"},
+      {{"1.5", "n/a"}, "train.csv:3: the label 'n/a' is a word, but the label of line 2 is a number"},
+      {{"[1 0]", "[0 1]", "x"},
+       "train.csv:2: the label '[1 0]' is a list, but the label of line 4 ('x') is not"},
       {{"1.0", "0.0"},
        "train.csv:2: the labels are numbers that are not all integers (1.0), so the model learns a "
        "regression"},

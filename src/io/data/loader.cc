@@ -10,7 +10,8 @@ namespace plimsoll {
 Loader::Loader(const Dataset& data, Sampler sampler, const BatchLayout& layout, const LoaderOptions& options)
     : data_(data), sampler_(std::move(sampler)), capacity_(layout.capacity), options_(options) {
   PLIMSOLL_CHECK(options.num_workers >= 0 && options.prefetch_factor >= 1);
-  PLIMSOLL_CHECK(sampler_.num_rows() == data.num_rows(), "the sampler has {} rows, the data set {}",
+  PLIMSOLL_CHECK(sampler_.num_rows() == data.num_rows(),
+                 "the sampler must have as many rows as the data set, but has {} instead of {}",
                  sampler_.num_rows(), data.num_rows());
   sampler_.seek(options.start);
   const auto num_slots =
@@ -53,7 +54,7 @@ bool Loader::at_end() const {
 }
 
 void Loader::claim(MicroBatch& batch) {
-  // The rows of a step of the sampler are valid until its next one.
+  // The rows in `step` are valid until the next call of sampler_.next().
   Sampler::Step step = sampler_.next();
   batch.rows.assign(step.rows.begin(), step.rows.end());
   batch.info = {.position = step.position,

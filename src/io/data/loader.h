@@ -24,7 +24,8 @@ struct LoaderOptions {
   int prefetch_factor = 2;  // number of batches in advance per worker
   DataPosition start;       // position from which a run resumes
   int64_t num_epochs = -1;  // end before the epoch with this number, counted from 0; -1: never
-  // The ranks of a run take the batches of an epoch in turn. At its end some ranks may have no batch of their own left.
+  // The ranks of a run take the batches of an epoch in turn. At the end of an epoch, some ranks may have no batch of their own
+  // left.
   int64_t rank = 0;
   int64_t num_ranks = 1;
 };
@@ -35,7 +36,7 @@ class Loader {
   // num_workers >= 0, prefetch_factor >= 1, and the sampler has the rows of the data set. Errors: kDevice if the operating
   // system cannot create a thread.
   Loader(const Dataset& data, Sampler sampler, const BatchLayout& layout, const LoaderOptions& options);
-  // Stops the workers and waits for their end.
+  // Stops the worker threads and waits until they have ended.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;

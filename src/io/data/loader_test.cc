@@ -58,7 +58,7 @@ TEST(Batch, LaysSequencesEndToEnd) {
   const Dataset data = random_data(random, 10, 2);
   MicroBatch batch = make_micro_batch(layout_of(2, {.tokens = 100, .sequences = 6}));
   assemble_batch(data, std::vector<int32_t>{1, 2, 3, 4},
-                 batch);  // the next batch must not contain any of this larger one
+                 batch);  // the next, smaller batch must not contain values of this larger one
   const std::vector<int32_t> rows = {7, 0, 7};
   assemble_batch(data, rows, batch);
   const int64_t num_tokens = 2 * data.tokens.length(7) + data.tokens.length(0);
@@ -307,8 +307,8 @@ TEST(Loader, StopsCleanlyInTheMiddle) {
   }
 }
 
-// A batch larger than planned fails when it is next, not when a worker prepares it, and the message contains
-// the remedy.
+// A batch larger than planned fails when next() would return it, not when a worker prepares it, and the message contains the
+// remedy.
 TEST(Loader, RefusesABatchThatIsLargerThanPlannedAtItsTurn) {
   TestRandom random;
   const Dataset data = random_data(random, 50, 0);

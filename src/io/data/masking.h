@@ -18,7 +18,7 @@
 
 namespace plimsoll {
 
-// When a sequence gets another mask.
+// States if a sequence gets another mask in each epoch, or keeps one mask forever.
 enum class MaskSchedule : uint8_t { kEachEpoch, kNever };
 
 struct TokenMasking {
@@ -41,15 +41,16 @@ struct MaskedSequence {
 };
 
 inline constexpr uint32_t kMaskSite = 0xDA7A0200u;
-// The epoch of masks that never change, which no training reaches.
+// The epoch from which masks that never change are computed; no training reaches it.
 inline constexpr uint32_t kNoEpoch = 0xFFFFFFFFu;
 
-// Returns the smallest number of 32 bits that is not an event of this probability.
+// Returns the threshold t = probability x 2^32: a random 32-bit number is below t with this probability.
 constexpr uint64_t mask_threshold(double probability) {
   return static_cast<uint64_t>(probability * 4294967296.0);
 }
 
-// Returns the numbers of a sequence: those of four positions, or of one.
+// Returns the four random numbers of a block of Philox for this sequence: at kMaskSite one for each of four positions, at
+// kMaskSite + 1 all for the position `block`.
 inline std::array<uint32_t, 4> mask_numbers(const TokenMasking& masking, MaskedSequence of, uint32_t site,
                                             size_t block) {
   const bool is_fixed = masking.schedule == MaskSchedule::kNever;

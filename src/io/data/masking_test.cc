@@ -1,4 +1,5 @@
-// The choices of masks: their frequencies, what they depend on, and that a batch of any size has those of its sequences.
+// Tests which tokens masks hide: how often, on what the choice depends, and that a sequence has the same mask in a batch of any
+// size.
 #include "io/data/masking.h"
 
 #include <gtest/gtest.h>
@@ -191,7 +192,8 @@ TEST(Masking, OfABatchDoesNotDependOnItsSizeOrTheWorkers) {
   }
 }
 
-// The ends of hidden tokens and their ids are the labels of all tokens without those that have none.
+// If a batch has only the tokens with a label, label_ends and labels are those of the batch with all tokens, without the tokens
+// that have none.
 TEST(Masking, ABatchMayHaveTheRowsWithALabelOnly) {
   for (const BlockRule rule : {BlockRule::kConcatenate, BlockRule::kPack, BlockRule::kSeparate}) {
     const Dataset data = masked_lines({9, 16, 3, 12, 7, 16, 16, 1, 5, 16, 14, 11, 2, 13}, rule);

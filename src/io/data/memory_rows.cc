@@ -63,7 +63,7 @@ RowInput input_of_row(const DataRow& row, const std::string& name, int64_t index
   return row.words.empty() ? RowInput::kIds : RowInput::kWords;
 }
 
-// Makes a data set from rows, whose input is the same.
+// Makes a data set from rows that all have the same kind of input.
 class Building {
  public:
   Building(const std::vector<DataRow>& rows, const RowRules& rules)
@@ -197,8 +197,8 @@ class Building {
       const auto labelled = std::ranges::find_if(rows_, has_label);
       if (labelled != rows_.end()) {
         fail(labelled - rows_.begin(),
-             "it has a label, but a language model learns the tokens themselves: leave classes and values "
-             "empty");
+             "the row has a label, but a language model takes its labels from the tokens themselves: leave "
+             "classes and values empty");
       }
       data_.labels.masking = rules_.masking;
       data_.labels.is_next_token = rules_.label_kind == LabelKind::kNextToken;
@@ -207,8 +207,9 @@ class Building {
     const auto first_without = std::ranges::find_if_not(rows_, has_label);
     if (first_without != rows_.end()) {
       const int64_t index = first_without - rows_.begin();
-      if (rules_.label_use == LabelUse::kRequired) fail(index, "it has no label: fill {}", label_field());
-      if (std::ranges::any_of(rows_, has_label)) fail(index, "it has no label, but others have one");
+      if (rules_.label_use == LabelUse::kRequired)
+        fail(index, "the row has no label: fill {}", label_field());
+      if (std::ranges::any_of(rows_, has_label)) fail(index, "the row has no label, but other rows have one");
       return;
     }
     for (int64_t index = 0; index < num_rows(); ++index) check_label(index);
@@ -239,7 +240,7 @@ class Building {
     const DataRow& of = row(index);
     const bool is_class = rules_.label_kind == LabelKind::kClass || is_per_token();
     if (!(is_class ? of.values : std::vector<float>(of.classes.begin(), of.classes.end())).empty())
-      fail(index, "its label is in {}, but the task reads {}", is_class ? "values" : "classes",
+      fail(index, "the label of the row is in {}, but the task reads {}", is_class ? "values" : "classes",
            label_field());
     const int64_t count = is_class ? std::ssize(of.classes) : std::ssize(of.values);
     const int64_t expected = rules_.label_kind == LabelKind::kClass ? 1

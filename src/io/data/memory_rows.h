@@ -42,8 +42,8 @@ struct RowRules {
 std::vector<DataRow> read_rows(const DataRows& source, const std::string& name,
                                std::optional<int64_t> max_rows);
 
-// Returns the input of all rows. Errors: kBadData, naming the row, if it differs between rows, or if a row has none or
-// several.
+// Returns the kind of input that all rows have. Errors: kBadData, naming the row, if the kind differs between rows, or if a row
+// has no input or several.
 RowInput input_of_rows(const std::vector<DataRow>& rows, const std::string& name);
 
 // Returns the tokens and labels. The truncation of the tokens counts texts and ids that were cut. Requires: at least one
@@ -51,11 +51,12 @@ RowInput input_of_rows(const std::vector<DataRow>& rows, const std::string& name
 // of different lengths, and labels that do not fit the rules; those of the encoder.
 Dataset make_dataset(const std::vector<DataRow>& rows, const RowRules& rules);
 
-// Returns the kind of labels that the rows have, if the task is not known otherwise: numbers without names of labels are
-// a regression. `input`: of the rows.
+// Returns the kind of labels that the rows have, if the task is not known otherwise: rows of values are a regression, unless the
+// labels have names. `input`: the kind of input of the rows.
 LabelKind label_kind_of(const std::vector<DataRow>& rows, RowInput input, bool has_label_names);
 
-// Returns the number of labels that the rows show: the largest class + 1, or the number of values; 0 if they have none.
+// Returns the number of labels that follows from the rows: the largest class + 1, or the number of values per row; 0 if the rows
+// have no labels.
 int64_t num_labels_of(const std::vector<DataRow>& rows);
 
 }  // namespace plimsoll

@@ -84,7 +84,9 @@ void order_epoch(const SamplerOptions& options, int64_t epoch, std::span<const i
   }
   shuffle(options.seed, epoch, order);
   if (options.strategy == SamplingStrategy::kGroupByLength && !order.empty()) {
-    PLIMSOLL_CHECK(lengths.size() == order.size(), "{} lengths for {} rows", lengths.size(), order.size());
+    PLIMSOLL_CHECK(lengths.size() == order.size(),
+                   "grouping by length needs one length per row, but there are {} lengths for {} rows",
+                   lengths.size(), order.size());
     group_by_length(options, lengths, scratch, order);
   }
 }
@@ -92,10 +94,12 @@ void order_epoch(const SamplerOptions& options, int64_t epoch, std::span<const i
 Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> lengths, std::vector<int32_t> sequences)
     : options_(options), lengths_(std::move(lengths)), sequences_(std::move(sequences)) {
   PLIMSOLL_CHECK(sequences_.empty() || sequences_.size() == lengths_.size(),
-                 "{} numbers of sequences for {} rows", sequences_.size(), lengths_.size());
+                 "the sampler needs the number of sequences of every row or none, but has {} for {} rows",
+                 sequences_.size(), lengths_.size());
   PLIMSOLL_CHECK(options.batch_size >= 1 && options.accumulation_steps >= 1 && !lengths_.empty(),
-                 "batch size {}, accumulation {}, {} rows", options.batch_size, options.accumulation_steps,
-                 lengths_.size());
+                 "the batch size ({}), the number of accumulation steps ({}) and the number of rows ({}) "
+                 "must be at least 1",
+                 options.batch_size, options.accumulation_steps, lengths_.size());
   rows_per_epoch_ = num_rows();
   if (options.last_batch == LastBatch::kDrop) {
     rows_per_epoch_ -= rows_per_epoch_ % options.batch_size;

@@ -61,10 +61,10 @@ Table read_table(const std::filesystem::path& path, const TableOptions& options)
                 path.string(), fmt::join(kExtensions, ", "),
                 has_arrow() ? ", or .parquet, .arrow or .feather" : "",
                 std::filesystem::is_directory(path, ignored) ? "is a folder; give a file in it"
-                : extension.empty() ? "one has no extension; rename it according to its format"
+                : extension.empty() ? "file has no extension; rename it according to its format"
                 : extension.starts_with(".xls") || extension == ".ods"
-                    ? fmt::format("one is '{}'; save the sheet as .csv", extension)
-                    : fmt::format("one is '{}'; convert it", extension));
+                    ? fmt::format("file is '{}'; save the sheet as .csv", extension)
+                    : fmt::format("file is '{}'; convert it", extension));
   }
   TextFile file = read_data_file(path, options.max_bytes);
   const auto text_bytes = static_cast<int64_t>(file.bytes.size());

@@ -137,7 +137,7 @@ std::string decompress(const std::string& name, std::string_view bytes, Compress
 // function.
 
 struct ReplacedValue {
-  size_t offset = 0;     // in RepairedJson::text
+  size_t offset = 0;     // position of the replacement in RepairedJson::text
   std::string original;  // NaN, 123...456, \ud83d
 };
 

@@ -17,7 +17,7 @@ class TextEncoder {
  public:
   virtual ~TextEncoder() = default;
 
-  // The buffers of one thread. The encoder must outlive its sessions.
+  // Encodes texts for one thread, with buffers of its own. The encoder must outlive its sessions.
   class Session {
    public:
     virtual ~Session() = default;

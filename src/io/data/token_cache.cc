@@ -18,7 +18,7 @@ namespace plimsoll {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "the file is written as memory lies, little-endian");
+              "a token cache has the byte order of the memory, which must be little-endian");
 
 constexpr std::array<char, 8> kMagic = {'P', 'L', 'M', 'T', 'O', 'K', '0', '1'};
 
@@ -44,7 +44,7 @@ constexpr int64_t padded(int64_t bytes) {
   return (bytes + 7) / 8 * 8;
 }
 
-// The positions at which the pieces of a file begin.
+// The byte offsets at which the arrays after the ids, and the header, begin in the file.
 struct Places {
   int64_t types = 0;
   int64_t word_starts = 0;
@@ -78,7 +78,7 @@ int32_t stored_types(bool has_types, TypeUse use) {
   return !has_types ? 0 : use == TypeUse::kTrained ? 2 : 1;
 }
 
-// Calls write(bytes) for a piece and its padding.
+// Calls write(bytes) for one array and for the zeros that pad it to a multiple of 8 bytes.
 template <typename Write>
 void write_padded(std::span<const std::byte> bytes, const Write& write) {
   constexpr std::array<std::byte, 8> kZeros{};
@@ -88,7 +88,7 @@ void write_padded(std::span<const std::byte> bytes, const Write& write) {
   if (padded(size) > size) write(std::span(kZeros).first(static_cast<size_t>(padded(size) - size)));
 }
 
-// Calls write(bytes) for everything before the header.
+// Calls write(bytes) for all arrays of the file in their order: everything except the header, which is stored at the end.
 template <typename Write>
 void write_payload(const TokenSet& tokens, std::span<const int32_t> word_starts, const Write& write) {
   write_padded(std::as_bytes(tokens.narrow_ids()), write);
@@ -304,11 +304,13 @@ void TokenCacheWriter::write(std::span<const std::byte> bytes) {
 }
 
 void TokenCacheWriter::add(const TokenSet& part) {
-  PLIMSOLL_CHECK(part.max_id() <= max_id_, "an id {} in a file of ids up to {}", part.max_id(), max_id_);
+  PLIMSOLL_CHECK(part.max_id() <= max_id_,
+                 "the token id {} is larger than {}, the largest that this token file can store",
+                 part.max_id(), max_id_);
   type_use_ = part.type_use();
   if (part.has_types()) types_.resize(static_cast<size_t>(offsets_.back()), 0);
   types_.insert(types_.end(), part.types().begin(), part.types().end());
-  // All ids of a file have the same width.
+  // All ids of a file are stored with the same width, so those of a part with another width are converted.
   if (max_id_ <= 0xFFFF && part.is_narrow()) {
     write(std::as_bytes(part.narrow_ids()));
   } else if (max_id_ <= 0xFFFF) {

@@ -31,7 +31,8 @@ void check_arrays(const TokenArrays& arrays) {
   PLIMSOLL_CHECK(!offsets.empty() && offsets.front() == 0);
   PLIMSOLL_CHECK(arrays.narrow_ids.empty() || arrays.wide_ids.empty());
   const auto total = static_cast<int64_t>(arrays.narrow_ids.size() + arrays.wide_ids.size());
-  PLIMSOLL_CHECK(offsets.back() == total, "offsets end at {}, there are {} ids", offsets.back(), total);
+  PLIMSOLL_CHECK(offsets.back() == total, "the last offset must be the number of token ids, {1}, but is {0}",
+                 offsets.back(), total);
   PLIMSOLL_CHECK(arrays.types.empty() || static_cast<int64_t>(arrays.types.size()) == total);
 }
 
@@ -45,7 +46,8 @@ void TokenSet::find_longest() {
   const std::span<const int64_t> offsets = arrays_.offsets;
   longest_ = 0;
   for (size_t i = 1; i < offsets.size(); ++i) {
-    PLIMSOLL_CHECK(offsets[i] >= offsets[i - 1], "offset {} falls", i);
+    PLIMSOLL_CHECK(offsets[i] >= offsets[i - 1], "offset {} of the rows is smaller than the offset before it",
+                   i);
     longest_ = std::max(longest_, offsets[i] - offsets[i - 1]);
   }
 }
@@ -93,7 +95,8 @@ TokenSet TokenSet::from_mapped(MappedTokens tokens, TruncationCount truncation) 
 TokenSet TokenSet::with_rows(std::vector<int64_t> offsets) const {
   const auto total = static_cast<int64_t>(arrays_.narrow_ids.size() + arrays_.wide_ids.size());
   PLIMSOLL_CHECK(!offsets.empty() && offsets.front() >= 0 && offsets.back() <= total,
-                 "rows of {} tokens end outside of them", total);
+                 "the offsets of the rows must start at 0 or later and end within the {} tokens of the set",
+                 total);
   TokenSet set = *this;
   set.mapped_bytes_ -=
       offsets_ == nullptr && mapped_bytes_ > 0 ? static_cast<int64_t>(arrays_.offsets.size_bytes()) : 0;

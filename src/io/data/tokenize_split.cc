@@ -119,7 +119,9 @@ void Tokenizing::encode_row(int64_t row, Part& part, Worker& worker) {
     worker.types.push_back(0);
   }
   const auto length = static_cast<int64_t>(ids.size() - before);
-  PLIMSOLL_CHECK(types.size() == ids.size(), "{} ids and {} types", ids.size(), types.size());
+  PLIMSOLL_CHECK(types.size() == ids.size(),
+                 "the tokenizer must give one token type per id, but gave {1} types for {0} ids", ids.size(),
+                 types.size());
   if (length == 0 && options_.empty_rows == EmptyRows::kRefuse) {
     throw_error(
         ErrorCode::kBadData,

@@ -63,7 +63,7 @@ class WordColumns {
                 kWhatToWrite);
   }
 
-  // Returns nothing, since the rows are texts, or fails if words are requested.
+  // Returns nothing, which means that the rows are texts. Fails if rows of words are requested.
   std::optional<ColumnChoice> text_or_fail() const {
     if (!options_.tagging.empty()) fail("expected a column of lists of words and one of lists of tags");
     return std::nullopt;

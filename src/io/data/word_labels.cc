@@ -92,8 +92,9 @@ WordClasses encode_word_labels(const TextSplit& split, const LabelScheme& scheme
 
 Labels token_labels(const WordClasses& words, const TokenSet& tokens, std::span<const int32_t> word_starts) {
   PLIMSOLL_CHECK(words.num_rows() == tokens.num_rows() && std::ssize(word_starts) == tokens.num_tokens(),
-                 "classes of {} rows and {} word starts for {} rows of {} tokens", words.num_rows(),
-                 word_starts.size(), tokens.num_rows(), tokens.num_tokens());
+                 "there must be one list of classes per row and one word start per token, but there are {} "
+                 "lists and {} word starts for {} rows with {} tokens",
+                 words.num_rows(), word_starts.size(), tokens.num_rows(), tokens.num_tokens());
   Labels labels;
   labels.is_per_token = true;
   labels.classes.reserve(word_starts.size());

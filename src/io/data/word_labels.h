@@ -33,9 +33,9 @@ struct WordClasses {
 // file:line if the split has no tags or a row lacks them, and if there are more than 100000 classes.
 LabelScheme infer_word_labels(const TextSplit& train);
 
-// Encodes the tags of a split. With LabelUse::kOptional, rows without tags and unknown tags of the number -1
-// get kNoLabel; if the split has no tags at all, the result has no rows. Requires: split.has_words(). Errors:
-// kBadData with file:line for an unknown tag (the message lists the known ones) and a row without tags.
+// Encodes the tags of a split. With LabelUse::kOptional, rows without tags and the unknown tag -1 get kNoLabel; if the split has
+// no tags at all, the result has no rows. Requires: split.has_words(). Errors: kBadData with file:line for an unknown tag (the
+// message lists the known ones) and a row without tags.
 WordClasses encode_word_labels(const TextSplit& split, const LabelScheme& scheme,
                                LabelUse use = LabelUse::kRequired);
 

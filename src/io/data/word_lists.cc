@@ -125,7 +125,7 @@ class TaggedWordReader {
 }  // namespace
 
 std::string_view WordLists::item(int64_t row, int64_t i) const {
-  PLIMSOLL_CHECK(i >= 0 && i < size(row), "item {} of a row of {}", i, size(row));
+  PLIMSOLL_CHECK(i >= 0 && i < size(row), "item {} does not exist in a row of {} items", i, size(row));
   const auto index = static_cast<size_t>(begin_of_row(row) + i);
   const int64_t begin = index == 0 ? 0 : item_ends_[index - 1];
   return std::string_view(bytes_).substr(static_cast<size_t>(begin),

@@ -24,9 +24,10 @@ struct ChangedCodePoint {
 struct AlignedText {
   std::u32string chars;
   std::vector<TextSpan> spans;  // one per code point
-  int32_t begin = 0;            // the position of the text in the original one
+  int32_t begin = 0;            // index of the first code point in the original text
 
-  // Decodes valid UTF-8 whose first code point is number first_code_point of the original text.
+  // Replaces the contents by the decoded text. Requires: `utf8` is valid UTF-8, and its first code point is the one with the
+  // index first_code_point in the original text.
   void assign(std::string_view utf8, int32_t first_code_point);
   void clear();
   void push(char32_t c, TextSpan span) {

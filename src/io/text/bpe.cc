@@ -11,7 +11,7 @@
 namespace plimsoll::text {
 namespace {
 
-// Code points below this have their ids in a table.
+// For code points below this, the ids of single characters are in a table.
 constexpr char32_t kNumDirect = 0x10000;
 
 // The largest number of symbols of a word for which a search through all pairs is used, because it is faster than a

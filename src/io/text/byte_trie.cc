@@ -16,7 +16,8 @@ class ByteTrie::Builder {
       : trie_(trie), entries_(std::move(entries)) {
     std::sort(entries_.begin(), entries_.end());
     for (size_t i = 1; i < entries_.size(); ++i) {
-      PLIMSOLL_CHECK(entries_[i - 1].first != entries_[i].first, "key '{}' twice", entries_[i].first);
+      PLIMSOLL_CHECK(entries_[i - 1].first != entries_[i].first,
+                     "the key '{}' occurs twice in the entries of the trie", entries_[i].first);
     }
   }
 
@@ -47,7 +48,8 @@ class ByteTrie::Builder {
 
   void add_block() {
     const auto first = narrow<uint32_t>(trie_.cells_.size());
-    PLIMSOLL_CHECK(first < kBaseMask - kBlock, "the trie is too large");
+    PLIMSOLL_CHECK(first < kBaseMask - kBlock,
+                   "the trie has too many cells: the index of a cell must fit into 31 bits");
     trie_.cells_.resize(first + kBlock);
     trie_.values_.resize(first + kBlock, kNoValue);
     links_.resize(first + kBlock);

@@ -23,7 +23,7 @@ using Messages = std::span<const ChatMessage>;
 struct ChatRecord {
   std::string_view name;
   void (*render)(const ChatRecord& record, Messages messages, ChatWriter& out);
-  // The system message of a conversation without one; empty for none.
+  // The system message that is written if a conversation has none; empty if the template writes none.
   std::string_view default_system = {};
   // The token that ends turns; empty if it is the end-of-text token.
   std::string_view end_of_turn = {};
@@ -568,7 +568,7 @@ RenderedChat ChatTemplate::render(std::span<const ChatMessage> messages, Generat
 }
 
 uint64_t ChatTemplate::content_hash() const {
-  // The number counts changes of the renderers.
+  // The version is increased when a renderer changes, so that cached tokens of earlier versions are not used.
   constexpr int kVersion = 1;
   return hash64(fmt::format("{}\n{}\n{}\n{}", record_->name, bos_, eos_, kVersion));
 }

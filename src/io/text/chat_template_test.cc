@@ -77,7 +77,7 @@ TEST_F(ChatTemplateTest, RendersAsTransformers) {
   }
   EXPECT_GT(num_texts, 1500u);
   EXPECT_GT(num_refused, 200u);
-  // Every template is in the fixture.
+  // Checks that the fixture tests every template.
   for (const auto& [name, text] : fixture_.at("templates").items()) EXPECT_TRUE(names.contains(name));
   EXPECT_EQ(names.size(), static_cast<size_t>(std::ranges::count(chat_template_names(), ',') + 1));
 }
@@ -139,7 +139,7 @@ TEST(TemplateForm, IsEqualWhereJinjaRendersTheSame) {
                             "{% for m in messages %}{{ ['role'] + '\\n' }}{% endfor %}",
                             "{% form in messages %}{{ m.role + '\\n' }}{% endfor %}"})
     EXPECT_NE(form(other), first) << other;
-  // Texts that are not Jinja have a form.
+  // template_form() accepts any text, also one that is not Jinja.
   for (const char* text : {"", "{", "{{", "{{ 'a", "{% x", "{# x", "a {{ b -", "{{ '\\", "}}"}) form(text);
 }
 

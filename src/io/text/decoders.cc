@@ -27,7 +27,7 @@ constexpr std::array<Replacement, 10> kCleanUp = {{{" .", "."},
                                                    {" 's", "'s"},
                                                    {" 've", "'ve"},
                                                    {" 're", "'re"}}};
-// The list of the decoders has one more, before 's.
+// The list of replacements in Hugging Face's decoders has one more entry than that of transformers, before the one for 's.
 constexpr Replacement kDoNot = {" do not", " don't"};
 constexpr size_t kDoNotPosition = 7;
 

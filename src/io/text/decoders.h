@@ -16,7 +16,7 @@ namespace plimsoll::text {
 
 using Texts = std::vector<std::string>;
 
-// A step of a decoder.
+// One step of a decoder, which changes a list of texts.
 class DecoderStep {
  public:
   virtual ~DecoderStep() = default;

@@ -239,7 +239,7 @@ int32_t TokenizerImpl::encode_byte_level(std::string_view text, int32_t first_co
 
 void TokenizerImpl::encode_byte_words(std::string_view text, int32_t first_code_point, Offsets offsets,
                                       ScratchImpl& scratch, Sequence* out) const {
-  // The added space has the source of the first character.
+  // In offsets, the added space belongs to the first character.
   int32_t num_added = 0;
   if (spec_.byte_level->adds_space && !text.empty() && text[0] != ' ') {
     scratch.spaced_text.assign(1, ' ');
@@ -263,7 +263,8 @@ void TokenizerImpl::encode_byte_words(std::string_view text, int32_t first_code_
   }
 }
 
-// Encodes the bytes [begin, end) of a text. Requires: parts are given in order.
+// Encodes the bytes [begin, end) of words.text. Requires: the calls for one text pass ascending ranges, because `words` counts
+// the code points of the text only once, from its start on.
 void TokenizerImpl::encode_byte_part(size_t begin, size_t end, ByteWords& words, ScratchImpl& scratch,
                                      Sequence* out) const {
   const std::string_view text = words.text.substr(begin, end - begin);

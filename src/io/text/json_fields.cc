@@ -30,7 +30,7 @@ double reference_value(std::string_view text) {
     const auto digit = static_cast<uint64_t>(text[i] - '0');
     is_full = is_full || digits > (std::numeric_limits<uint64_t>::max() - digit) / 10;
     if (!is_full) digits = digits * 10 + digit;
-    // Digits that do not fit count only before the point.
+    // Digits that do not fit into the number change the exponent only if they are before the decimal point.
     if (!is_full && has_point) --exponent;
     if (is_full && !has_point) ++exponent;
   }

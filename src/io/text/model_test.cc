@@ -376,10 +376,13 @@ TEST(ModelFolderTest, SaysWhatIsMissing) {
   EXPECT_TRUE(message().starts_with("folder/vocab.json: the document should be an object")) << message();
   files.vocab_json.reset();
   files.tokenizer_json = R"({"model": {"type": "WordPiece", "vocab": {"[UNK]": 0}}})";
-  EXPECT_NE(message().find("whose model is BPE, but that of tokenizer.json is neither"), std::string::npos)
+  EXPECT_NE(message().find(
+                "which needs a tokenizer model of the type BPE, but the model in tokenizer.json is neither"),
+            std::string::npos)
       << message();
   files.model_config = R"({"model_type": "xlm-roberta"})";
-  EXPECT_NE(message().find("whose model is Unigram, but"), std::string::npos) << message();
+  EXPECT_NE(message().find("needs a tokenizer model of the type Unigram, but"), std::string::npos)
+      << message();
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ TEST(RegexTest, MatchesAsHuggingFace) {
       const std::string text = fixture.at("texts")[i];
       Matches matches;
       regex.find_all(to_code_points(text), &matches);
-      // The reference shows only matches that are not empty.
+      // Removes empty matches, because the fixture contains only matches that are not empty.
       std::erase_if(matches, [](const auto& match) { return match.first == match.second; });
       EXPECT_EQ(matches, c.at("matches")[i].get<Matches>()) << pattern << " in " << nlohmann::json(text);
       num_matches += matches.size();

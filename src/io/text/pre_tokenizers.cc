@@ -234,7 +234,7 @@ class ByteLevel : public PreTokenizer {
         const Kind wanted = kind(first);
         for (end = first + 1; end < text.size() && kind(end) == wanted; ++end) {
         }
-        // The last of several spaces belongs to the word after them.
+        // Leaves the last of several spaces to the word after them.
         if (wanted == Kind::kSpace && end < text.size() && end - at > 1) --end;
       }
       out->push_back({at, end});
@@ -291,7 +291,7 @@ std::unique_ptr<PreTokenizer> read_metaspace(const JsonFields& fields) {
                 fields.name_of("prepend_scheme"), scheme);
   }
   Scheme prepend = scheme == "always" ? Scheme::kAlways : scheme == "first" ? Scheme::kFirst : Scheme::kNever;
-  // Files of older versions have a flag.
+  // Files of older versions have the flag add_prefix_space instead of prepend_scheme.
   if (!fields.flag_or("add_prefix_space", true)) prepend = Scheme::kNever;
   return std::make_unique<Metaspace>(read_character(fields, "replacement", "\xE2\x96\x81"), prepend,
                                      fields.flag_or("split", true), fields.name_of("type"));

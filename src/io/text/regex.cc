@@ -219,7 +219,7 @@ class Compiler {
       } else {
         return item;
       }
-      if (item.empty() && is_first) refuse("a repetition of nothing");
+      if (item.empty() && is_first) refuse("a repetition with nothing to repeat before it");
       const bool lazy = take(U'?');
       // In Oniguruma's Ruby syntax, a '+' after braces is another repetition and does not make the first one
       // possessive.
@@ -303,7 +303,7 @@ class Compiler {
       case U'+':
       case U'?':
         --at_;
-        refuse("a repetition of nothing");
+        refuse("a repetition with nothing to repeat before it");
       default:
         return set_code(single(c), lengths);
     }
@@ -639,7 +639,7 @@ class Matcher {
     steps_ += narrow<int64_t>(set.nested.size());
     return set.contains(c);
   }
-  // Does an instruction that does not branch. Returns false if it fails.
+  // Executes an instruction that does not branch. Returns false if it does not match.
   bool step(const Instruction& instruction, size_t* pc, size_t* at);
 
   const std::vector<Instruction>& code_;

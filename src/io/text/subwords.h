@@ -27,7 +27,7 @@ inline constexpr int32_t kNoToken = -1;
 class TokenIds {
  public:
   TokenIds() = default;
-  // If a text occurs twice, the later id counts.
+  // If the same text occurs twice in `tokens`, find() returns the later id.
   explicit TokenIds(const std::vector<std::pair<std::string, int32_t>>& tokens);
 
   // Adds room for `count` tokens to an empty map.
@@ -75,7 +75,7 @@ class WordCache {
   size_t place(const Key& key) const;
   void grow();
 
-  std::vector<Entry> entries_;  // their number is a power of two
+  std::vector<Entry> entries_;  // the number of entries is a power of two
   size_t num_stored_ = 0;       // since the table last grew
 };
 

@@ -62,7 +62,7 @@ void TokenModel::split(std::string_view word, ModelScratch& scratch, std::vector
   claim(scratch);
   if (!splits_before_mark_) return split_cached(word, scratch, out);
   for (size_t begin = 0; begin < word.size();) {
-    // The part ends before the first mark that does not follow another one.
+    // Ends the part before the first mark that does not follow another mark.
     size_t end = word.find(kWordMark, begin + 1);
     while (end != std::string_view::npos && word.substr(0, end).ends_with(kWordMark)) {
       end = word.find(kWordMark, end + 1);

@@ -1,4 +1,4 @@
-// The public face of the tokenizer.
+// Implements the public functions of Tokenizer and TokenStream by TokenizerImpl.
 #include "io/text/tokenizer.h"
 
 #include <algorithm>
@@ -138,7 +138,8 @@ TokenStream::TokenStream(const Tokenizer& tokenizer, const DecodeOptions& option
       num_returned_(context.size()) {
   options_.clean_up_spaces = false;
   returned_ = decode();
-  // A character that the context begins is returned when it is complete.
+  // If the context ends within a character, the mark of the incomplete part does not count as returned, so that the character is
+  // returned when it is complete.
   while (returned_.ends_with(kReplacement)) returned_.resize(returned_.size() - kReplacement.size());
 }
 

@@ -353,8 +353,9 @@ void build_pipeline(const TokenizerClass& tokenizer_class, const std::optional<J
                                 : "neither BPE nor Unigram";
   if (found != wanted) {
     throw_error(ErrorCode::kBadData,
-                "{}, whose model is {}, but that of tokenizer.json is {}; write \"tokenizer_class\": "
-                "\"PreTrainedTokenizerFast\" in tokenizer_config.json to use tokenizer.json as it is",
+                "{}, which needs a tokenizer model of the type {}, but the model in tokenizer.json is {}; "
+                "write \"tokenizer_class\": \"PreTrainedTokenizerFast\" in tokenizer_config.json to use "
+                "tokenizer.json as it is",
                 tokenizer_class.source, wanted, found);
   }
   const bool adds_space = flag_of(config, "add_prefix_space", false);

@@ -35,19 +35,19 @@ enum class BuiltPipeline : uint8_t {
 struct TokenizerClass {
   std::string name;    // as in the file, or "" if no file names one and no model_type implies one
   std::string source;  // "config.json: tokenizer_class is 'XTokenizer'", for messages
-  // Sets lowercase, accents, Chinese characters and cleaning of a BertNormalizer.
+  // True if the class sets the options of a BertNormalizer: lower case, accents, Chinese characters and cleaning.
   bool sets_normalizer = false;
-  // Reads vocab.txt as BERT does.
+  // True if the class reads vocab.txt as BERT does.
   bool reads_vocab_txt = false;
   // The tokens that the class has by default, by role ("cls_token").
   std::map<std::string, std::string> roles;
   // Special tokens without a role that the class has unless additional_special_tokens states others.
   std::vector<std::string> extra_tokens = {};
-  // The mask token takes the blanks before it, unless a file describes it.
+  // True if the mask token includes the blanks before it, unless a file describes the token otherwise.
   bool mask_strips_left = false;
-  // Gives the model token types. Without them every type is 0.
+  // True if the tokenizer gives the model token types; if false, every type is 0.
   bool gives_types = true;
-  // Belongs to transformers and builds a pipeline that is neither BERT's nor that of tokenizer.json.
+  // True if the class is one of transformers and builds a pipeline that is neither BERT's nor that of tokenizer.json.
   bool is_foreign = false;
   // The pipeline that replaces that of tokenizer.json.
   BuiltPipeline built = BuiltPipeline::kNone;

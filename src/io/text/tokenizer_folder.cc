@@ -27,7 +27,7 @@ constexpr double kNoMaxLength = 1e12;
 // Tokens named in files other than the vocabulary.
 struct NamedTokens {
   std::map<int64_t, StatedToken> by_id;        // added_tokens_decoder or added_tokens.json
-  std::map<std::string, StatedToken> by_role;  // not in the map if not named
+  std::map<std::string, StatedToken> by_role;  // a role that no file names is not in the map
   std::vector<StatedToken> extra;
   bool states_extra = false;    // additional_special_tokens is given
   bool describes_mask = false;  // mask_token is an object, which states how it is matched

@@ -57,7 +57,7 @@ struct ScratchImpl {
   Sequence first, second;
 };
 
-// The state of encoding a text whose words are found in its bytes, part by part.
+// The state of encode_byte_part() between its calls for the parts of one text.
 struct ByteWords {
   std::string_view text;
   int32_t first_code_point = 0;

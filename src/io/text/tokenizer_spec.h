@@ -64,7 +64,7 @@ struct UnigramSpec {
   bool byte_fallback = false;
 };
 
-// Every word is a token or unknown.
+// The WordLevel model: each word is one token of the vocabulary, or the unknown token.
 struct WordLevelSpec {
   std::string unk_token;
 };

@@ -78,8 +78,8 @@ class Counter {
  private:
   static TokenizerSpec splitter_spec(const TrainingOptions& options) {
     ModelSpec model{{{"[UNK]", 0}}, WordLevelSpec{"[UNK]"}};
-    return parse_tokenizer_document(Json::parse(steps_of(options).dump()), "the steps of the trainer",
-                                    std::move(model));
+    return parse_tokenizer_document(Json::parse(steps_of(options).dump()),
+                                    "the steps of training a tokenizer", std::move(model));
   }
 
   size_t num_threads_;

@@ -18,7 +18,7 @@ namespace plimsoll::text {
 
 // Buffers of one thread.
 struct UnigramScratch {
-  // The best way to reach a position.
+  // The segmentation with the largest sum of scores that ends at a position.
   struct Node {
     double score = 0;
     int32_t id = kNoToken;  // id of the token that ends here

@@ -20,7 +20,8 @@ WordPiece::WordPiece(const Vocabulary& vocabulary, const WordPieceSpec& spec)
       continuing_root_(trie_.walk(ByteTrie::kRoot, spec.continuing_prefix)),
       unk_id_(trie_.find(spec.unk_token)),
       max_chars_per_word_(narrow<size_t>(spec.max_chars_per_word)) {
-  PLIMSOLL_CHECK(unk_id_ != ByteTrie::kNoValue, "the vocabulary lacks '{}'", spec.unk_token);
+  PLIMSOLL_CHECK(unk_id_ != ByteTrie::kNoValue,
+                 "the vocabulary of WordPiece needs the token '{}', but does not contain it", spec.unk_token);
 }
 
 void WordPiece::split(std::string_view word, std::vector<WordToken>* out) const {
@@ -29,7 +30,7 @@ void WordPiece::split(std::string_view word, std::vector<WordToken>* out) const 
     out->resize(first_token);
     out->push_back({unk_id_, 0, static_cast<uint32_t>(word.size())});
   };
-  // A code point has at least one byte, so short words need not be counted.
+  // Code points are counted only if a word has many bytes: it cannot have more code points than bytes.
   if (word.size() > max_chars_per_word_ &&
       count_code_points(word) > static_cast<int64_t>(max_chars_per_word_)) {
     return unknown();

@@ -26,7 +26,7 @@ std::string buffer_name(const ProgramPlan& program, const TransientBuffer& buffe
   return name;
 }
 
-// The op that makes a buffer says to which module it belongs.
+// Returns the module of the op that first writes the buffer, or that uses it as scratch memory.
 std::string buffer_module(const ProgramPlan& program, const TransientBuffer& buffer) {
   const size_t op = buffer.root == kNoValue ? buffer.op : buffer.first;
   return program.graph.module_name(program.graph.ops()[op].module);
@@ -95,7 +95,7 @@ BufferMap buffer_map(const Plan& plan, const ProgramPlan& program) {
 }
 
 nlohmann::json map_json(const BufferMap& map) {
-  // Names of modules repeat, so that buffers refer to them by number.
+  // Many buffers have the same module, so each stores the index of its name in a list.
   std::map<std::string, size_t> number_of;
   Json modules = Json::array();
   Json buffers = Json::array();
@@ -170,7 +170,8 @@ BufferMap parse_map(const nlohmann::json& json, const std::string& where) {
                 where, error.what());
   } catch (const std::out_of_range&) {
     throw_error(ErrorCode::kBadData,
-                "{}: a buffer of the map names a module that the file lacks; run the training again", where);
+                "{}: a buffer of the map refers to a module that is not in the file; run the training again",
+                where);
   }
 }
 

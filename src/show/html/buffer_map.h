@@ -47,7 +47,7 @@ struct BufferMap {
 // Returns the map of a program of the plan. Cost: linear in ops and buffers.
 BufferMap buffer_map(const Plan& plan, const ProgramPlan& program);
 
-// Converts a map to JSON and back. Errors of the second: kBadData if a value is missing, or if a buffer is outside of the arena or
+// Convert a map to JSON and back. Errors of parse_map(): kBadData if a value is missing, or if a buffer is outside of the arena or
 // the program; `where` names the file.
 nlohmann::json map_json(const BufferMap& map);
 BufferMap parse_map(const nlohmann::json& json, const std::string& where);

@@ -52,7 +52,7 @@ std::pair<double, double> value_range(const std::vector<PlotPoint>& points) {
   }
   if (low >= 0 && low < 0.7 * high) low = 0;
   const double margin = high > low ? 0.05 * (high - low) : std::max(0.5, 0.1 * std::fabs(high));
-  // A loss or a metric is not below zero, so its axis is not either.
+  // If no value is negative, the axis does not extend below zero.
   return {low >= 0 ? std::max(0.0, low - margin) : low - margin, high + margin};
 }
 

@@ -42,7 +42,7 @@ std::string html_escaped(std::string_view text) {
   for (size_t at = find_invalid_utf8(valid); at < valid.size(); at = find_invalid_utf8(valid))
     valid[at] = '?';
   std::string escaped = xml_escaped(valid);
-  // HTML does not permit this control character, XML does.
+  // xml_escaped() keeps this control character, which XML permits and HTML does not.
   std::ranges::replace(escaped, '\x7f', '?');
   return escaped;
 }
@@ -99,9 +99,11 @@ std::string html_page(std::string_view title, const std::string& body) {
 
 PageChart::PageChart(Axis x, Axis y, std::string name, std::string css_class)
     : x_(std::move(x)), y_(std::move(y)), name_(std::move(name)), css_class_(std::move(css_class)) {
-  PLIMSOLL_CHECK(x_.low < x_.high && y_.low < y_.high && std::isfinite(x_.high - x_.low) &&
-                     std::isfinite(y_.high - y_.low),
-                 "chart of [{}, {}] x [{}, {}]", x_.low, x_.high, y_.low, y_.high);
+  PLIMSOLL_CHECK(
+      x_.low < x_.high && y_.low < y_.high && std::isfinite(x_.high - x_.low) &&
+          std::isfinite(y_.high - y_.low),
+      "the axes of a chart must be finite and must not be empty, but x is [{}, {}] and y is [{}, {}]", x_.low,
+      x_.high, y_.low, y_.high);
 }
 
 void PageChart::line(const std::vector<PlotPoint>& points, std::string_view colour, bool is_dashed) {

@@ -14,8 +14,8 @@ namespace plimsoll {
 // Escapes a text for HTML, in elements and in attributes with double quotes. Bytes that are not valid UTF-8 become "?".
 std::string html_escaped(std::string_view text);
 
-// A table whose first column is text. The other columns are numbers, which are aligned at the right, unless `columns` says
-// otherwise.
+// A table whose first column is text. The other columns are numbers, which are aligned at the right, unless `columns` gives other
+// kinds.
 struct HtmlTable {
   std::vector<std::string> head = {};
   std::vector<std::vector<std::string>> rows = {};
@@ -23,7 +23,7 @@ struct HtmlTable {
       "t";  // 't' for a column with text, 'n' for one with numbers; columns beyond it have numbers
   bool has_total = false;  // the last row is a sum
   std::string caption = {};
-  bool shows_caption = true;  // otherwise it is only read aloud
+  bool shows_caption = true;  // if false, only screen readers present it
   std::string html() const;
 };
 

@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// Says which rank a map shows, if ranks have different plans.
+// States which stage of the pipeline the map shows, because stages have different plans.
 std::string stage_note(const ReportSource& source) {
   const std::optional<double> stage = number_at(source.report, "stage");
   if (!stage) return {};

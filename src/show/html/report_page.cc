@@ -9,7 +9,7 @@
 namespace plimsoll {
 
 std::string report_page(std::span<const ReportSource> sources) {
-  PLIMSOLL_CHECK(!sources.empty(), "a report needs a run or a plan");
+  PLIMSOLL_CHECK(!sources.empty(), "a report needs at least one run or plan");
   const bool is_comparison = sources.size() > 1;
   const std::string title = is_comparison
                                 ? "Comparison of " + counted(sources.size(), "run")

@@ -20,8 +20,8 @@ std::string report_page(std::span<const ReportSource> sources);
 std::string map_figure(const BufferMap& map);
 std::string peak_table(const BufferMap& map);
 
-// The sections of one source. `id` is a prefix for link targets, unique on the page. On a page with one source, its title is that of
-// the page.
+// States if the sections of a source begin with its title. On a page with one source the title is omitted, because the page has the
+// same title. `id` is a prefix for link targets, unique on the page.
 enum class RunTitle : uint8_t { kShown, kOmitted };
 std::string run_sections(const ReportSource& source, const std::string& id, RunTitle title);
 // Returns the name under which a page shows a source.
@@ -33,11 +33,13 @@ std::string comparison_sections(std::span<const ReportSource> sources);
 // Returns charts of the losses, and of each metric of the evaluations, of one or several runs; empty without records.
 std::string curves(std::span<const ReportSource> sources);
 
-// Return what a report says about the ranks of a run, empty for one rank; and which stage of a pipeline its map shows.
+// ranks_section() describes the ranks of a run; empty for one rank. The second function states which stage of a pipeline the map
+// shows.
 std::string ranks_section(const ReportSource& source, const std::string& id);
 std::string stage_note(const ReportSource& source);
 
-// Return a value of nested objects by its path, "estimate/ms": null, nothing, "" or 0 if it is missing or of another type.
+// Return the value at a path in nested objects, such as "estimate/ms". If the value is missing or has another type, the functions
+// return null, nothing, "" or 0.
 const nlohmann::json* value_at(const nlohmann::json& json, std::string_view path);
 int64_t bytes_at(const nlohmann::json& json, std::string_view path);
 // Returns the bytes at the path in MiB, as format_mib().

@@ -177,7 +177,7 @@ TEST(ReadRun, ReadsAFolderAndNamesWhatIsWrong) {
   folder.write("log.jsonl",
                "{\"epoch\": 1.0, \"loss\": 0.5, \"step\": 1}\nno record\n{\"epoch\": 1.0, \"loss\": 0.5, "
                "\"step\": 2}\n");
-  EXPECT_NE(refusal().find("log.jsonl:2: this line is no record of a log"), std::string::npos);
+  EXPECT_NE(refusal().find("log.jsonl:2: this line is not a record of a log"), std::string::npos);
 }
 
 }  // namespace

@@ -29,11 +29,11 @@ std::vector<LogRecord> read_history(const std::filesystem::path& path) {
     try {
       history.push_back(parse_log_line(line));
     } catch (const Json::exception&) {
-      // A run that ends while it writes leaves a part of the last line.
+      // Ignores an incomplete last line, which a run leaves that ends while it writes.
       if (file.peek() == std::ifstream::traits_type::eof()) break;
       throw_error(ErrorCode::kBadData,
-                  "{}:{}: this line is no record of a log; it begins '{}'. Remove the line, or run the "
-                  "training again",
+                  "{}:{}: this line is not a record of a log; it begins with '{}'. Remove the line, or run "
+                  "the training again",
                   path.string(), number, line.substr(0, 40));
     }
   }
@@ -52,8 +52,8 @@ void require_plan(const Json& plan, const std::string& path) {
       has_object("request") && plan.contains("total_bytes") && plan["total_bytes"].is_number())
     return;
   throw_error(ErrorCode::kBadData,
-              "{}: no plan: it lacks total_bytes, by_phase, by_purpose, operations or request; run the "
-              "training again",
+              "{}: the file is not a plan, because total_bytes, by_phase, by_purpose, operations or request "
+              "is missing or has another form; run the training again",
               path);
 }
 
@@ -113,7 +113,7 @@ ReportSource read_run(const std::string& folder) {
   const std::filesystem::path path(folder);
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
-    throw_error(ErrorCode::kUsage, "report: '{}' is no folder; give the --output_dir of a run", folder);
+    throw_error(ErrorCode::kUsage, "report: '{}' is not a folder; give the --output_dir of a run", folder);
   }
   if (!std::filesystem::exists(path / "plan.json", error)) {
     throw_error(

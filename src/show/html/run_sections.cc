@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// "saved_for_the_backward_pass" is "saved for the backward pass".
+// Converts a key to text: "saved_for_the_backward_pass" to "saved for the backward pass".
 std::string with_blanks(std::string key) {
   std::ranges::replace(key, '_', ' ');
   return key;
@@ -25,7 +25,7 @@ std::string with_blanks(std::string key) {
 
 // The phases in the order of a run.
 constexpr std::string_view kPhases[] = {"load", "resume", "train", "eval", "generate", "save"};
-// The purposes as keys of plan.json, in the order of tables.
+// The purposes of memory as keys of plan.json, in the order in which tables list them.
 constexpr std::string_view kPurposeKeys[] = {"model_weights", "optimizer_states", "gradients",
                                              "saved_for_the_backward_pass", "temporary_buffers"};
 
@@ -117,7 +117,7 @@ std::map<std::string, double> measured_groups(const Json& profile) {
   return ms;
 }
 
-// A shorter time is not shown.
+// Operations with a shorter time in milliseconds are not shown.
 constexpr double kLeastMs = 1e-4;
 
 std::string operations_section(const ReportSource& source, const std::string& id) {
@@ -248,7 +248,7 @@ std::vector<KeyFigure> key_figures(const ReportSource& source) {
   return figures;
 }
 
-// "f32" is "fp32" for users of training frameworks.
+// Returns the name that users of training frameworks know: "fp32" for "f32".
 std::string precision_name(const std::string& dtype) {
   return dtype == "f32" || dtype == "f16" ? "fp" + dtype.substr(1) : dtype;
 }

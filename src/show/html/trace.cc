@@ -99,7 +99,8 @@ void add_counters(const Plan& plan, const ProgramPlan& program, const std::vecto
   }
 }
 
-// Returns the spans of ops with measured times: an op of another queue than kCompute starts when its queue is free.
+// Returns the start and end of each op from measured times: an op on a queue other than kCompute starts as soon as its queue is
+// free.
 std::vector<OpSpan> measured_spans(const ProgramPlan& program, const std::vector<double>& op_ms) {
   std::vector<OpSpan> spans;
   double now_ms = 0;
@@ -143,7 +144,7 @@ std::string trace_json(const Plan& plan, const ProgramPlan& program, const PlanL
 }  // namespace
 
 std::string plan_trace(const Plan& plan, const PlanLabels& labels) {
-  PLIMSOLL_CHECK(!plan.programs.empty(), "a plan without programs has no trace");
+  PLIMSOLL_CHECK(!plan.programs.empty(), "a trace needs a plan with at least one program");
   const ProgramPlan& program = plan.programs.first();
   const std::vector<OpEstimate> ops = estimate_ops(plan, program);
   std::vector<double> op_ms;
@@ -154,7 +155,9 @@ std::string plan_trace(const Plan& plan, const PlanLabels& labels) {
 
 std::string profile_trace(const Plan& plan, const ProgramPlan& program, const PlanLabels& labels,
                           const std::vector<OpEstimate>& ops, std::span<const double> ms_per_step) {
-  PLIMSOLL_CHECK(ops.size() == ms_per_step.size(), "{} ops and {} times", ops.size(), ms_per_step.size());
+  PLIMSOLL_CHECK(ops.size() == ms_per_step.size(),
+                 "every op of the program needs one measured time, but there are {} ops and {} times",
+                 ops.size(), ms_per_step.size());
   std::vector<double> op_ms;
   for (size_t i = 0; i < ops.size(); ++i)
     op_ms.push_back(ms_per_step[i] / static_cast<double>(std::max<int64_t>(1, ops[i].runs_per_step)));

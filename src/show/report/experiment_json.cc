@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// JSON cannot represent infinity and NaN.
+// Writes null for infinity and NaN, which JSON cannot represent.
 Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }

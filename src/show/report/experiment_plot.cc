@@ -27,7 +27,7 @@ constexpr std::string_view kGrey = "#dddddd";
 constexpr std::string_view kOurs = "#0072B2";
 constexpr std::string_view kPeers = "#E69F00";
 
-// Number of columns of the caption in its font size, and of a name on one line and on two.
+// The largest number of characters of a line of the caption, of a name on one line, and of a name on two lines.
 constexpr size_t kCaptionColumns = 190;
 constexpr size_t kNameColumns = 44;
 constexpr size_t kSmallNameColumns = 54;
@@ -283,7 +283,7 @@ class Drawing {
 }  // namespace
 
 Picture experiment_picture(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin) {
-  PLIMSOLL_CHECK(!rows.empty(), "a plot without rows");
+  PLIMSOLL_CHECK(!rows.empty(), "a plot of experiments needs at least one row");
   return Drawing(rows, origin).draw();
 }
 

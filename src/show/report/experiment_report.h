@@ -14,8 +14,8 @@
 
 namespace plimsoll {
 
-// A row with a single method, as ratios to the first row that ran. Values above 1 mean faster, and more
-// memory.
+// The effect of one method alone: speed and memory of its row, each divided by that of the first row that ran. Above 1, `speed`
+// means faster and `memory` means more memory.
 struct MethodGain {
   std::string method;
   double speed = 0;
@@ -41,7 +41,8 @@ struct ExperimentSummary {
   double fastest_samples_per_s = 0;
   bool has_spread = false;
   bool is_fastest_clear = false;
-  // The row with the least memory. `is_smallest_clear`: by more than 2 % and 2 MiB.
+  // The row with the least memory. `is_smallest_clear`: every other row needs at least 2 MiB more, which is also more than 2 % of
+  // its memory.
   std::string smallest = {};
   bool is_smallest_clear = false;
   int64_t smallest_bytes = 0;

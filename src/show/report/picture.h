@@ -40,7 +40,7 @@ class Picture {
   // Draws a text whose base line contains (x, y) at the start, middle or end of the text.
   void text(double x, double y, std::string_view words, double size, std::string_view colour,
             TextAnchor anchor = TextAnchor::kStart, TextWeight weight = TextWeight::kNormal);
-  // Draws a text in the middle of (x, y) that reads from bottom to top.
+  // Draws a text that reads from bottom to top and whose middle is at (x, y).
   void upward_text(double x, double y, std::string_view words, double size, std::string_view colour);
   // Adds what another picture contains.
   void append(const Picture& other);
@@ -59,9 +59,9 @@ class Picture {
     double y = 0;
     double a = 0;     // width, or x2
     double b = 0;     // height, or y2
-    double size = 0;  // of the text, the line's width, or the dot's radius
+    double size = 0;  // font size of a text, width of a line, or radius of a dot
     std::string colour = {};
-    std::string words = {};  // of a line: its dashes
+    std::string words = {};  // the text; for a line, its dashes
     std::vector<PlotPoint> points = {};
     TextAnchor anchor = TextAnchor::kStart;
     TextWeight weight = TextWeight::kNormal;

@@ -227,7 +227,7 @@ std::string memory_table(const Plan& plan, const MemoryAnatomy& anatomy, Charact
   size_t widest = 0;
   for (const std::string& line : beside) widest = std::max(widest, display_width(line));
   if (display_width(lines[0]) + 4 + widest > columns) {
-    // A narrow terminal has no room to the right of the table.
+    // On a narrow terminal the lines follow below the table instead of to the right of it.
     for (const std::string& line : lines) text += line + "\n";
     for (size_t i = 1; i < beside.size(); ++i) text += "  by time, " + beside[i] + "\n";
     return text;

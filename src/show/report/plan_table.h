@@ -24,13 +24,14 @@ std::string plan_summary(const Plan& plan, const PlanLabels& labels = {});
 // Formats the line of the plan that `eval` and `predict` print.
 std::string plan_headline(const Plan& plan, const PlanLabels& labels = {});
 
-// Formats the cheapest ways to save memory: the argument to add, the bytes saved according to a plan, and the
+// Formats the cheapest ways to save memory: for each the argument to add, the bytes that it saves according to a plan, and its
 // effect on the time per sample. At most `columns` columns, with a newline at the end; empty without savings.
 std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings, size_t columns = 100);
 
 // Formats the KV cache of a plan that generates texts, by token, page and sequence, and its estimated speed, with a newline at the end.
 std::string cache_table(const Plan& plan, size_t columns = 100);
-// Formats what other numbers of beams, or of texts per prompt, cost that plan: a line each, of at most 80 columns. Empty without costs.
+// Formats the memory and speed with other numbers of beams, or of texts per prompt: one line of at most 80 columns for each. Empty if
+// `costs` is empty.
 std::string beam_table(const Plan& plan, const std::vector<BeamCost>& costs);
 
 // Formats the output of `--modules`: weights, states, gradients, saved and temporary bytes of every module of

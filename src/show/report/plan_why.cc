@@ -150,7 +150,7 @@ std::string format_update_place(const Plan& plan) {
   return wrapped(text, 98) + "\n";
 }
 
-// Lists the segments that a GPU captures at most.
+// States per program how many segments a GPU captures as graphs, and the memory of these graphs.
 std::string format_captured(const Plan& plan) {
   if (!plan.is_on_gpu()) return "";
   std::vector<std::string> parts;

@@ -138,7 +138,7 @@ std::string_view purpose_colour(Purpose purpose) {
 }
 
 std::string_view line_colour(size_t i) {
-  // Without the yellow, which is hard to see as a line.
+  // Okabe and Ito's colours without yellow, which is hard to see as a line.
   constexpr std::array<std::string_view, 6> kLineColours{"#0072B2", "#D55E00", "#009E73",
                                                          "#CC79A7", "#E69F00", "#56B4E9"};
   return kLineColours[i % kLineColours.size()];
@@ -215,7 +215,7 @@ std::string metrics_plot(const LogHistory& history, const std::string& title, co
 }
 
 std::string memory_plot(const Plan& plan, const PlanLabels& labels) {
-  PLIMSOLL_CHECK(!plan.programs.empty(), "a plan without programs has no plot");
+  PLIMSOLL_CHECK(!plan.programs.empty(), "a plot of memory needs a plan with at least one program");
   const ProgramPlan& program = plan.programs.first();
   const MemoryAnatomy anatomy = memory_anatomy(plan);
   const PhaseMemory* phase = anatomy.find(plan.trains() ? Phase::kTrain : Phase::kEvaluate);

@@ -73,7 +73,8 @@ std::string describe_steps(const ProfileContext& context) {
                      first, first == 1 ? "" : "s");
 }
 
-// Formats "contractions run at 61 % of the device's products, everything else at 74 % of its memory".
+// Formats the rates that the ops reached as shares of the measured peak rates of the device: that of matrix products for
+// contractions, that of memory for all other ops.
 std::string format_ceilings(const Measured& measured, const ProfileContext& context) {
   OpTotals products;
   OpTotals others;
@@ -89,7 +90,7 @@ std::string format_ceilings(const Measured& measured, const ProfileContext& cont
                         short_number(context.peak_gflops));
   }
   if (context.peak_gb_per_s > 0 && others.ms > 0) {
-    text += fmt::format("{}the others {:.0f} % of {} GB/s", text.empty() ? "" : ", ",
+    text += fmt::format("{}all other operations {:.0f} % of {} GB/s", text.empty() ? "" : ", ",
                         others.bytes / 1e4 / others.ms / context.peak_gb_per_s,
                         short_number(context.peak_gb_per_s));
   }

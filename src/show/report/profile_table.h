@@ -11,7 +11,7 @@ namespace plimsoll {
 
 struct ProfileContext {
   int64_t num_steps = 0;  // number of measured steps; 0 if unknown
-  // Number of steps in which a bucket ran for the first time. They are excluded if there are others.
+  // Number of steps in which a bucket ran for the first time. The figures exclude these steps if other steps were measured.
   int64_t num_first_steps = 0;
   double step_ms = 0;      // wall time of a step; 0 if unknown
   double peak_gflops = 0;  // measured rate of the device, used for its fraction; 0 if unknown

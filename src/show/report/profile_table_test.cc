@@ -38,7 +38,7 @@ TEST(ProfileTable, GroupsForwardBesideBackwardAndTheSlowest) {
       "  all ops                          17.00       3.00          -      20.00   100 %     100.2      3.1\n"
       "a step takes 21.50 ms; 1.50 ms of it are outside the ops\n"
       "mean of 5 steps\n"
-      "contractions reach 50 % of 250 GFLOP/s, the others 75 % of 20.0 GB/s\n"
+      "contractions reach 50 % of 250 GFLOP/s, all other operations 75 % of 20.0 GB/s\n"
       "\n"
       "slowest ops                        ms   share  GFLOP/s     GB/s  computes\n"
       "  matmul, forward               16.00    80 %    125.0      0.1  hidden\n"

@@ -54,8 +54,8 @@ inline constexpr int kPlanJsonVersion = 1;
 // lower_bound_bytes, constant_bytes}]; by_purpose {purpose: bytes in the phase that needs the most; the sum
 // is total_bytes}; by_phase {phase: {by_purpose, gaps_bytes, arena_bytes, unused_bytes, constant_bytes,
 // total_bytes}}; operations {group: {flops, bytes, estimated_ms, forward, backward, optimizer}}; estimate;
-// peaks; modules; parameters; programs; request. A plan that generates texts also has generation {sizes, cache, estimate, beams}, with
-// `beams` as what other numbers of beams cost.
+// peaks; modules; parameters; programs; request. A plan that generates texts also has generation {sizes, cache, estimate, beams},
+// where `beams` has the memory and speed with other numbers of beams.
 std::string plan_json(const Plan& plan, const PlanLabels& labels = {},
                       const std::vector<BeamCost>& beams = {});
 

@@ -52,7 +52,8 @@ std::string xml_escaped(std::string_view text) {
 }
 
 std::vector<double> round_ticks(double low, double high, int count) {
-  PLIMSOLL_CHECK(low < high && std::isfinite(low) && std::isfinite(high), "axis from {} to {}", low, high);
+  PLIMSOLL_CHECK(low < high && std::isfinite(low) && std::isfinite(high),
+                 "an axis must be finite and must not be empty, but goes from {} to {}", low, high);
   const double rough = (high - low) / count;
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
   double step = 10 * power;
@@ -75,7 +76,8 @@ SvgPlot::SvgPlot(PlotText text, double x_low, double x_high, double y_low, doubl
       marks_(kWidth, kHeight, "") {
   PLIMSOLL_CHECK(
       x_low < x_high && y_low < y_high && std::isfinite(x_high - x_low) && std::isfinite(y_high - y_low),
-      "plot of [{}, {}] x [{}, {}]", x_low, x_high, y_low, y_high);
+      "the axes of a plot must be finite and must not be empty, but x is [{}, {}] and y is [{}, {}]", x_low,
+      x_high, y_low, y_high);
 }
 
 double SvgPlot::pixel_x(double x) const {
