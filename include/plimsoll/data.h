@@ -89,7 +89,8 @@ struct MetricBatch {
 
 // A metric that a program defines. Every evaluation with labels reports its value as eval_NAME, and every prediction as
 // predict_NAME, next to those of the task; --metric_for_best_model may name it. The thread that evaluates calls it:
-// reset(), then add() for each batch in the order of the rows, then value(). An exception ends the evaluation.
+// reset(), then add() for each batch in the order of the rows, then values(). An exception ends the evaluation. A language
+// model, whose evaluation computes no logits, takes no such metrics (kUsage).
 class Metric {
  public:
   virtual ~Metric() = default;

@@ -6,12 +6,12 @@ import fnmatch
 import json
 import os
 import shutil
-import tempfile
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from ._callbacks import EvalPrediction, PredictionOutput, Progress, TrainerCallback, TrainerControl, TrainerState, TrainOutput
-from ._data import WrittenData, class_names, names_in_config, read_config, write_rows
-from ._errors import BadData, UsageError
+from ._data import WrittenData
+from ._errors import UsageError
+from ._inputs import Inputs
 from ._npy import padded, read_npy
 from ._plan import Plan
 from ._run import Event, Run, program_output
@@ -62,13 +62,9 @@ class Trainer:
         self._settings = settings_of(self.args)
         for name in ("do_train", "do_eval", "do_predict"):
             self._settings.pop(name, None)
-        self._scratch = tempfile.TemporaryDirectory(prefix="plimsoll-")
-        self._written: Dict[int, WrittenData] = {}
-        self._kept: List[Any] = []
-        self._model_words: Optional[List[str]] = None
+        self._inputs = Inputs(model, processing_class, train_dataset, self._settings)
         self._plan: Optional[Plan] = None
         self._is_trained = False
-        self._num_files = 0
 
     # --- what the program is given
 
@@ -77,98 +73,27 @@ class Trainer:
         return str(self._settings.get("output_dir", "trainer_output"))
 
     @property
-    def _label_column(self) -> str:
-        return str(self._settings.get("label_column_name") or "label")
-
-    def _new_path(self, name: str) -> str:
-        self._num_files += 1
-        return os.path.join(self._scratch.name, f"{self._num_files}-{name}")
-
-    @property
     def _is_adapter(self) -> bool:
         return self._settings.get("adapter_name_or_path") is not None or any(name.startswith("lora_") for name in self._settings)
-
-    def _base_words(self) -> List[str]:
-        """Returns the words that name the model before training, and its tokenizer."""
-        if self._model_words is not None:
-            return self._model_words
-        words: List[str] = []
-        model = self.model
-        if model is not None and not isinstance(model, (str, os.PathLike)):
-            if not hasattr(model, "save_pretrained"):
-                raise UsageError(f"model: an object of type {type(model).__name__} cannot be trained; pass a folder, a name in Hugging "
-                                 "Face's cache, or a model of transformers")
-            folder = self._new_path("model")
-            model.save_pretrained(folder)
-            words = ["--model_name_or_path", folder]
-        elif model is not None:
-            words = ["--model_name_or_path", os.fspath(model)]
-        names = class_names(self.train_dataset, self._label_column)
-        config = read_config(model) if names is not None and model is not None else None
-        if names is not None and config is not None and names_in_config(config) != names:
-            # The program takes the order of the classes from the configuration of the model.
-            config["id2label"] = {str(i): name for i, name in enumerate(names)}
-            config["label2id"] = {name: i for i, name in enumerate(names)}
-            config.pop("num_labels", None)
-            folder = self._new_path("config")
-            os.makedirs(folder)
-            with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-                json.dump(config, file)
-            words += ["--config_name", folder]
-        if self.processing_class is not None:
-            tokenizer = self.processing_class
-            if isinstance(tokenizer, (str, os.PathLike)):
-                words += ["--tokenizer_name", os.fspath(tokenizer)]
-            else:
-                folder = self._new_path("tokenizer")
-                tokenizer.save_pretrained(folder)
-                words += ["--tokenizer_name", folder]
-        self._model_words = words
-        return words
 
     def _current_words(self) -> List[str]:
         """Returns the words that name the model as it is now."""
         if not self._is_trained:
             adapter = self._settings.get("adapter_name_or_path")
-            return [*self._base_words(), *(["--adapter_name_or_path", str(adapter)] if adapter else [])]
+            return [*self._inputs.base_words(), *(["--adapter_name_or_path", str(adapter)] if adapter else [])]
         if self._is_adapter:
-            return [*self._base_words(), "--adapter_name_or_path", self._output_dir]
+            return [*self._inputs.base_words(), "--adapter_name_or_path", self._output_dir]
         return ["--model_name_or_path", self._output_dir]
 
-    def _label_names(self, data: Any) -> Optional[List[str]]:
-        """Returns the names of integer labels: those of the data set, otherwise those of the model."""
-        if self._settings.get("problem_type") in ("regression", "multi_label_classification"):
-            return None
-        names = class_names(data, self._label_column)
-        if names is None:
-            current = self._output_dir if self._is_trained and not self._is_adapter else self.model
-            names = names_in_config(read_config(current)) if current is not None else None
-        return names if names is not None and len(names) > 1 else None
-
     def _write(self, data: Any, name: str) -> WrittenData:
-        """Writes a data set once. A path is used as it is."""
-        if isinstance(data, (str, os.PathLike)):
-            return WrittenData(os.fspath(data), None, None, 0)
-        if id(data) not in self._written:
-            path = self._new_path(name)
-            names = self._label_names(data)
-            try:
-                self._written[id(data)] = write_rows(data, path, self._label_column, names)
-            except BadData:
-                if class_names(data, self._label_column) is not None or names is None:
-                    raise
-                # The labels are not those of the model: the program makes a new head.
-                self._written[id(data)] = write_rows(data, path, self._label_column, None)
-            # The number of an object is its own only while the object exists.
-            self._kept.append(data)
-        return self._written[id(data)]
+        return self._inputs.write(data, name, self._output_dir if self._is_trained and not self._is_adapter else None)
 
     def _evaluates_in_training(self) -> bool:
         strategy = str(self._settings.get("eval_strategy") or "no")
         return self.eval_dataset is not None and (strategy != "no" or bool(self._settings.get("eval_on_start")))
 
     def _train_words(self) -> List[str]:
-        words = ["train", *self._base_words()]
+        words = ["train", *self._inputs.base_words()]
         if self.train_dataset is not None:
             words += ["--train_file", self._write(self.train_dataset, "train.jsonl").path]
         if self._evaluates_in_training():
@@ -232,7 +157,7 @@ class Trainer:
         """Returns the logits of every row, its label if there is one, and metrics if there are labels."""
         if not isinstance(test_dataset, (str, os.PathLike)) and self._write(test_dataset, "test.jsonl").has_labels:
             return self._evaluate(test_dataset, metric_key_prefix, logits=True)
-        folder = self._new_path("predictions")
+        folder = self._inputs.new_path("predictions")
         words = ["--test_file", self._write(test_dataset, "test.jsonl").path, "--output_dir", folder, "--save_logits"]
         run = Run(["predict", *self._current_words(), *as_words(self._settings_without_training()), *words])
         run.run()
@@ -401,7 +326,7 @@ class Trainer:
         return {after + name[len(before):] if name.startswith(before + "_") else name: value for name, value in metrics.items()}
 
     def _evaluate(self, data: Any, prefix: str, logits: bool) -> PredictionOutput:
-        folder = self._new_path("evaluation")
+        folder = self._inputs.new_path("evaluation")
         words = ["--validation_file", self._write(data, "validation.jsonl").path, "--output_dir", folder]
         asks = self.compute_metrics is not None
         if logits or asks:
@@ -419,7 +344,7 @@ class Trainer:
         run.run()
         if asks and not found:
             raise UsageError("compute_metrics: the data has no labels, so that there is nothing to compare with; add the column "
-                             f"'{self._label_column}', or omit compute_metrics")
+                             f"'{self._inputs.label_column}', or omit compute_metrics")
         metrics = self._renamed(run.results.get("eval", {}), "eval", prefix)
         if self._is_trained:
             metrics["epoch"] = self.state.epoch

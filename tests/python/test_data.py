@@ -89,6 +89,18 @@ def test_integer_labels_are_ids_of_the_model(tmp_path, model, rows):
     assert config["id2label"] == {"0": "bad", "1": "good", "2": "odd"}
 
 
+def test_integer_labels_that_the_model_does_not_have_make_a_new_head(tmp_path, model, rows):
+    more = [{**row, "label": i % 5} for i, row in enumerate(rows)]
+    few = [{**row, "label": i % 2} for i, row in enumerate(rows)]
+    trainer = pl.Trainer(model, settings(tmp_path / "out", eval_strategy="steps", eval_steps=3, ignore_mismatched_sizes=True),
+                         train_dataset=more, eval_dataset=few)
+    trainer.train()
+    assert json.load(open(tmp_path / "out" / "config.json"))["id2label"] == {str(i): str(i) for i in range(5)}
+    assert list(trainer.predict(few).label_ids) == [row["label"] for row in few]
+    few.append({**rows[0], "label": 4})
+    assert list(trainer.predict(few).label_ids)[-1] == 4
+
+
 def test_class_labels_arrive_in_id2label(tmp_path, model, rows):
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
     names = ["odd", "good", "bad"]

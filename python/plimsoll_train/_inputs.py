@@ -1,0 +1,108 @@
+"""The files that the program reads: the model, its configuration and tokenizer, and the data sets of a Trainer."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from typing import Any, Dict, List, Mapping, Optional
+
+from ._data import WrittenData, class_names, names_in_config, read_config, write_rows
+from ._errors import BadData, UsageError
+
+
+class Inputs:
+    """The model and the data sets of a Trainer as files in a temporary folder, which is removed with this object."""
+
+    def __init__(self, model: Any, tokenizer: Any, train_dataset: Any, settings: Mapping[str, Any]) -> None:
+        self.model = model
+        self.processing_class = tokenizer
+        self.train_dataset = train_dataset
+        self._settings = settings
+        self._scratch = tempfile.TemporaryDirectory(prefix="plimsoll-")
+        self._written: Dict[int, WrittenData] = {}
+        self._kept: List[Any] = []
+        self._words: Optional[List[str]] = None
+        self._num_files = 0
+        # True if the training data has labels that the model does not have.
+        self._has_other_labels = False
+
+    @property
+    def label_column(self) -> str:
+        return str(self._settings.get("label_column_name") or "label")
+
+    def new_path(self, name: str) -> str:
+        self._num_files += 1
+        return os.path.join(self._scratch.name, f"{self._num_files}-{name}")
+
+    def base_words(self) -> List[str]:
+        """Returns the words that name the model before training, and its tokenizer."""
+        if self._words is not None:
+            return self._words
+        words: List[str] = []
+        model = self.model
+        if model is not None and not isinstance(model, (str, os.PathLike)):
+            if not hasattr(model, "save_pretrained"):
+                raise UsageError(f"model: an object of type {type(model).__name__} cannot be trained; pass a folder, a name in Hugging "
+                                 "Face's cache, or a model of transformers")
+            folder = self.new_path("model")
+            model.save_pretrained(folder)
+            words = ["--model_name_or_path", folder]
+        elif model is not None:
+            words = ["--model_name_or_path", os.fspath(model)]
+        names = class_names(self.train_dataset, self.label_column)
+        config = read_config(model) if names is not None and model is not None else None
+        if names is not None and config is not None and names_in_config(config) != names:
+            # The program takes the order of the classes from the configuration of the model.
+            config["id2label"] = {str(i): name for i, name in enumerate(names)}
+            config["label2id"] = {name: i for i, name in enumerate(names)}
+            config.pop("num_labels", None)
+            folder = self.new_path("config")
+            os.makedirs(folder)
+            with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+                json.dump(config, file)
+            words += ["--config_name", folder]
+        if self.processing_class is not None:
+            tokenizer = self.processing_class
+            if isinstance(tokenizer, (str, os.PathLike)):
+                words += ["--tokenizer_name", os.fspath(tokenizer)]
+            else:
+                folder = self.new_path("tokenizer")
+                tokenizer.save_pretrained(folder)
+                words += ["--tokenizer_name", folder]
+        self._words = words
+        return words
+
+    def _label_names(self, data: Any, trained: Optional[str]) -> Optional[List[str]]:
+        """Returns the names of integer labels: those of the data set, otherwise those of the model, or of the folder `trained`."""
+        if self._settings.get("problem_type") in ("regression", "multi_label_classification"):
+            return None
+        names = class_names(data, self.label_column)
+        if names is None:
+            current = self.model if trained is None else trained
+            names = names_in_config(read_config(current)) if current is not None else None
+        return names if names is not None and len(names) > 1 else None
+
+    def write(self, data: Any, name: str, trained: Optional[str] = None) -> WrittenData:
+        """Writes a data set, and one that cannot change only once. A path is used as it is. `trained`: the folder of the trained model, if there is one."""
+        if isinstance(data, (str, os.PathLike)):
+            return WrittenData(os.fspath(data), None, None, 0)
+        known = self._written.get(id(data))
+        if known is not None and (hasattr(data, "with_format") or hasattr(data, "to_batches")):
+            return known
+        # Lists and DataFrames may have changed since they were written.
+        path = self.new_path(name) if known is None else known.path
+        names = None if self._has_other_labels and trained is None else self._label_names(data, trained)
+        try:
+            written = write_rows(data, path, self.label_column, names)
+        except BadData:
+            if class_names(data, self.label_column) is not None or names is None:
+                raise
+            # The labels are not those of the model, so that the program makes a new head.
+            self._has_other_labels = self._has_other_labels or data is self.train_dataset
+            written = write_rows(data, path, self.label_column, None)
+        self._written[id(data)] = written
+        if known is None:
+            # The number of an object is its own only while the object exists.
+            self._kept.append(data)
+        return written
