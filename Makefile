@@ -8,6 +8,7 @@
 #   make test-long  run long tests, sanitizers and fuzzers (about three hours on two cores)
 #   make bench      build the benchmarks: build-bench/
 #   make install    install to PREFIX (default /usr/local): program, library, headers, CMake package
+#   make wheel      build the wheel plimsoll-train for pip, with every released CUDA architecture: dist/
 #   make clean      remove build folders; trained models (runs/) and downloads (data/) are kept
 #
 # JOBS=N sets how many compilers and tests run at once (default: one per core).
@@ -17,7 +18,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := all
-.PHONY: all setup product test test-gpu test-long demo demo-clm bench install clean help
+.PHONY: all setup product test test-gpu test-long demo demo-clm bench install wheel clean help
 
 all: product
 	@echo "built: build/plimsoll   next: make demo, make test, or build/plimsoll --help"
@@ -53,8 +54,11 @@ bench:
 install: product
 	@cmake --install build --prefix $(PREFIX)
 
+wheel: setup
+	@scripts/build_wheel.sh
+
 clean:
-	rm -rf build build-asan build-tsan build-fuzz build-bench build-quick build-tidy
+	rm -rf build build-asan build-tsan build-fuzz build-bench build-quick build-tidy build-wheel
 
 help:
 	@sed -n 's/^#   //p' Makefile

@@ -11,6 +11,8 @@ add_custom_target(plimsoll_product)
 if(TARGET plimsoll)
   add_dependencies(plimsoll_product plimsoll)
   install(TARGETS plimsoll RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  # The wheel contains the program inside its Python package; only `cmake --install --component wheel` installs it there.
+  install(TARGETS plimsoll RUNTIME DESTINATION plimsoll_train/bin COMPONENT wheel EXCLUDE_FROM_ALL)
   # `plimsoll bench --peer` searches for it there, relative to the program.
   install(FILES ${PROJECT_SOURCE_DIR}/bench/experiments_peer.py DESTINATION share/plimsoll)
 
