@@ -67,7 +67,7 @@ uint8_t to_fp8(float value) {
     return static_cast<uint8_t>(sign | kFormat.largest_code);
   constexpr int kLeastExponent = 1 - static_cast<int>(kFormat.bias);
   if (std::bit_cast<float>(magnitude) < power_of_two(kLeastExponent)) {
-    // Subnormal: the unit in the last place is 2^(least exponent - bits of mantissa).
+    // The value is subnormal, so the unit in the last place is 2^(least exponent - bits of mantissa).
     constexpr float kSteps = power_of_two(static_cast<int>(kFormat.mantissa_bits) - kLeastExponent);
     const float steps = std::nearbyint(std::bit_cast<float>(magnitude) * kSteps);
     return static_cast<uint8_t>(sign | static_cast<uint32_t>(steps));

@@ -68,8 +68,7 @@ constexpr Handler kHandlers[] = {
     {"tokenize", run_tokenize}, {"fit", run_fit},           {"bench", run_bench},
     {"merge", run_merge},       {"monitor", run_monitor},   {"completion", run_completion},
     {"man", run_man},           {"schema", run_schema},     {"report", run_report},
-    {"download", run_download},
-    {"export", run_export},
+    {"download", run_download}, {"export", run_export},
 };
 
 constexpr const char* kVersion = "0.1.0";

@@ -224,11 +224,9 @@ std::vector<Case> device_cases() {
 
 std::vector<Case> pass_cases() {
   return {
-      argument("ArgumentKernelUnknown", 2,
-               {"--kernels rms_norm_fwd_rfe", "did you mean 'rms_norm_fwd_ref'"},
+      argument("ArgumentKernelUnknown", 2, {"--kernels rms_norm_fwd_rfe", "did you mean 'rms_norm_fwd_ref'"},
                {"--kernels", "rms_norm_fwd_rfe"}),
-      argument("ArgumentKernelTwice", 2,
-               {"rms_norm_fwd_ref,rms_norm_fwd_cpu", "both compute rms_norm_fwd"},
+      argument("ArgumentKernelTwice", 2, {"rms_norm_fwd_ref,rms_norm_fwd_cpu", "both compute rms_norm_fwd"},
                {"--kernels", "rms_norm_fwd_ref,rms_norm_fwd_cpu"}),
       argument("ArgumentKernelOfGpu", 2, {"--kernels rms_norm_fwd_cuda", "runs on a GPU only", "CPU"},
                {"--kernels", "rms_norm_fwd_cuda", "--device", "cpu"}),

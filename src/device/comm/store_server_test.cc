@@ -134,7 +134,7 @@ TEST(Store, GarbageIsClosedAndDisturbsNobody) {
   EXPECT_TRUE(web_browser.send_all(bytes_of_text("GET / HTTP/1.1\r\n\r\n"), deadline));
   EXPECT_TRUE(is_closed_by_server(web_browser));
 
-  // Messages of the protocol that are not permitted: too large, before the registration, or cut short.
+  // Sends messages of the protocol that are not permitted: too large, before the registration, or cut short.
   std::vector<std::byte> huge;
   append_store_message(huge, StoreMessageKind::kRegister, 1, {});
   const uint32_t length = 0xffffffff;

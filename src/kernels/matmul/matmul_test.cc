@@ -28,7 +28,7 @@ using test::LinearSizes;
 using test::MatmulCase;
 using test::MatmulInputs;
 
-// Returns if the library computes bf16 products, in hardware or, with only AVX-512, by emulation. The program
+// Returns whether the library computes bf16 products, in hardware or, with only AVX-512, by emulation. The program
 // itself uses has_bf16_products().
 bool library_has_bf16() {
   return cpu_isa() >= CpuIsa::kAvx512;

@@ -20,7 +20,7 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The distance of the software prefetch of a sum, in elements. With only the hardware prefetcher, a third of
+// The distance of the software prefetch of a sum of squares, in elements. With only the hardware prefetcher, a third of
 // the bandwidth is unused, because each vector needs two conversions and two products. Measured with two
 // threads on 460 MB: 21 GB/s without, 28 GB/s with prefetch, 30 GB/s for a sum in fp32 with hardly any
 // computation.

@@ -18,7 +18,7 @@ struct ScaleTable {
   float numbers[256];
 };
 
-// Returns one of a thread's packs, which are kThreads apart. Its elements start at pack * N.
+// Returns the index of one of a thread's packs, which are kThreads apart. Its elements start at pack * N.
 __device__ __forceinline__ int64_t pack_of(int u) {
   return (static_cast<int64_t>(blockIdx.x) * kPacks + u) * kThreads + threadIdx.x;
 }
