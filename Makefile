@@ -54,11 +54,12 @@ bench:
 install: product
 	@cmake --install build --prefix $(PREFIX)
 
-wheel: setup
+wheel:
+	@scripts/setup.sh build wheel
 	@scripts/build_wheel.sh
 
 clean:
-	rm -rf build build-asan build-tsan build-fuzz build-bench build-quick build-tidy build-wheel
+	rm -rf build build-asan build-tsan build-fuzz build-bench build-quick build-tidy build-wheel dist
 
 help:
 	@sed -n 's/^#   //p' Makefile

@@ -3,7 +3,7 @@
 #
 #   scripts/check_wheel.sh WHEEL [ROOT] [PROGRAM]
 #
-# ROOT is the folder of a bare Debian with python3-venv (debootstrap --include=python3-venv trixie ROOT); / is this machine.
+# ROOT is the folder of a bare Debian with python3-venv (debootstrap --include=python3-venv trixie ROOT); / is this machine. A ROOT other than / needs root.
 # PROGRAM is the program of the build tree (default build/plimsoll), which trains on this machine with the same arguments.
 set -euo pipefail
 wheel=$(realpath "$1")
@@ -14,7 +14,11 @@ limit=$((40 * 1000 * 1000))
 fail() { echo "check_wheel: $*" >&2; exit 1; }
 in_root() {
   if [ "$root" = / ]; then env -i PATH=/usr/bin:/bin HOME="$work" LANG=C.UTF-8 "$@"
-  else env -i PATH=/usr/bin:/bin HOME=/root LANG=C.UTF-8 chroot "$root" "$@"; fi
+  else
+    # The mounts end with the command, because its namespace does.
+    unshare --mount bash -c 'mount --bind /proc "$0/proc" && mount --bind /dev "$0/dev" && exec env -i PATH=/usr/sbin:/usr/bin:/bin \
+      HOME=/root LANG=C.UTF-8 chroot "$0" "$@"' "$root" "$@"
+  fi
 }
 
 size=$(stat -c %s "$wheel")

@@ -37,7 +37,7 @@ bool holds_a_file(const fs::path& folder) {
 
 // Returns true for folders that builds, runs and tools create in the root; .gitignore lists them too.
 bool is_left_behind(const std::string& name) {
-  return name.starts_with("build") || name == "runs" || name == "data" ||
+  return name.starts_with("build") || name == "dist" || name == "runs" || name == "data" ||
          (name.starts_with(".") && name != ".ci");
 }
 
