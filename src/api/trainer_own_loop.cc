@@ -136,9 +136,8 @@ Batch Trainer::next_batch() {
                   .owner = &impl(),
                   .batches_per_epoch = impl().session.setup().steps.length.batches_per_epoch,
                   .batch_size = impl().arguments().per_device_train_batch_size});
-  PLIMSOLL_CHECK(
-      impl().session.next_batch(batch.impl_->batch),
-      "a loop over batches must not end, because the number of epochs is not limited, but no batch followed");
+  PLIMSOLL_CHECK(impl().session.next_batch(batch.impl_->batch),
+                 "the number of epochs is not limited, but the loader had no further batch");
   return batch;
 }
 

@@ -124,10 +124,10 @@ constexpr ExitCodeText kExitCodes[] = {{"done", "done"},
                                        {"bug", "bug in Plimsoll"},
                                        {"usage", "usage or configuration"},
                                        {"will not fit", "will not fit"},
-                                       {"bad input", "bad data or checkpoint"},
+                                       {"bad data or checkpoint", "bad data or checkpoint"},
                                        {"not finite", "loss or gradient not finite"},
-                                       {"interrupted", "interrupted and saved"},
-                                       {"device", "device or system failed"}};
+                                       {"interrupted and saved", "interrupted and saved"},
+                                       {"device failed", "device or system failed"}};
 
 std::string roff_of_exit_codes() {
   std::string out = ".SH EXIT STATUS\n";
@@ -149,7 +149,7 @@ std::string program_help() {
   int code = 0;
   for (const ExitCodeText& text : kExitCodes)
     codes += fmt::format("{}{} {}", code == 0 ? "" : ", ", code, text.brief), ++code;
-  append_folded(out, "Exit codes: ", codes + ".", 2);
+  append_folded(out, "Exit codes: ", codes + "; 128 + second signal.", 2);
   return out;
 }
 

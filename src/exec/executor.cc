@@ -328,10 +328,11 @@ void check_row_ends(const PersistentBuffer& input, std::span<const int32_t> ends
 struct Halves {
   std::vector<uint16_t> high, low;
   explicit Halves(size_t whole_bytes) : high(whole_bytes / 4), low(whole_bytes / 4) {
-    PLIMSOLL_CHECK(whole_bytes % 4 == 0,
-                   "a weight that is stored in two halves is accessed in whole fp32 elements, but {} bytes "
-                   "are not a multiple of 4",
-                   whole_bytes);
+    PLIMSOLL_CHECK(
+        whole_bytes % 4 == 0,
+        "a weight that is stored as two 16-bit halves is accessed in whole fp32 elements, but {} bytes "
+        "is not a multiple of 4",
+        whole_bytes);
   }
 };
 
@@ -340,10 +341,11 @@ struct Halves {
 void Executor::read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole,
                           ReadFunction read_half) {
   Halves halves(whole.size());
-  PLIMSOLL_CHECK(offset % 4 == 0,
-                 "a weight that is stored in two halves must be read from a multiple of 4 bytes on, but byte "
-                 "{} is given",
-                 offset);
+  PLIMSOLL_CHECK(
+      offset % 4 == 0,
+      "a read of a weight that is stored as two 16-bit halves must begin at a multiple of 4 bytes, but "
+      "begins at byte {}",
+      offset);
   (this->*read_half)(parts.high, offset / 2, std::as_writable_bytes(std::span(halves.high)));
   (this->*read_half)(parts.remainder, offset / 2, std::as_writable_bytes(std::span(halves.low)));
   for (size_t i = 0; i < halves.high.size(); ++i) {

@@ -74,7 +74,7 @@ void quantize_as_one(const Plan& plan, const WeightSpec& spec, ConstView values,
                    .format = format_of(plan)});
 }
 
-// Writes `units` units from unit `first` on.
+// Writes `units` quantization units of a weight from `stored`, starting with unit `first` of the weight.
 void write_units(Executor& executor, const WeightSpec& spec, int64_t first, int64_t units,
                  const QuantizedUnits& stored) {
   const auto write = [&](const std::string& array, const std::vector<std::byte>& bytes) {

@@ -140,7 +140,7 @@ std::vector<std::string> TrainLoop::begin() {
   }
   session_.begin_anew();
   if (checkpoint) restore(*checkpoint);
-  // After this no rank reads the checkpoint any longer, so that the first one may remove it.
+  // This comparison is also a barrier: after it no rank reads the checkpoint any longer, so that the first rank may remove it.
   compare_beginnings(checkpoint ? RunBegin::kResumed : RunBegin::kNew);
   return lines;
 }

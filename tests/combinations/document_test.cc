@@ -115,7 +115,7 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// Returns the program's answer to arguments that are not rows of the table.
+// Returns a Markdown table of arguments that the program refuses, with its messages. The table of combinations has no rows for them.
 std::string refusals(const Refused& refused) {
   std::string text = "| arguments | the program says |\n|---|---|\n";
   for (const std::vector<std::string>& arguments : refused) {

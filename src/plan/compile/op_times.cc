@@ -100,8 +100,8 @@ bool is_attention_on_tiles(CpuWork work) {
   return work == CpuWork::kAttentionOnTiles || work == CpuWork::kAttentionBackwardOnTiles;
 }
 
-// Returns the type for which the peak rate of matrix products is looked up; the estimate is a share of this rate. Besides matrix products,
-// only attention on AMX multiplies in 16 bits.
+// Returns the type whose peak rate of matrix products is the basis for the estimated time of an op: that of the operands for matrix products
+// and for attention on AMX, and fp32 for all other ops, which compute in fp32.
 DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
   const bool is_product = work == CpuWork::kProduct || work == CpuWork::kProductOfParts;
   return is_product || is_attention_on_tiles(work) ? arithmetic_type(op) : DType::kF32;
