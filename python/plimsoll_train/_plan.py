@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 from ._errors import InternalError, UsageError, error_of
 from ._program import program_path
-from ._settings import as_words, settings_of
+from ._settings import as_words, settings_of, without_token
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
           "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
@@ -202,7 +202,9 @@ def error_in(text: str) -> str:
 
 def run_program(words: List[str]) -> Tuple[int, str, str]:
     """Runs the program to its end. Returns its exit code, its output and its messages."""
-    done = subprocess.run([program_path(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    words, environment = without_token(list(words))
+    done = subprocess.run([program_path(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env=environment)
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
 

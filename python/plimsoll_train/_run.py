@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import collections
 import json
+import math
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 from ._errors import Interrupted, error_of
 from ._plan import Plan, error_in, remarks_of
 from ._program import program_path
+from ._settings import without_token
 
 Event = Dict[str, Any]
 # Takes an event and returns the reply, or None for an event that has none.
@@ -23,8 +25,22 @@ Handler = Callable[[Event], Optional[Event]]
 _running: List["Tuple[subprocess.Popen[bytes], socket.socket]"] = []
 
 
+def _finite(value: Any) -> Any:
+    """Returns a value of a reply in which null replaces numbers that are not finite, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _finite(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(member) for member in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _stop(child: "subprocess.Popen[bytes]", ours: socket.socket) -> None:
     """Lets a run save a checkpoint and end. It may wait for a reply, which will not come."""
+    # Other processes that inherited the socket would keep it open after close() alone.
+    try:
+        ours.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
     ours.close()
     if child.poll() is None:
         child.terminate()
@@ -92,8 +108,9 @@ class Run:
         if self._replies != "none":
             words += ["--event_replies", self._replies]
         # In a session of its own, the program does not receive the Ctrl-C of the terminal as a second signal.
+        words, environment = without_token(words)
         return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                                pass_fds=(theirs.fileno(),))
+                                pass_fds=(theirs.fileno(),), env=environment)
 
     def _follow(self, child: "subprocess.Popen[bytes]", ours: socket.socket) -> Optional[BaseException]:
         """Takes events until the program closes its end. Returns the first exception of the handler, or the interrupt."""
@@ -124,7 +141,7 @@ class Run:
                 failure = failure or error
             if self._needs_reply(event["event"]):
                 try:
-                    ours.sendall(json.dumps(reply or {}).encode() + b"\n")
+                    ours.sendall(json.dumps(_finite(reply or {}), allow_nan=False).encode() + b"\n")
                 except ConnectionError:
                     pass
 

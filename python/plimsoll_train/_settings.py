@@ -8,7 +8,7 @@ import functools
 import json
 import os
 import subprocess
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ._errors import UsageError
 from ._program import program_path
@@ -58,6 +58,17 @@ def as_words(settings: Mapping[str, Any]) -> List[str]:
         if value is not None:
             words += ["--" + name, as_word(name, value)]
     return words
+
+
+def without_token(words: List[str]) -> Tuple[List[str], Dict[str, str]]:
+    """Returns the words without --token and its value, and the environment of this process with the token as HF_TOKEN. Every user of a
+    machine can read the command line of a process."""
+    environment = dict(os.environ)
+    if "--token" not in words:
+        return words, environment
+    at = words.index("--token")
+    environment["HF_TOKEN"] = words[at + 1]
+    return words[:at] + words[at + 2:], environment
 
 
 class TrainingArguments:

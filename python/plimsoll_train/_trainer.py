@@ -273,7 +273,10 @@ class Trainer:
         if path is not None:
             with open(path, encoding="utf-8") as file:
                 self.memory = json.load(file)
-        for name in ("eval_logits.npy", "eval_labels.npy", "eval_starts.npy"):
+        # compute_metrics has read these files. They are kept if the settings ask for them.
+        is_asked = str(self._settings.get("save_logits", False)).lower() in ("true", "1")
+        names = ("eval_logits.npy", "eval_labels.npy", "eval_starts.npy")
+        for name in names if self.compute_metrics is not None and not is_asked else ():
             path = program_output(self._output_dir, name)
             if path is not None:
                 os.remove(path)

@@ -3,6 +3,7 @@
 // well, so that this test needs none.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -31,7 +32,15 @@ TEST(BenchedRows, AreAllRowsOfTheCatalog) {
     for (const BenchedCase& benched : benched_cases(device)) {
       SCOPED_TRACE(benched.name);
       for (const BenchedRound& round : benched_rounds(build_plan(benched.request))) {
-        for (const KernelRow* row : round.rows) reached.insert(row->implementation);
+        PlanRequest request = benched.request;
+        request.device.forced_kernels = round.forced;
+        const Plan plan = build_plan(request);
+        for (const KernelRow* row : round.rows) {
+          reached.insert(row->implementation);
+          EXPECT_TRUE(std::ranges::any_of(plan.programs, [row](const ProgramPlan& program) {
+            return std::ranges::find(program.ops, row, &OpPlan::kernel) != program.ops.end();
+          })) << row->implementation;
+        }
       }
     }
   }

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 import plimsoll_train as pl
+from plimsoll_train._settings import without_token
 from conftest import ROOT, settings
 
 
@@ -93,6 +94,20 @@ def test_own_metrics_are_computed_at_every_evaluation(tmp_path, model, rows, val
     assert not os.path.exists(tmp_path / "out" / "eval_logits.npy")
     assert trainer.evaluate()["eval_own_accuracy"] == trainer.state.best_metric
     assert trainer.predict(validation_rows).metrics["test_constant"] == 0.5
+
+
+def test_a_metric_that_is_not_a_number_does_not_end_the_run(tmp_path, model, rows, validation_rows):
+    trainer = pl.Trainer(model, settings(tmp_path / "out", eval_strategy="steps", eval_steps=2, max_steps=4), train_dataset=rows,
+                         eval_dataset=validation_rows, compute_metrics=lambda _: {"correlation": float("nan")})
+    trainer.train()
+    values = [entry["eval_correlation"] for entry in trainer.state.log_history if "eval_loss" in entry]
+    assert len(values) >= 2 and all(value is None or value != value for value in values)
+
+
+def test_the_token_is_not_on_the_command_line():
+    words, environment = without_token(["train", "--token", "hf_x", "--seed", "1"])
+    assert words == ["train", "--seed", "1"] and environment["HF_TOKEN"] == "hf_x"
+    assert without_token(["plan"])[0] == ["plan"]
 
 
 def test_an_exception_of_compute_metrics_is_raised(tmp_path, model, rows, validation_rows):
@@ -195,6 +210,7 @@ def test_a_parent_that_ends_lets_the_run_save(tmp_path, model, rows):
 import sys
 sys.path[:0] = [{os.path.join(ROOT, 'python')!r}]
 import plimsoll_train as pl
+from plimsoll_train._settings import without_token
 class Leave(pl.TrainerCallback):
     def on_step_end(self, args, state, control, **more):
         if state.global_step == 2:

@@ -19,7 +19,8 @@ void encode_q8_block(const float* values, std::byte* out) {
   float largest = 0.0f;
   for (int64_t i = 0; i < kGgufBlock; ++i) largest = std::max(largest, std::fabs(values[i]));
   const float scale = largest / 127.0f;
-  const float reciprocal = scale == 0.0f ? 0.0f : 1.0f / scale;
+  // The scale of a block of tiny numbers has no finite reciprocal, and is zero in f16.
+  const float reciprocal = std::isfinite(1.0f / scale) ? 1.0f / scale : 0.0f;
   const uint16_t stored_scale = f32_to_f16(scale);
   std::memcpy(out, &stored_scale, sizeof(stored_scale));
   for (int64_t i = 0; i < kGgufBlock; ++i)

@@ -176,6 +176,8 @@ class CurlClient final : public HttpClient {
     constexpr long kBufferBytes = 512L << 10;
     curl_.easy_reset(handle_);  // connections stay open
     set(CURLOPT_URL, request.url.c_str());
+    // libcurl before 7.85 does not know the option. The addresses that a hub names are checked in any case (HubRequests).
+    curl_.easy_setopt(handle_, CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_NOBODY, request.only_head ? 1L : 0L);
     set(CURLOPT_HTTPHEADER, headers);
     set(CURLOPT_ERRORBUFFER, text);

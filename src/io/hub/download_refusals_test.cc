@@ -142,7 +142,7 @@ TEST(SnapshotDownload, WaitsForTheLockOfAnotherProcess) {
 }
 
 TEST(SnapshotDownload, HostileListsAreRefused) {
-  for (const char* path : {"../x", "/etc/x", "a/../../x", "a//b", ""}) {
+  for (const char* path : {"../x", "/etc/x", "a/../../x", "a//b", "a/", "a\nb", "\x1b]0;x\x07", ""}) {
     World world;
     MemoryFileSystem files;
     world.hub.fault = [&](const HttpRequest&, HttpResult&) { return false; };

@@ -57,10 +57,10 @@ const char* api_kind(RepositoryKind kind) {
 
 // Returns true for a relative path that stays below its folder.
 bool is_path_below(std::string_view path) {
-  if (path.empty() || path.front() == '/' || path.find('\0') != std::string_view::npos ||
-      path.find('\\') != std::string_view::npos) {
-    return false;
-  }
+  // Control characters could change the screen or forge lines of a log.
+  const bool has_unsafe = std::ranges::any_of(
+      path, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == '\x7f' || c == '\\'; });
+  if (path.empty() || path.front() == '/' || path.back() == '/' || has_unsafe) return false;
   while (!path.empty()) {
     const std::string_view part = path.substr(0, path.find('/'));
     if (part.empty() || part == "." || part == "..") return false;
@@ -74,12 +74,15 @@ std::string text_member(const nlohmann::json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+// No repository is larger, so that sums of sizes cannot overflow.
+constexpr int64_t kMostBytes = int64_t{1} << 50;
+
 // Reads an entry of a listing. Errors: kBadData if it is not one.
 HubFile read_entry(const nlohmann::json& entry, const std::string& url) {
   HubFile file{.path = text_member(entry, "path"), .git_hash = text_member(entry, "oid")};
   const auto size = entry.find("size");
   const bool has_size = size != entry.end() && size->is_number_unsigned() &&
-                        size->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
+                        size->get<uint64_t>() <= static_cast<uint64_t>(kMostBytes);
   if (has_size) file.size_bytes = size->get<int64_t>();
   file.xet_hash = text_member(entry, "xetHash");
   const auto large = entry.find("lfs");
@@ -286,9 +289,25 @@ std::vector<HubFile> HubRequests::files_of(const HubRepository& repository, cons
     std::string next = next_page(answer.result.head.value("link"));
     // A mirror may pass on the address of the hub that it copies.
     if (next.starts_with(kDefaultEndpoint)) next = access_.endpoint + next.substr(kDefaultEndpoint.size());
-    url = next.empty() ? next : resolved_address(url, next);
+    const std::string here = url;
+    url = next.empty() ? next : resolved_address(here, next);
+    if (!url.empty() && (url == here || origin_of(url) != origin_of(here))) {
+      throw_error(ErrorCode::kBadData,
+                  "{} names '{}' as the next page of the list of files; check HF_ENDPOINT and the proxy",
+                  here, url);
+    }
   }
   std::ranges::sort(files, {}, &HubFile::path);
+  int64_t total_bytes = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    total_bytes += std::max(files[i].size_bytes, int64_t{0});
+    if (total_bytes > kMostBytes || (i > 0 && files[i].path == files[i - 1].path)) {
+      throw_error(
+          ErrorCode::kBadData,
+          "the list of files of '{}' names '{}' twice, or is larger than 2^50 bytes; check HF_ENDPOINT",
+          repository.name, files[i].path);
+    }
+  }
   return files;
 }
 

@@ -231,6 +231,14 @@ void SnapshotDownload::download_file(size_t index) {
                   "'{}': {} states {} bytes, and lists {}; check HF_ENDPOINT and the proxy", file.path,
                   host_of(plan_.endpoint), state.size_bytes, file.size_bytes);
     }
+    // A tag of this form is the name of another file's content, which other programs would then read for that file.
+    const bool is_hash = (state.etag.size() == 40 || state.etag.size() == 64) &&
+                         state.etag.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (is_hash && state.etag != etag) {
+      throw_error(ErrorCode::kBadData,
+                  "'{}': {} states the content {}, and lists {}; check HF_ENDPOINT and the proxy", file.path,
+                  host_of(plan_.endpoint), state.etag, etag);
+    }
     etag = state.etag;
   }
   const std::string locks = join_path(join_path(cache_, ".locks"), file_name(folder_));

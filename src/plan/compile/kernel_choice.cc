@@ -49,6 +49,11 @@ Selection select(const OpView& op, const Bucket& bucket, const PlanRequest& requ
   for (const Refusal& refusal : selection.refused) {
     reasons += fmt::format("\n  {}: {}", refusal.row->implementation, refusal.reason);
   }
+  if (!request.device.reference_kernels && !forced.empty()) {
+    throw_error(ErrorCode::kUsage,
+                "--kernels {}: this kernel cannot compute every '{}' of the run; leave it out{}", forced,
+                problem.kernel, reasons);
+  }
   throw_error(ErrorCode::kUsage, "no kernel computes '{}' in {} on {}{}", problem.kernel,
               dtype_name(problem.dtype), device_name(request),
               (reasons.empty() ? ": the kernel catalog lists no implementation for this device" : reasons) +
