@@ -92,7 +92,7 @@ TEST(TuningTable, NearestOfTheSameForm) {
 
 TEST(TuningTable, RefusesOtherSchemas) {
   expect_words(replaced(tuning_table_json(small_table()), "\"schema_version\": 1", "\"schema_version\": 7"),
-               {"cards/h200.json", "schema version 7", "reads 1"});
+               {"cards/h200.json", "schema version 7", "reads version 1"});
 }
 
 TEST(TuningTable, RefusesWhatIsDamaged) {

@@ -69,7 +69,7 @@ TEST(TuningCache, WhatCannotBeUsedIsAWarning) {
   write_synced_file(files, "/b.json", "{\"schema_version\": 2}");
   EXPECT_TRUE(read_tuning_table(files, "/b.json", warnings).empty());
   ASSERT_EQ(warnings.size(), 2u);
-  EXPECT_NE(warnings[0].find("/a.json: damaged"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("/a.json: the file is damaged"), std::string::npos) << warnings[0];
   EXPECT_NE(warnings[1].find("schema version 2"), std::string::npos) << warnings[1];
   EXPECT_NE(warnings[1].find("measured again"), std::string::npos) << warnings[1];
 }

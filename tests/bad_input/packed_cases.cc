@@ -102,7 +102,7 @@ std::vector<Case> sentence_cases() {
            "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"),
       data("ConllAsJsonl", 4, {"sentences.jsonl:1:1", "not valid JSON"}, "sentences.jsonl", good),
       data("ConlluLineOfFourColumns", 4,
-           {"four.conllu:1: a line of a .conllu file has 10 columns", "this has 4"}, "four.conllu",
+           {"four.conllu:1: a line of a .conllu file has 10 columns", "this line has 4"}, "four.conllu",
            "1\tword1\t_\tNOUN\n\n"),
   };
 }

@@ -78,7 +78,7 @@ std::vector<Case> spelling_cases() {
              R"("id2label": {"a": 0, "b": 1})"),
       labels("LabelsOfLists", 4, {"id2label has the entry \"0\": [1]"},
              R"("id2label": {"0": [1], "1": [2]})"),
-      labels("LabelsTwice", 4, {"has the key 1 twice"}, R"("id2label": {"1": "a", "01": "b"})"),
+      labels("LabelsTwice", 4, {"has two entries for the key 1"}, R"("id2label": {"1": "a", "01": "b"})"),
       labels("LabelsInAList", 4, {"'id2label' must be an object"}, R"("id2label": ["a", "b"])"),
   };
 }

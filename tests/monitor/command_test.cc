@@ -86,8 +86,7 @@ TEST_F(MonitorCommand, WithoutAGpuWhatWasAskedOfItIsNamed) {
   EXPECT_EQ(
       first_line("not_loaded", {"--context", "--capabilities"}),
       "No GPU to show, and none whose CUDA context --context could measure: NVIDIA's management library "
-      "does not "
-      "start: the NVIDIA driver is not loaded; this is the host.");
+      "(NVML) does not start: the NVIDIA driver is not loaded; this is the host.");
   EXPECT_EQ(first_line("none", {"--context"}),
             "No GPU to show, and none whose CUDA context --context could measure: the NVIDIA driver lists "
             "none; this is the host.");

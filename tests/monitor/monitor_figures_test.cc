@@ -200,7 +200,7 @@ TEST(MonitorTable, ContextsAndCapabilities) {
   EXPECT_NE(
       table.find(
           "  fp8           no   tensor cores multiply this format from compute capability 8.9 on, and this "
-          "is 8.6\n"),
+          "GPU has 8.6\n"),
       std::string::npos)
       << table;
   EXPECT_NE(table.find("  fp8           yes  "), std::string::npos) << table;

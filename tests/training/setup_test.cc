@@ -282,7 +282,7 @@ TEST(Setup, ARunSaysThatItAccumulatesNeedlessly) {
   arguments.gradient_accumulation_steps = 16;
   const Trainer trainer(arguments);
   const std::string warnings = all_of(trainer.plan().warnings);
-  EXPECT_NE(warnings.find("16 micro-batches of 1 sequences are accumulated although larger ones fit: "
+  EXPECT_NE(warnings.find("16 micro-batches of batch size 1 are accumulated although larger ones fit: "
                           "--per_device_train_batch_size 16 --gradient_accumulation_steps 1"),
             std::string::npos)
       << warnings;

@@ -127,7 +127,7 @@ TEST(BatchShape, SaysWhyNoMultipleOfEightIsNeeded) {
   EXPECT_TRUE(describe_batch_shape(request_with_batch(8, 100, 800))
                   .starts_with("a length of 100: this is not a multiple of 8"));
   EXPECT_TRUE(describe_batch_shape(request_with_batch(5, 99, 495))
-                  .starts_with("a batch of 5 and a length of 99: no multiple"));
+                  .starts_with("a batch of 5 and a length of 99: this is not a multiple of 8"));
   // The lengths of real texts differ, and the longest one is not a choice of the user, so there is no advice about
   // it.
   EXPECT_EQ(describe_batch_shape(request_with_batch(8, 99, 500)), "");

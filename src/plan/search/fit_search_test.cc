@@ -203,7 +203,7 @@ TEST(RedundantAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   request.batches.accumulation_steps = 64;
   request.memory_limit_bytes = request.device.gpu.memory_bytes;
   const std::string text = redundant_accumulation(build_plan(request), run_of(request));
-  EXPECT_NE(text.find("64 micro-batches of 1 are accumulated"), std::string::npos) << text;
+  EXPECT_NE(text.find("64 micro-batches of batch size 1 are accumulated"), std::string::npos) << text;
   EXPECT_NE(text.find("--per_device_train_batch_size 32 --gradient_accumulation_steps 2"), std::string::npos)
       << text;
   request.memory_limit_bytes = build_plan(request).total_bytes();

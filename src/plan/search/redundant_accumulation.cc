@@ -39,7 +39,7 @@ std::string redundant_accumulation(const Plan& plan, const RunSpec& run, std::op
     const double other_ms = ms_per_sample(other) / static_cast<double>(request.batches.train.longest);
     if (other_ms <= 0 || own_ms < kWorthSaying * other_ms) return {};
     return fmt::format(
-        "{} micro-batches of {} sequences are accumulated although larger ones fit: "
+        "{} micro-batches of batch size {} are accumulated although larger ones fit: "
         "--per_device_train_batch_size {} --gradient_accumulation_steps {} needs {} of {} MiB and is "
         "estimated to be {:.2f} times as fast",
         accumulation, micro, larger.batches.train.sequences, steps, (other.total_bytes() + kMiB - 1) / kMiB,

@@ -160,7 +160,7 @@ TEST(ReadRun, ReadsAFolderAndNamesWhatIsWrong) {
   };
   EXPECT_NE(refusal().find("has no plan.json"), std::string::npos);
   folder.write("plan.json", "{}");
-  EXPECT_NE(refusal().find("plan.json: no plan"), std::string::npos);
+  EXPECT_NE(refusal().find("plan.json: the file is not a plan"), std::string::npos);
   const PlanRequest request = small_request();
   const Plan plan = build_plan(request);
   folder.write("plan.json", plan_json(plan));
