@@ -277,7 +277,8 @@ TEST_F(OwnData, RowsThatCannotBeReadAreNamed) {
       {{{.ids = {2}, .classes = {0, 1}}}, "it has 2 labels in classes, but 1 is expected"},
       {{{.ids = {2}, .values = {0.5f}}}, "the label of the row is in values, but the task reads classes"},
       {{{.ids = {2}, .classes = {0}, .values = {nan}}}, "the label of the row is in values"},
-      {{good, {.ids = {2}}}, "row 1 (from 0) of the batch rows: the row has no label, but other rows have one"},
+      {{good, {.ids = {2}}},
+       "row 1 (from 0) of the batch rows: the row has no label, but other rows have one"},
       {{{.text = "a\xff"}}, "row 0 (from 0) of the batch rows: byte 1 (from 0) of text is 0xFF"},
       {{{.text = "a", .text_pair = "\xc3("}}, "byte 0 (from 0) of text_pair is 0xC3"},
   };
