@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "base/check.h"
+#include "base/library_function.h"
 #include "base/nvidia_libraries.h"
 
 namespace plimsoll {
@@ -12,8 +13,7 @@ constexpr int kOldestVersion = 21800;
 
 template <typename Function>
 void find(void* library, Function& function, const char* name) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function == nullptr)
+  if (!find_library_function(library, name, function))
     throw_error(ErrorCode::kDevice,
                 "the installed NCCL has no function '{}' ({}); install NCCL 2.18 or later", name, dlerror());
 }

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <type_traits>
 
+#include "base/library_function.h"
 #include "device/monitor/nvml_interface.h"
 
 namespace plimsoll {
@@ -83,12 +84,6 @@ std::string describe_nvml_status(int status) {
 
 namespace {
 
-template <typename Function>
-bool find(void* library, const char* name, Function*& function) {
-  function = reinterpret_cast<Function*>(dlsym(library, name));
-  return function != nullptr;
-}
-
 // Returns true for a status which means that the card or the driver does not have the figure. All other failures are
 // reported.
 bool means_absent(int status) {
@@ -136,38 +131,39 @@ std::string name_of(int64_t pid) {
 }  // namespace
 
 bool Nvml::Functions::find_required(void* library) {
-  return find(library, "nvmlInit_v2", init) && find(library, "nvmlDeviceGetCount_v2", count) &&
-         find(library, "nvmlDeviceGetHandleByIndex_v2", device_by_index) &&
-         find(library, "nvmlDeviceGetHandleByUUID", device_by_uuid) &&
-         find(library, "nvmlDeviceGetMemoryInfo_v2", memory) &&
-         find(library, "nvmlDeviceGetComputeRunningProcesses_v3", compute_processes);
+  return find_library_function(library, "nvmlInit_v2", init) &&
+         find_library_function(library, "nvmlDeviceGetCount_v2", count) &&
+         find_library_function(library, "nvmlDeviceGetHandleByIndex_v2", device_by_index) &&
+         find_library_function(library, "nvmlDeviceGetHandleByUUID", device_by_uuid) &&
+         find_library_function(library, "nvmlDeviceGetMemoryInfo_v2", memory) &&
+         find_library_function(library, "nvmlDeviceGetComputeRunningProcesses_v3", compute_processes);
 }
 
 void Nvml::Functions::find_others(void* library) {
-  find(library, "nvmlDeviceGetGraphicsRunningProcesses_v3", graphics_processes);
-  find(library, "nvmlSystemGetDriverVersion", driver_version);
-  find(library, "nvmlSystemGetCudaDriverVersion_v2", cuda_version);
-  find(library, "nvmlDeviceGetName", name);
-  find(library, "nvmlDeviceGetUUID", uuid);
-  find(library, "nvmlDeviceGetCudaComputeCapability", compute_capability);
-  find(library, "nvmlDeviceGetUtilizationRates", utilization);
-  find(library, "nvmlDeviceGetClockInfo", clock);
-  find(library, "nvmlDeviceGetMaxClockInfo", max_clock);
-  find(library, "nvmlDeviceGetPowerUsage", power);
-  find(library, "nvmlDeviceGetEnforcedPowerLimit", power_limit);
-  find(library, "nvmlDeviceGetTemperature", temperature);
-  find(library, "nvmlDeviceGetTemperatureThreshold", threshold);
-  find(library, "nvmlDeviceGetMarginTemperature", margin);
-  find(library, "nvmlDeviceGetFanSpeed", fan);
+  find_library_function(library, "nvmlDeviceGetGraphicsRunningProcesses_v3", graphics_processes);
+  find_library_function(library, "nvmlSystemGetDriverVersion", driver_version);
+  find_library_function(library, "nvmlSystemGetCudaDriverVersion_v2", cuda_version);
+  find_library_function(library, "nvmlDeviceGetName", name);
+  find_library_function(library, "nvmlDeviceGetUUID", uuid);
+  find_library_function(library, "nvmlDeviceGetCudaComputeCapability", compute_capability);
+  find_library_function(library, "nvmlDeviceGetUtilizationRates", utilization);
+  find_library_function(library, "nvmlDeviceGetClockInfo", clock);
+  find_library_function(library, "nvmlDeviceGetMaxClockInfo", max_clock);
+  find_library_function(library, "nvmlDeviceGetPowerUsage", power);
+  find_library_function(library, "nvmlDeviceGetEnforcedPowerLimit", power_limit);
+  find_library_function(library, "nvmlDeviceGetTemperature", temperature);
+  find_library_function(library, "nvmlDeviceGetTemperatureThreshold", threshold);
+  find_library_function(library, "nvmlDeviceGetMarginTemperature", margin);
+  find_library_function(library, "nvmlDeviceGetFanSpeed", fan);
   // Drivers since 2023 have the first name, older ones the second.
-  if (!find(library, "nvmlDeviceGetCurrentClocksEventReasons", clock_events))
-    find(library, "nvmlDeviceGetCurrentClocksThrottleReasons", clock_events);
-  find(library, "nvmlDeviceGetTotalEccErrors", ecc);
-  find(library, "nvmlDeviceGetCurrPcieLinkGeneration", pcie_generation);
-  find(library, "nvmlDeviceGetMaxPcieLinkGeneration", max_pcie_generation);
-  find(library, "nvmlDeviceGetCurrPcieLinkWidth", pcie_width);
-  find(library, "nvmlDeviceGetMaxPcieLinkWidth", max_pcie_width);
-  find(library, "nvmlDeviceGetNvLinkState", nvlink_state);
+  if (!find_library_function(library, "nvmlDeviceGetCurrentClocksEventReasons", clock_events))
+    find_library_function(library, "nvmlDeviceGetCurrentClocksThrottleReasons", clock_events);
+  find_library_function(library, "nvmlDeviceGetTotalEccErrors", ecc);
+  find_library_function(library, "nvmlDeviceGetCurrPcieLinkGeneration", pcie_generation);
+  find_library_function(library, "nvmlDeviceGetMaxPcieLinkGeneration", max_pcie_generation);
+  find_library_function(library, "nvmlDeviceGetCurrPcieLinkWidth", pcie_width);
+  find_library_function(library, "nvmlDeviceGetMaxPcieLinkWidth", max_pcie_width);
+  find_library_function(library, "nvmlDeviceGetNvLinkState", nvlink_state);
 }
 
 std::optional<Device> Nvml::Functions::find_device(const std::string& uuid_text) const {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/library_function.h"
 
 namespace plimsoll {
 // The functions of libcrypto that are used.
@@ -21,25 +22,19 @@ struct CryptoLibrary {
 
 namespace {
 
-template <typename Function>
-bool find_crypto_function(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
-
 // Opens the library once. It stays open.
 CryptoLibrary load_crypto() {
   constexpr const char* kName = "libcrypto.so.3";
   void* library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
   CryptoLibrary crypto;
   const bool has_all = library != nullptr &&
-                       find_crypto_function(library, "EVP_MD_CTX_new", crypto.context_new) &&
-                       find_crypto_function(library, "EVP_MD_CTX_free", crypto.context_free) &&
-                       find_crypto_function(library, "EVP_DigestInit_ex", crypto.init) &&
-                       find_crypto_function(library, "EVP_DigestUpdate", crypto.update) &&
-                       find_crypto_function(library, "EVP_DigestFinal_ex", crypto.final) &&
-                       find_crypto_function(library, "EVP_sha256", crypto.sha256) &&
-                       find_crypto_function(library, "EVP_sha1", crypto.sha1);
+                       find_library_function(library, "EVP_MD_CTX_new", crypto.context_new) &&
+                       find_library_function(library, "EVP_MD_CTX_free", crypto.context_free) &&
+                       find_library_function(library, "EVP_DigestInit_ex", crypto.init) &&
+                       find_library_function(library, "EVP_DigestUpdate", crypto.update) &&
+                       find_library_function(library, "EVP_DigestFinal_ex", crypto.final) &&
+                       find_library_function(library, "EVP_sha256", crypto.sha256) &&
+                       find_library_function(library, "EVP_sha1", crypto.sha1);
   if (!has_all) {
     throw_error(ErrorCode::kDevice,
                 "downloads need {}, which cannot be opened{}{}. Install OpenSSL 3 (on Debian and Ubuntu: "

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/library_function.h"
 #include "io/hub/http_client.h"
 
 namespace plimsoll {
@@ -26,27 +27,21 @@ struct CurlLibrary {
   decltype(&::curl_slist_free_all) slist_free_all = nullptr;
 };
 
-template <typename Function>
-bool find_curl_function(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
-
 // Opens the library once. It stays open.
 CurlLibrary load_curl() {
   constexpr const char* kName = "libcurl.so.4";
   void* library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
   CurlLibrary curl;
   const bool has_all = library != nullptr &&
-                       find_curl_function(library, "curl_global_init", curl.global_init) &&
-                       find_curl_function(library, "curl_easy_init", curl.easy_init) &&
-                       find_curl_function(library, "curl_easy_setopt", curl.easy_setopt) &&
-                       find_curl_function(library, "curl_easy_perform", curl.easy_perform) &&
-                       find_curl_function(library, "curl_easy_reset", curl.easy_reset) &&
-                       find_curl_function(library, "curl_easy_cleanup", curl.easy_cleanup) &&
-                       find_curl_function(library, "curl_easy_strerror", curl.easy_strerror) &&
-                       find_curl_function(library, "curl_slist_append", curl.slist_append) &&
-                       find_curl_function(library, "curl_slist_free_all", curl.slist_free_all);
+                       find_library_function(library, "curl_global_init", curl.global_init) &&
+                       find_library_function(library, "curl_easy_init", curl.easy_init) &&
+                       find_library_function(library, "curl_easy_setopt", curl.easy_setopt) &&
+                       find_library_function(library, "curl_easy_perform", curl.easy_perform) &&
+                       find_library_function(library, "curl_easy_reset", curl.easy_reset) &&
+                       find_library_function(library, "curl_easy_cleanup", curl.easy_cleanup) &&
+                       find_library_function(library, "curl_easy_strerror", curl.easy_strerror) &&
+                       find_library_function(library, "curl_slist_append", curl.slist_append) &&
+                       find_library_function(library, "curl_slist_free_all", curl.slist_free_all);
   if (!has_all) {
     throw_error(
         ErrorCode::kDevice,

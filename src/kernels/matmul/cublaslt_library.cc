@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "base/check.h"
+#include "base/library_function.h"
 #include "base/nvidia_libraries.h"
 
 namespace plimsoll {
@@ -10,8 +11,7 @@ namespace {
 
 template <typename Function>
 void find(void* library, Function& function, const char* name) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function == nullptr)
+  if (!find_library_function(library, name, function))
     throw_error(
         ErrorCode::kDevice,
         "the installed cuBLASLt has no function '{}' ({}); install the version that belongs to this driver",

@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/library_function.h"
 #endif
 
 namespace plimsoll {
@@ -164,12 +165,6 @@ struct Cairo {
 #undef PLIMSOLL_CAIRO
 };
 
-template <typename Function>
-bool find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
-
 // Opens the library. Returns nothing if it is not installed. The library stays open because it may be used
 // again.
 std::optional<Cairo> open_cairo() {
@@ -177,7 +172,7 @@ std::optional<Cairo> open_cairo() {
   if (library == nullptr) return std::nullopt;
   Cairo cairo;
   bool all = true;
-#define PLIMSOLL_CAIRO(name) all = find(library, "cairo_" #name, cairo.name) && all;
+#define PLIMSOLL_CAIRO(name) all = find_library_function(library, "cairo_" #name, cairo.name) && all;
   PLIMSOLL_CAIRO_FUNCTIONS(PLIMSOLL_CAIRO)
 #undef PLIMSOLL_CAIRO
   return all ? std::optional(cairo) : std::nullopt;
