@@ -1,8 +1,9 @@
 #!/bin/bash
 # Everything that is too long for `make test`: about three hours on two cores.
 #
-#   scripts/test_long.sh [long|asan|tsan|fuzz]...     (default: all of them, in this order)
+#   scripts/test_long.sh [bench|long|asan|tsan|fuzz]...     (default: all of them, in this order)
 #
+#   bench  every benchmark is compiled, and kernel_rows_bench runs once on this machine's CPU
 #   long   tests with the label long: kill loops, 200 configurations, parity at length
 #   asan   every test but the long ones under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan   every test but the long ones under ThreadSanitizer, loops on std::thread, which it understands
@@ -11,7 +12,12 @@
 # All stages run even if one fails; the last lines say which did. If OMP_NUM_THREADS is set, it applies.
 set -uo pipefail
 jobs=${JOBS:-$(nproc)}
-[ $# -gt 0 ] || set -- long asan tsan fuzz
+[ $# -gt 0 ] || set -- bench long asan tsan fuzz
+
+# `make test` compiles no benchmark, so that this stage finds those that a changed interface broke.
+run_bench() {
+  scripts/setup.sh build bench && scripts/build.sh bench && build-bench/bench/kernels/kernel_rows_bench --repetitions 1
+}
 
 run_long() {
   # Tests of other launchers are skipped, with the reason, where their packages cannot be installed.
@@ -82,7 +88,7 @@ run_fuzz() {
 
 failed=()
 for stage in "$@"; do
-  case $stage in long | asan | tsan | fuzz) ;; *) echo "test-long: no such stage: $stage" >&2; exit 2 ;; esac
+  case $stage in bench | long | asan | tsan | fuzz) ;; *) echo "test-long: no such stage: $stage" >&2; exit 2 ;; esac
   echo "== test-long: $stage"
   start=$SECONDS
   "run_$stage" || failed+=("$stage")

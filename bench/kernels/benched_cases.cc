@@ -144,8 +144,9 @@ std::vector<BenchedCase> generation_cases(const DeviceOptions& device) {
       PlanRequest request = request_of(test, device);
       request.train = false;
       request.evaluate = false;
+      request.batches.generate = request.batches.evaluate;
       const int64_t pages = kLongest / kKvPageSize + 1;
-      request.generation = {.num_pages = pages * request.batches.evaluate.sequences,
+      request.generation = {.num_pages = pages * request.batches.generate.sequences,
                             .pages_per_sequence = pages};
       request.generation.sizes.candidates = 50;
       cases.push_back({describe(test) + ", generation", test, request});

@@ -108,7 +108,7 @@ class Tensors {
   };
   using Memory = std::unique_ptr<float, Free>;
   static Memory make(int64_t count) {
-    const size_t bytes = static_cast<size_t>(attention_round_up(count * 4, 64));
+    const size_t bytes = static_cast<size_t>(attention_round_up(std::max<int64_t>(count, 0) * 4, 64));
     float* memory = static_cast<float*>(std::aligned_alloc(64, bytes));
     uint32_t number = 12345;
     for (int64_t i = 0; i < count; ++i) {

@@ -93,10 +93,20 @@ void rms_norm_bwd(benchmark::State& state) {
 template <DType kType>
 void fused_fwd(benchmark::State& state) {
   Tensors t(state, kType);
-  const BiasDropoutResidualNormFwdArgs args = {
-      t.at(0), t.row(0),      t.at(1), t.row(1), t.row(2), t.at(2),
-      t.at(3), t.rstd_view(), t.T,     t.C,      1e-12,    static_cast<double>(state.range(3)) / 100.0,
-      kSite};
+  BiasDropoutResidualNormFwdArgs args;
+  args.x = t.at(0);
+  args.bias = t.row(0);
+  args.residual = t.at(1);
+  args.gain = t.row(1);
+  args.beta = t.row(2);
+  args.y = t.at(2);
+  args.x_hat = t.at(3);
+  args.rstd = t.rstd_view();
+  args.T = t.T;
+  args.C = t.C;
+  args.eps = 1e-12;
+  args.p = static_cast<double>(state.range(3)) / 100.0;
+  args.where = kSite;
   for (auto _ : state) bias_dropout_residual_norm_fwd_cpu(args);
   t.report(state, 4);
 }
