@@ -184,6 +184,12 @@ class TextGenerator::Group {
     return generator_.stop_strings_ && generator_.stop_strings_->find(tokens).has_value();
   }
 
+  // Returns an empty function if there are no stop strings, because a search makes a copy of each candidate's text for the function.
+  BeamSearch::StopCheck stop_check() const {
+    if (!generator_.stop_strings_) return {};
+    return [this](std::span<const int32_t> tokens) { return has_stop_string(tokens); };
+  }
+
   // The beams of a prompt. Sequence b has the tokens of beam b.
   struct Search {
     BeamSearch beams;
@@ -197,12 +203,10 @@ class TextGenerator::Group {
     for (size_t i = 0; i < prompts_.size(); ++i) {
       const int64_t max_new =
           max_new_tokens(settings_, std::ssize(prompts_[i]), config_.max_position_embeddings);
-      searches.push_back(
-          {.beams = BeamSearch(settings_, prompts_[i], max_new,
-                               [this](std::span<const int32_t> tokens) { return has_stop_string(tokens); }),
-           .sequences = {sequences_[i]},
-           .candidates = {},
-           .processors = {}});
+      searches.push_back({.beams = BeamSearch(settings_, prompts_[i], max_new, stop_check()),
+                          .sequences = {sequences_[i]},
+                          .candidates = {},
+                          .processors = {}});
       for (int64_t beam = 0; beam < settings_.beams.num_beams; ++beam)
         searches.back().processors.push_back(
             std::make_unique<LogitsProcessors>(settings_, config_.vocab_size));

@@ -204,29 +204,40 @@ constexpr int64_t paged_attention_cpu_scratch_bytes(const PagedAttentionDims& di
 constexpr int64_t paged_attention_ref_scratch_bytes(const PagedAttentionDims& dims) {
   return dims.max_pages * dims.page_size * 8;
 }
-// On a GPU, sequences are divided into parts if a call has few rows, which would otherwise leave most of the GPU idle. Up to 2048 positions
-// form at most kPagedCudaJoinedParts parts, each a multiple of 64 positions, the number of keys that the warps of a thread block load at
-// once. More positions form parts of kPagedPart. Calls with more rows use one part per row and head.
+// On a GPU, sequences are divided into parts if a call has few rows, which would otherwise leave most of the GPU idle: into as many parts as
+// give kPagedCudaBlocks thread blocks, which is about the number that an H100 or H200 runs at a time. Up to 2048 positions form at most
+// kPagedCudaJoinedParts parts, each a multiple of 64 positions, the number of keys that the warps of a thread block load at once. More
+// positions form parts of at least kPagedPart. Calls of more than kPagedCudaDividedRows rows use one part per row and head.
 inline constexpr int64_t kPagedCudaDividedRows = 128;
+inline constexpr int64_t kPagedCudaBlocks = 640;
 // GPUs of compute capability 9.0 join up to this number of parts without another launch.
 inline constexpr int64_t kPagedCudaJoinedParts = 8;
+// The number of positions of a part. Requires: dims.tokens and dims.kv_heads are positive.
 constexpr int64_t paged_attention_cuda_part(const PagedAttentionDims& dims) {
-  const int64_t positions = dims.max_pages * dims.page_size;
-  if (positions > 2048) return kPagedPart;
-  return std::max<int64_t>(
-      64, attention_round_up((positions + kPagedCudaJoinedParts - 1) / kPagedCudaJoinedParts, 64));
+  const int64_t positions = std::max<int64_t>(1, dims.max_pages * dims.page_size);
+  if (dims.tokens > kPagedCudaDividedRows) return positions;
+  const int64_t wanted =
+      std::max<int64_t>(1, kPagedCudaBlocks / std::max<int64_t>(1, dims.tokens * dims.kv_heads));
+  const int64_t least = attention_round_up((positions + wanted - 1) / wanted, 64);
+  if (positions > 2048) return std::max(kPagedPart, least);
+  return std::max(least,
+                  attention_round_up((positions + kPagedCudaJoinedParts - 1) / kPagedCudaJoinedParts, 64));
 }
 constexpr int64_t paged_attention_cuda_parts(const PagedAttentionDims& dims) {
   const int64_t part = paged_attention_cuda_part(dims);
   return (dims.max_pages * dims.page_size + part - 1) / part;
 }
-// Counts the rows of a divided sequence always, because a smaller bucket, whose sequences are divided, runs in the scratch memory of the
-// largest one.
+// A smaller bucket, whose sequences have more parts, runs in the scratch memory of the largest one. Therefore the bytes are those of the
+// number of rows that needs most of them.
 constexpr int64_t paged_attention_cuda_scratch_bytes(const PagedAttentionDims& dims) {
-  const int64_t parts = paged_attention_cuda_parts(dims);
-  return parts <= 1
-             ? 0
-             : std::min(dims.tokens, kPagedCudaDividedRows) * parts * dims.heads * (dims.head_dim + 1) * 4;
+  int64_t most = 0;  // rows times parts
+  for (int64_t rows = 1; rows <= std::min(dims.tokens, kPagedCudaDividedRows); ++rows) {
+    PagedAttentionDims fewer = dims;
+    fewer.tokens = rows;
+    const int64_t parts = paged_attention_cuda_parts(fewer);
+    if (parts > 1) most = std::max(most, rows * parts);
+  }
+  return most * dims.heads * (dims.head_dim + 1) * 4;
 }
 inline constexpr int64_t kPagedCudaHeadDim = 256;
 

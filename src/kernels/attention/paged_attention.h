@@ -28,8 +28,8 @@
 // Summation order: the positions of a sequence form parts of kPagedPart. Each part has its softmax and its lse; the results are
 // joined from the first part to the last, with the weights exp(lse - the larger lse). Parts begin at multiples of kPagedPart, so the bits of a row depend on its
 // own sequence only, not on the bucket, the batch, the pages, the number of rows per call, or the number of threads. Different devices and
-// instruction sets give other bits. On a GPU a part has paged_attention_cuda_part() positions, and calls with more than
-// kPagedCudaDividedRows rows have one part, so that the bits of a row depend on the number of rows as well.
+// instruction sets give other bits. On a GPU the number of positions per part (paged_attention_cuda_part()) depends on the number of rows per
+// call, and so do the bits of a row.
 //
 // Tail rows of o are set to zero; tail rows of qkv are not read. Sequences without new rows are allowed. Aliasing: o overlaps no input. The
 // pages that different sequences write must differ; copy_from pages may be read by several sequences and written by one of them in

@@ -182,36 +182,36 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   const int32_t* pages = args.page_table + int64_t{row.sequence} * args.max_pages;
   const int64_t token_width = int64_t{args.kv_heads} * args.head_dim;
   constexpr int kApart = kWarps * kKeysPerWarp;
-  // Finds the slots in the cache of the keys that this lane loads together.
-  const auto find_slots = [&](int first, int64_t(&slots)[kBatch]) {
-#pragma unroll
-    for (int u = 0; u < kBatch; ++u) {
-      const int j = first + u * kApart + key;
-      if (j < keys.end)
-        slots[u] = int64_t{pages[j / args.page_size]} * 2 * args.page_size + j % args.page_size;
-    }
-  };
   // Positions before this one are in pages that no launch of the chain writes, so they may be read before the wait.
   const int num_kept = row.first_new / args.page_size * args.page_size;
   const int first_of_warp = keys.first + warp * kKeysPerWarp;
+  // The slots in the cache of the keys of a batch, one per load of this lane.
   int64_t slots[kBatch] = {};
-  Pack k_packs[kBatch][kPacks] = {}, v_packs[kBatch][kPacks] = {};
-  // Loads the keys and values of a batch from position `begin` to `end`.
-  const auto load_batch = [&](int first, int begin, int end) {
-#pragma unroll
-    for (int u = 0; u < kBatch; ++u) {
-      const int j = first + u * kApart + key;
-      if (j < begin || j >= end) continue;
-      const T* from =
-          static_cast<const T*>(args.cache) + slots[u] * token_width + int64_t{kv_head} * args.head_dim;
-      load_packs(from, k_packs[u]);
-      load_packs(from + args.page_size * token_width, v_packs[u]);
-    }
+  const auto find_slot = [&](int first, int u) {
+    const int j = first + u * kApart + key;
+    if (j < keys.end) slots[u] = int64_t{pages[j / args.page_size]} * 2 * args.page_size + j % args.page_size;
   };
-  find_slots(first_of_warp, slots);
-  load_batch(first_of_warp, 0, min(num_kept, keys.end));
+  Pack k_packs[kBatch][kPacks] = {}, v_packs[kBatch][kPacks] = {};
+  // Loads the key and the value of load `u` of a batch, if its position is at least `begin` and less than `end`.
+  const auto load_key = [&](int first, int u, int begin, int end) {
+    const int j = first + u * kApart + key;
+    if (j < begin || j >= end) return;
+    const T* from =
+        static_cast<const T*>(args.cache) + slots[u] * token_width + int64_t{kv_head} * args.head_dim;
+    load_packs(from, k_packs[u]);
+    load_packs(from + args.page_size * token_width, v_packs[u]);
+  };
+#pragma unroll
+  for (int u = 0; u < kBatch; ++u) find_slot(first_of_warp, u);
+#pragma unroll
+  for (int u = 0; u < kBatch; ++u) load_key(first_of_warp, u, 0, min(num_kept, keys.end));
   cuda::wait_for_launch_before();
-  load_batch(first_of_warp, num_kept, keys.end);
+#pragma unroll
+  for (int u = 0; u < kBatch; ++u) load_key(first_of_warp, u, num_kept, keys.end);
+  // Each batch is loaded while the one before it is used, and the numbers of its pages one batch earlier.
+  constexpr int kStep = kBatch * kApart;
+#pragma unroll
+  for (int u = 0; u < kBatch; ++u) find_slot(first_of_warp + kStep, u);
 
   float q[kHeads][kElements] = {};
   const int64_t row_width = int64_t{args.heads + 2 * args.kv_heads} * args.head_dim;
@@ -227,11 +227,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   }
 
   Sums<kElements> sums[kHeads];
-  for (int first = first_of_warp; first < keys.end; first += kBatch * kApart) {
-    if (first != first_of_warp) {
-      find_slots(first, slots);
-      load_batch(first, 0, keys.end);
-    }
+  for (int first = first_of_warp; first < keys.end; first += kStep) {
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) {
       if (first + u * kApart >= keys.end) continue;  // the same for all lanes of the warp
@@ -239,6 +235,8 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
       float k[kElements], v[kElements];
       unpack_head(k_packs[u], k);
       unpack_head(v_packs[u], v);
+      load_key(first + kStep, u, 0, keys.end);
+      find_slot(first + 2 * kStep, u);
 #pragma unroll
       for (int h = 0; h < kHeads; ++h) {
         float score = 0.0f;
@@ -474,9 +472,8 @@ void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream) {
                  "but has {}, {} and {}",
                  kPagedCudaHeadDim, dims.tokens, dims.heads, dims.head_dim);
   if (dims.tokens == 0) return;
-  const bool is_divided = dims.tokens <= kPagedCudaDividedRows;
-  const int64_t positions = std::max<int64_t>(1, dims.max_pages * dims.page_size);
-  const int64_t parts = is_divided ? std::max<int64_t>(1, paged_attention_cuda_parts(dims)) : 1;
+  const int64_t part_size = paged_attention_cuda_part(dims);
+  const int64_t parts = std::max<int64_t>(1, paged_attention_cuda_parts(dims));
   auto* results = parts > 1 ? static_cast<float*>(args.scratch.data) : nullptr;
   const paged::KernelArgs kernel{
       .qkv = args.qkv.data,
@@ -496,7 +493,7 @@ void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream) {
       .max_pages = static_cast<int>(dims.max_pages),
       .window = static_cast<int>(dims.window),
       .parts = static_cast<int>(parts),
-      .part_size = static_cast<int>(is_divided ? paged_attention_cuda_part(dims) : positions)};
+      .part_size = static_cast<int>(part_size)};
   const int tokens = static_cast<int>(dims.tokens);
   if (args.qkv.dtype == DType::kF32) return paged::launch<float>(kernel, tokens, stream);
   if (args.qkv.dtype == DType::kBF16) return paged::launch<__nv_bfloat16>(kernel, tokens, stream);

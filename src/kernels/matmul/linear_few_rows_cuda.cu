@@ -6,8 +6,8 @@
 // result is rounded once after the bias. If w is constant, a block copies the first groups of w while the previous launches of the
 // chain are still running, so that reading w does not stop between two products.
 //
-// Up to eight rows of x are in the block's shared memory, if they fit. More rows are read through the cache, which holds them while a
-// block computes several tiles; copying them first takes longer.
+// Up to eight rows of x are in the block's shared memory, if they fit. More rows are copied there only for layers of so many columns that each
+// block computes several tiles; otherwise they are read through the cache, because copying them first takes longer.
 //
 // With a norm before the layer (norm_linear.h), each block normalizes the rows of x, and the first block writes their sums with the
 // residual. With a gated unit after it, a tile has eight columns of the gate and the same columns of the rest.
@@ -26,13 +26,21 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
+// Where the matrix product reads the rows of x: in device memory, in shared memory, or in shared memory after the norm.
+enum class Rows : uint8_t { kInPlace, kStaged, kNormalized };
+
 // The numbers of thread blocks per multiprocessor and of groups of terms that a warp has in flight. Measured on an H100 (linear_cuda_bench
-// few) with the matrix products of Llama-3.2-1B and GPT-2 with 1, 8 and 32 rows: more groups are faster with one tile of rows of x, but
-// with several tiles they leave too little of the cache for x.
-template <int kTiles>
-inline constexpr int kBlocksPerMultiprocessor = kTiles == 1 ? 1 : 2;
-template <int kTiles>
-inline constexpr int kGroupsAhead = kTiles == 1 ? 12 : 6;  // groups of terms that a warp has in flight
+// few) with the matrix products of Llama-3.2-1B and GPT-2 with 1, 8 and 32 rows: more groups are faster with one tile of rows of x and with
+// rows in shared memory, but with several tiles of rows in device memory they leave too little of the cache for x.
+template <int kTiles, Rows kRows>
+inline constexpr bool kReadsCache = kTiles > 1 && kRows == Rows::kInPlace;
+template <int kTiles, Rows kRows>
+inline constexpr int kBlocksPerMultiprocessor = kReadsCache<kTiles, kRows> ? 2 : 1;
+template <int kTiles, Rows kRows>
+inline constexpr int kGroupsAhead = kReadsCache<kTiles, kRows> ? 6 : 12;
+// More than eight rows of x are copied to shared memory if each block computes at least this number of tiles. In the cache, the rows of x
+// would compete with the shared memory of two blocks, and a head of GPT-2 with 32 rows would read most of them from L2 for each tile.
+constexpr int kTilesToStage = 4;
 // The number of elements between two rows of x in shared memory, in addition to their terms. It places neighbouring rows in different
 // banks.
 constexpr int kFewRowsPadding = 32;
@@ -217,9 +225,9 @@ __device__ void normalize_rows(const FewRowsArgs& args, T* rows, int stride) {
 }
 
 // The shared memory of a block except the rows of x, which follow it.
-template <int kTiles>
+template <int kTiles, Rows kRows>
 struct Shared {
-  uint4 w[kWarps][kGroupsAhead<kTiles>][2][32];  // per group the two packs of each thread
+  uint4 w[kWarps][kGroupsAhead<kTiles, kRows>][2][32];  // per group the two packs of each thread
   float sums[2][kWarps][kRowsPerProduct * kTiles][kSumStride];
 };
 
@@ -244,16 +252,13 @@ __device__ void stage_rows(const FewRowsArgs& args, T* to, int stride) {
   }
 }
 
-// Where the matrix product reads the rows of x: in device memory, in shared memory, or in shared memory after the norm.
-enum class Rows : uint8_t { kInPlace, kStaged, kNormalized };
-
 // Computes the layer. kTiles is the number of groups of eight rows of x.
 template <typename T, int kTiles, Rows kRows>
-__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles>)
+__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRows>)
     linear_few_rows_kernel(const __grid_constant__ FewRowsArgs args) {
   extern __shared__ uint4 dynamic_shared[];
-  constexpr int kAhead = kGroupsAhead<kTiles>;
-  auto& shared = *reinterpret_cast<Shared<kTiles>*>(dynamic_shared);
+  constexpr int kAhead = kGroupsAhead<kTiles, kRows>;
+  auto& shared = *reinterpret_cast<Shared<kTiles, kRows>*>(dynamic_shared);
   [[maybe_unused]] T* own_rows = reinterpret_cast<T*>(&shared + 1);
   cuda::let_next_launch_begin();
   if (!args.constant_w) cuda::wait_for_launch_before();
@@ -382,23 +387,34 @@ void launch_rows(const FewRowsArgs& args, int64_t shared_bytes, CudaStream strea
   const int columns_of_tile = args.end == LayerEnd::kGlu ? kColumns / 2 : kColumns;
   const int tiles = (args.columns + columns_of_tile - 1) / columns_of_tile;
   const int resident =
-      kBlocksPerMultiprocessor<kTiles> * cuda::device_attribute<cudaDevAttrMultiProcessorCount>();
+      kBlocksPerMultiprocessor<kTiles, kRows> * cuda::device_attribute<cudaDevAttrMultiProcessorCount>();
   const auto blocks = static_cast<unsigned>(std::min(tiles, resident));
   cuda::launch_early(kernel, {.grid = dim3(blocks), .block = dim3(32, kWarps), .shared_bytes = shared_bytes},
                      stream, args);
 }
 
+// Returns the bytes of shared memory of a block that has the rows of x there.
+template <typename T, int kTiles, Rows kRows>
+int64_t bytes_with_rows(const FewRowsArgs& args) {
+  return static_cast<int64_t>(sizeof(Shared<kTiles, kRows>)) +
+         int64_t{args.terms + kFewRowsPadding} * args.rows * static_cast<int64_t>(sizeof(T));
+}
+
 template <typename T, int kTiles>
 void launch_tiles(const FewRowsArgs& args, bool has_norm, CudaStream stream) {
-  constexpr int64_t kBytes = sizeof(Shared<kTiles>);
   if constexpr (kTiles == 1) {
-    const int64_t with_rows =
-        kBytes + int64_t{args.terms + kFewRowsPadding} * args.rows * static_cast<int64_t>(sizeof(T));
-    if (has_norm) return launch_rows<T, kTiles, Rows::kNormalized>(args, with_rows, stream);
-    if (with_rows <= kFewRowsSharedBytes)
-      return launch_rows<T, kTiles, Rows::kStaged>(args, with_rows, stream);
+    if (has_norm) {
+      return launch_rows<T, kTiles, Rows::kNormalized>(
+          args, bytes_with_rows<T, kTiles, Rows::kNormalized>(args), stream);
+    }
   }
-  launch_rows<T, kTiles, Rows::kInPlace>(args, kBytes, stream);
+  const int64_t with_rows = bytes_with_rows<T, kTiles, Rows::kStaged>(args);
+  const int64_t columns_to_stage = kTiles == 1 ? 0
+                                               : int64_t{kTilesToStage} * kColumns *
+                                                     cuda::device_attribute<cudaDevAttrMultiProcessorCount>();
+  if (with_rows <= kFewRowsSharedBytes && args.columns >= columns_to_stage)
+    return launch_rows<T, kTiles, Rows::kStaged>(args, with_rows, stream);
+  launch_rows<T, kTiles, Rows::kInPlace>(args, sizeof(Shared<kTiles, Rows::kInPlace>), stream);
 }
 
 void launch(DType dtype, const FewRowsArgs& args, bool has_norm, CudaStream stream) {

@@ -212,6 +212,9 @@ bool matmul_takes_own_product(const MatmulProblem& problem, int sm) {
   return linear && linear_busy(*linear) >= kLeastBusy;
 }
 
+// The number of rows that one instruction of the kernel for few rows multiplies.
+constexpr int64_t kFewRowsPerProduct = 8;
+
 bool linear_few_rows_fit(const MatmulProblem& problem) {
   const bool in_16_bits = problem.a == DType::kBF16 || problem.a == DType::kF16;
   return in_16_bits && problem.b == problem.a && problem.c == problem.a &&
@@ -220,7 +223,13 @@ bool linear_few_rows_fit(const MatmulProblem& problem) {
          problem.m <= kCudaFewRows && problem.k % kCudaFewRowsTerms == 0;
 }
 bool matmul_takes_few_rows_cuda(const MatmulProblem& problem, int sm) {
-  return sm == 90 && linear_few_rows_fit(problem);
+  if (sm != 90 || !linear_few_rows_fit(problem)) return false;
+  // The sizes of w from which the library is faster. Measured on an H200 (linear_cuda_bench few, with early launches): a head of 128256
+  // columns and 2048 terms with one row takes 148 us with this kernel and 126 with the library; 16384 columns take 17.8 and 17.9 us. With 32
+  // rows, 16384 columns take 27.6 and 18.7 us, and 8192 terms of 2048 columns 20.0 and 12.9. The library cannot write rows of 16-bit
+  // elements fast if they do not begin at 16 bytes.
+  const int64_t library_bytes = problem.m > kFewRowsPerProduct ? int64_t{32} << 20 : int64_t{256} << 20;
+  return problem.n % 8 != 0 || problem.n * problem.k * dtype_bytes(problem.b) < library_bytes;
 }
 
 int64_t norm_linear_h_bytes(const NormLinearProblem& problem) {
