@@ -41,7 +41,7 @@ inline constexpr std::string_view kRunStateFile = "run_state.json";
 inline constexpr std::string_view kTrainerStateFile = "trainer_state.json";
 
 struct NamedText {
-  std::string name;  // a plain file name
+  std::string name;  // file name without a folder
   std::string text;
 };
 
@@ -57,7 +57,7 @@ struct RunIdentity {
 using PutText = std::function<void(std::string_view piece)>;
 
 struct StreamedText {
-  std::string name;  // a plain file name
+  std::string name;  // file name without a folder
   std::function<void(const PutText& put)> write;
 };
 
@@ -131,7 +131,8 @@ struct OpenCheckpoint {
   std::string path;
   int64_t step = 0;
   ModelFolder model;
-  std::optional<SafetensorsFile> optimizer;  // absent if the run was complete and did not keep its states
+  // Absent if the run was complete and did not keep the optimizer states.
+  std::optional<SafetensorsFile> optimizer;
   RunIdentity run;
   std::string run_state_json;
 };

@@ -85,7 +85,7 @@ TEST(Checkpoint, OrderOfSystemCalls) {
   };
   expect_file("config.json", size_of("config.json"));
   expect_file("vocab.txt", size_of("vocab.txt"));
-  // The header is followed by the tensors in the order of the format; each is one chunk here.
+  // The first write() call writes the header. One call per tensor follows, in the order of the format.
   const auto header_of = [&](const std::string& name, int64_t data_bytes) {
     return std::to_string(disk.status("/out/checkpoint-2/" + name)->size_bytes - data_bytes);
   };

@@ -42,9 +42,8 @@ struct WantedTensor {
   // Alternative names; the first one that the folder contains is loaded. names.front() is used in reports.
   std::vector<std::string> names;
   std::vector<int64_t> shape;  // shape of the stored tensor, or of its transpose
-  // The start of the destination. The stored tensor fills its rows from `first_row` on; a row has the number
-  // of elements of a row of the stored tensor. With q, k and v at rows 0, H and 2H, a fused [3H, H] weight is
-  // loaded without a copy.
+  // The stored tensor is read into the rows of `destination` from `first_row` on; a row of `destination` must have as many elements as a
+  // row of the stored tensor. With q, k and v at rows 0, H and 2H, a fused [3H, H] weight is loaded without a copy.
   View destination = {};
   int64_t first_row = 0;
   // For memory that the host cannot access: called instead of reading into `destination`, in the order of the
@@ -71,8 +70,8 @@ struct ShapeMismatch {
 
 struct LoadReport {
   int64_t num_loaded = 0;
-  std::string note = {};            // about removed wrappers
-  bool is_replaced = false;         // a checkpoint will replace what was loaded
+  std::string note = {};            // sentence for the user about wrappers that were removed from the names
+  bool is_replaced = false;         // a checkpoint will replace the loaded weights
   std::vector<std::string> unused;  // stored but not requested; sorted
   // requested but not stored (the caller initializes them); in the order of the request
   std::vector<std::string> missing;

@@ -35,8 +35,8 @@ struct WrittenPart {
 
 class SharedCheckpoint {
  public:
-  // `contents` must stay valid until the tensors have been written or copied. A rank other than the first one only needs the
-  // tensors and what determines their files.
+  // `contents` must stay valid until the tensors have been written or copied. Ranks other than the first one only need the tensors and
+  // the settings that determine into which files they are written.
   SharedCheckpoint(FileSystem& files, std::string output_folder, int64_t step, CheckpointContents contents,
                    int rank, int num_ranks);
   SharedCheckpoint(const SharedCheckpoint&) = delete;
@@ -95,8 +95,8 @@ class SharedCheckpoint {
   std::vector<OwnRange> ranges_;
   int64_t own_bytes_ = 0;
   bool is_copied_ = false;
-  std::span<const std::byte> copy_;  // the own bytes, if copy_to() was called
-  internal::Manifest manifest_;      // on the first rank
+  std::span<const std::byte> copy_;  // the bytes of this rank, if copy_to() was called
+  internal::Manifest manifest_;      // filled on the first rank only
 };
 
 }  // namespace plimsoll

@@ -87,7 +87,7 @@ class RanksFixture {
     tensor.fill = read;
     tensor.is_exchanged = division_ == Division::kExchanged;
     if (tensor.is_exchanged) return;
-    // Slices of 8 bytes, of which the last ranks may have none.
+    // Gives each rank a slice of a multiple of 8 bytes. The last ranks may get an empty one.
     const int64_t size = tensor.size_bytes();
     const int64_t slice = (size + num_ranks_ * 8 - 1) / (num_ranks_ * 8) * 8;
     const int64_t begin = std::min(size, rank * slice), end = std::min(size, begin + slice);

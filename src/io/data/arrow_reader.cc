@@ -246,7 +246,7 @@ void append_text(std::string_view text, std::string& out) {
   out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Returns true for types whose values have a text for people.
+// Returns true for dates, times and decimals, which are written as plain text.
 bool has_plain_text(arrow::Type::type type) {
   switch (type) {
     case arrow::Type::DATE32:

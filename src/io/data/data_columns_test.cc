@@ -170,7 +170,7 @@ TEST(Columns, NameOtherSeparators) {
 TEST(Columns, NameAFileWithoutHeader) {
   const struct {
     const char* bytes;
-    const char* value;  // "" if the header is one
+    const char* value;  // the value that shows that the row is data, or "" for a real header
   } cases[] = {
       {"3,Oil price up,the bank said oil price is up\n2,Cup won,the team won the cup\n", "3"},
       {"0.5,a\n1.5,b\n", "0.5"},

@@ -32,7 +32,8 @@ struct GlueTask {
       classes;  // names of the classes in Hugging Face's order; empty for regression
   std::vector<std::string_view> metrics;  // "accuracy", "f1", "matthews_correlation", "pearson", "spearmanr"
   std::string_view hub_first_column;      // name in the copy of the task on Hugging Face's hub
-  std::string_view hub_second_column;     // the label's name there is "label"
+  // The hub's copy calls the label column "label".
+  std::string_view hub_second_column;
   bool is_regression() const { return classes.empty(); }
 };
 

@@ -98,7 +98,7 @@ class Building {
       fail(0, "it has a list of words, which only token classification reads: fill text");
   }
 
-  // Files are checked when they are read; a tokenizer would replace invalid bytes without a word.
+  // Checks a text of the program, because a tokenizer silently replaces invalid bytes. Texts of files are checked when they are read.
   void require_utf8(int64_t index, std::string_view text, std::string_view field) const {
     const size_t at = find_invalid_utf8(text);
     if (at == text.size()) return;

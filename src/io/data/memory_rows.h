@@ -38,7 +38,7 @@ struct RowRules {
   std::function<const TextEncoder&(RowInput input)> encoder;
 };
 
-// Calls the program for the first `max_rows` rows, or all. Errors: kBadData if there are none; those of the program.
+// Calls source's functions for its first `max_rows` rows, or for all. Errors: kBadData if there are none; the exceptions of the program.
 std::vector<DataRow> read_rows(const DataRows& source, const std::string& name,
                                std::optional<int64_t> max_rows);
 

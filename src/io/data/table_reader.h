@@ -120,8 +120,8 @@ Compression compression_of(const std::filesystem::path& path);
 // Returns the path without the extension of its compression: "a.csv" for "a.csv.gz".
 std::filesystem::path without_compression(const std::filesystem::path& path);
 
-// The largest size that compressed text is decompressed to: this many times its own, or this many bytes if
-// that is more. Text hardly ever shrinks to less than a fiftieth; gzip reaches a thousandth for zeros.
+// Compressed text may expand to kMostExpansion times the size of the file, or to kLeastLimit bytes if that is more; beyond this it is
+// refused as a decompression bomb. Text hardly ever shrinks to less than a fiftieth; gzip reaches a thousandth for zeros.
 inline constexpr int64_t kMostExpansion = 200;
 inline constexpr int64_t kLeastLimit = int64_t{256} << 20;
 
@@ -163,7 +163,8 @@ Table read_lines(TextFile file, LineBreaks line_breaks);
 
 struct TableOptions {
   QuoteRule quotes = QuoteRule::kRfc4180;  // used for CSV and TSV
-  int64_t max_bytes = 0;                   // limit for a text that is decompressed; 0: no limit
+  // Largest size in bytes of a text that is decompressed; 0: no limit.
+  int64_t max_bytes = 0;
 };
 
 // Reads a file: .csv is CSV; .tsv and .tab are tab-separated with CSV's quotes;

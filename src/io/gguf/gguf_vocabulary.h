@@ -1,9 +1,10 @@
-// The tokenizer of a folder as metadata of a GGUF file.
+// Writes the tokenizer of a folder as metadata of a GGUF file.
 //
-// llama.cpp has the steps of published tokenizers under names (tokenizer.ggml.model and tokenizer.ggml.pre) and reads only
-// vocabulary and merges from the file. A tokenizer whose steps are not those of such a name is refused, because its tokens
-// would differ silently. Two kinds have a name: byte-level BPE as in GPT-2, SmolLM, Llama 3 and Qwen 2, and BPE with byte
-// fallback as in Llama 2, whose merges are turned into the scores of a SentencePiece model. Thread-safe: free functions.
+// llama.cpp reads only vocabulary and merges from the file. How a text is normalized and split is part of its code, selected by two names
+// (tokenizer.ggml.model and tokenizer.ggml.pre). A tokenizer that normalizes or splits differently from every such name is refused,
+// because its tokens would differ silently. Two kinds of tokenizers have a name: byte-level BPE as in GPT-2, SmolLM, Llama 3 and Qwen 2,
+// and BPE with byte fallback as in Llama 2, whose merges are turned into the scores of a SentencePiece model. Thread-safe: free
+// functions.
 #pragma once
 
 #include <cstdint>

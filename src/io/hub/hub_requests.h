@@ -81,7 +81,7 @@ class HubRequests {
   // The outcome of one attempt to read a file.
   struct BodyOutcome {
     HttpResult result;
-    std::string etag;  // of the hub's own answer; "" if not stated
+    std::string etag;  // entity tag in the hub's own answer; "" if not stated
   };
   // Asks once for the bytes from `offset` on, or for all if it is 0. `sink` receives only bodies with status 200 or 206. Errors:
   // kBadData for answers that no further attempt changes, such as 404.

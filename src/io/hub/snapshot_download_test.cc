@@ -31,7 +31,7 @@ TEST(SnapshotDownload, FillsThePublishedLayout) {
   world.hub.log.clear();
   world.download(files);
   ASSERT_EQ(world.hub.log.size(), 1u);
-  // A file in a folder has a longer link.
+  // The link of a file in a subfolder needs one more "../".
   world.request.files = {"sub/notes.txt"};
   world.download(files);
   EXPECT_EQ(files.read_link(snapshot_file("sub/notes.txt")),
@@ -54,7 +54,7 @@ TEST(SnapshotDownload, OnlyTheHubReceivesTheToken) {
   EXPECT_EQ(num_stored, 1);
 }
 
-// The connection breaks after every number of bytes, once and again and again.
+// The connection breaks after each possible number of bytes: once, four times, or every time.
 TEST(SnapshotDownload, ContinuesAfterACutAtEveryByte) {
   for (int64_t cut = 0; cut <= 24; ++cut) {
     for (const int num_cuts : {1, 4, 1000}) {
