@@ -148,7 +148,8 @@ void Bpe::add_characters(std::string_view word, BpeScratch& scratch) const {
     const bool has_bytes = spec_.byte_fallback && std::all_of(text.begin(), text.end(), [&](char byte) {
                              return fallback_ids_[static_cast<unsigned char>(byte)] != kNoToken;
                            });
-    if (has_bytes) {  // before an unknown token that is not added yet, as in the reference
+    // The bytes are added now, before an unknown token that is still pending, as in the reference.
+    if (has_bytes) {
       for (const char byte : text) add(fallback_ids_[static_cast<unsigned char>(byte)], 1);
       continue;
     }

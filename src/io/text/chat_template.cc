@@ -43,7 +43,7 @@ class ChatWriter {
   std::string_view eos() const { return eos_; }
   bool adds_prompt() const { return prompt_ == GenerationPrompt::kAdd; }
 
-  // Writes a part that the assistant writes.
+  // Writes text of the assistant, and records its range as trained.
   template <typename... Texts>
   void train(const Texts&... texts) {
     const size_t begin = text_.size();
@@ -92,7 +92,7 @@ class ChatWriter {
   const std::string_view eos_;
   const GenerationPrompt prompt_;
   std::string text_;
-  std::vector<std::pair<size_t, size_t>> trained_;  // bytes
+  std::vector<std::pair<size_t, size_t>> trained_;  // ranges in bytes
   int64_t num_left_out_ = 0;
 };
 

@@ -194,7 +194,7 @@ TEST(ByteLevelTest, KnowsTextsThatTheNormalFormLeaves) {
   EXPECT_GT(num_left, 100000u);
 }
 
-// Returns a tokenizer.json with this model and this tail.
+// Returns a tokenizer.json that consists of this model and the fields in `tail`.
 std::string with_model(const std::string& model, const std::string& tail = "") {
   return "{\"model\": " + model + tail + "}";
 }
