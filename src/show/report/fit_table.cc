@@ -20,7 +20,7 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kMostRows = 12;
-// Columns of the table and of the text below it.
+// Width of the table and of the text below it, in characters.
 constexpr size_t kFitWidth = 80;
 
 std::string format_methods(const FitRow& row) {

@@ -64,7 +64,7 @@ TEST(FitTable, EveryRowCanBeToldFromTheOthers) {
     if (line.starts_with("trains: ") || line.starts_with("vs. ")) break;
     if (contains(line, " x 2 ")) {
       if (!row.empty()) rows.insert(row);
-      row = line.substr(5);  // after the rank
+      row = line.substr(5);  // the line without the rank
     } else if (!row.empty()) {
       row += line;
     }

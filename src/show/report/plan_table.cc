@@ -84,7 +84,7 @@ std::string describe_ranks(const RankOptions& ranks) {
       ranks.zero_stage == ZeroStage::kStates ? "; the groups divide optimizer states (ZeRO stage 1)" : "");
 }
 
-// Returns the work that the plan has room for, with an estimate of its speed where there is one.
+// Describes the size of the generation that the plan has room for, or the estimated speed of the training or evaluation.
 std::string describe_work(const Plan& plan) {
   const GenerationOptions& generation = plan.request.generation;
   if (generation.num_pages > 0) {

@@ -46,9 +46,9 @@ struct ProgressFigures {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  double tokens_per_s = 0;                             // real tokens
+  double tokens_per_s = 0;                             // tokens without padding
   std::optional<double> model_flops_utilization = {};  // 0 to 1; shown if known
-  int64_t memory_bytes = 0;                            // planned
+  int64_t memory_bytes = 0;                            // planned memory
   double elapsed_s = 0;
   double remaining_s = -1;  // negative if unknown
 };
