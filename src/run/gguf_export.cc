@@ -53,7 +53,7 @@ bool stores_bf16(const ModelFolder& folder) {
   return false;
 }
 
-// Returns the form of the model. Errors: kUsage if it has none.
+// Returns the description of how GGUF stores the model's architecture. Errors: kUsage if GGUF has no form for it.
 const GgufForm& form_of(const ModelConfig& config, const ModelFolder& folder) {
   const Architecture& architecture = architecture_of(config.model_type);
   const bool is_decoder = config.problem_type && record_of(*config.problem_type).head == &kCausalLmHead;
@@ -149,7 +149,7 @@ class GgufModel {
     return metadata;
   }
 
-  // The tensors read from this object.
+  // Returns the tensors to write. Their read functions refer to this object.
   std::vector<GgufTensor> tensors() const {
     std::vector<GgufTensor> tensors;
     for (const WeightSpec& spec : specs_) {

@@ -25,7 +25,8 @@ std::string resolve_config(const Arguments& arguments, const HubEnvironment& hub
   try {
     return resolve_model(files, hub, name, arguments.model_revision, kConfigArgument);
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kUsage) throw;  // the message suggests another name
+    // Its message suggests another name, which helps more than the one below.
+    if (error.code() == ErrorCode::kUsage) throw;
     const std::vector<std::string> presets = preset_names();
     throw Error(error.code(),
                 fmt::format("{}\nPresets that need no files: {}{}", error.what(), fmt::join(presets, ", "),

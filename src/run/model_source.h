@@ -30,7 +30,7 @@ inline bool is_masked_language_model(const ModelConfig& config) {
 
 struct ModelSource {
   ModelConfig config = {};
-  std::string label = {};       // for tables
+  std::string label = {};       // name of the model in tables
   std::string task_note = {};   // how the problem type was inferred, if that is not obvious
   std::string base_model = {};  // the base that a saved adapter names; "" for a model from scratch
   std::optional<ModelFolder> weights = {};  // if not set, every weight is initialised
@@ -54,8 +54,8 @@ struct AdapterSource {
   std::optional<LoraConfig> lora = {};     // the settings of an existing adapter
 };
 
-// Returns the existing adapter, if the arguments name one, and the name of the base model. --model_name_or_path may
-// name the folder of an adapter, which names its base. Errors: kUsage if no base is named; kBadData for a folder that does not exist or contains no adapter.
+// Returns the existing adapter, if the arguments name one, and the name of the base model. --model_name_or_path may name the folder of an
+// adapter, which names its base. Errors: kUsage if no base is named; kBadData for a folder that does not exist or contains no adapter.
 AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
                            FileSystem& files);
 
@@ -69,8 +69,8 @@ ModelConfig with_adapter_head(ModelConfig config, const ModelFolder& adapter);
 std::optional<LoraConfig> choose_lora(const Arguments& arguments, RunPurpose purpose,
                                       const ModelConfig& config, const AdapterFacts& adapter);
 
-// Names of models that are neither a folder nor in the hub's cache: what can be said about them before a download is
-// advised. Pure functions; thread-safe.
+// Suggestions for model names that are neither a folder nor in the hub's cache. They are shown before advice to download the model. Pure
+// functions; thread-safe.
 
 // Returns the architecture that a hub name mentions ("RoBERTa" for "xlm-roberta-base"), if this version does not train it,
 // otherwise "".
