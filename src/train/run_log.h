@@ -44,7 +44,7 @@ class RunLog {
     double z_loss = 0;
     int64_t steps = 0;
     int64_t tokens = 0;
-    int64_t rows = 0;  // computed, including unused rows of buckets
+    int64_t rows = 0;  // rows that were computed, including rows of buckets without a token
     double wait_ms = 0;
     double time_ms = 0;
     double model_flops = 0;

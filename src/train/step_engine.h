@@ -103,9 +103,9 @@ class StepEngine {
   struct Step {
     StepInfo info = {};
     double denominator = 0;
-    int64_t num_enqueued = 0;                  // micro-batches
+    int64_t num_enqueued = 0;                  // number of micro-batches that were enqueued
     std::optional<EnqueuedBatch> unread = {};  // the last micro-batch, until its loss has been read
-    std::vector<int32_t> rows = {};            // rows of the training data
+    std::vector<int32_t> rows = {};            // row numbers in the training data
     BatchInfo last = {};
     int64_t micro_batches_done = 0;
     double flops = 0;
@@ -113,7 +113,7 @@ class StepEngine {
   };
   struct BucketFlops {
     double all = 0;
-    double model = 0;  // see model_flops()
+    double model = 0;  // model_flops() of the program
   };
   struct StepTimes {
     double ms = 0;
