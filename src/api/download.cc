@@ -87,8 +87,8 @@ class RunDownloads {
   }
 
  private:
-  // Makes a model present and returns the base that it names if it is an adapter. `may_be_preset`: a preset of this name is used
-  // instead of files.
+  // Downloads a model that is not present, and returns the base that the model names if it is an adapter. `may_be_preset`: if a preset
+  // has this name, nothing is downloaded.
   std::string find(const std::string& name, ModelParts parts, bool may_be_preset) {
     if (name.empty()) return {};
     if (files_.status(name)) return base_of_adapter(files_, name);

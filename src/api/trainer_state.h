@@ -55,7 +55,7 @@ struct Trainer::Impl {
   PlanReport plan;
   std::vector<std::shared_ptr<Callback>> callbacks;
   std::atomic<bool> stop{false};
-  std::unique_ptr<TrainLoop> loop;  // the last one that began
+  std::unique_ptr<TrainLoop> loop;  // the training run that began last
   std::string loaded;
   MetricMap init_metrics;  // the metrics of init_memory, until a phase reports them
   // The following members are the state of a custom training loop.

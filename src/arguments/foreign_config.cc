@@ -254,7 +254,7 @@ void join_nvme_path(ForeignConfig& config) {
       return value.key != nullptr && value.key->path == path;
     });
   };
-  // The value of the setting in the table of keys.
+  // The placeholder that the table of keys uses for the device nvme. It is replaced by "nvme:" and the folder.
   constexpr std::string_view kNvmeFolder = "nvme:FOLDER";
   constexpr std::string_view kPath = "zero_optimization.offload_optimizer.nvme_path";
   const auto device = value_of("zero_optimization.offload_optimizer.device");

@@ -250,7 +250,7 @@ class Replacer {
   const Arguments original_;
   const std::set<std::string>* given_;
   Replacement result_;
-  std::map<std::string, ForeignValue> keys_;  // by setting
+  std::map<std::string, ForeignValue> keys_;  // the key that set each setting
   std::vector<std::string> contradictions_;
   std::vector<std::string> sets_;
 };

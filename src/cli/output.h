@@ -9,7 +9,7 @@
 
 namespace plimsoll::cli {
 
-// The messages that are printed. Results and errors always are.
+// Selects which messages are printed. Results and errors are always printed.
 enum class Verbosity { kErrors, kWarnings, kAll };
 // Sets the verbosity that --log_level and --quiet request.
 void set_verbosity(const Arguments& arguments);

@@ -216,7 +216,8 @@ class LogitsMetric : public Metric {
     } else {
       labels_.emplace(folder_ + "/eval_labels.npy", "<f4", batch.num_labels);
     }
-    // Several rows per sequence: the labels are those of tokens.
+    // If a sequence has several rows of logits, the labels are those of tokens, and the file of starts has the first row of each
+    // sequence.
     const auto num_rows = batch.logits.size() / static_cast<size_t>(batch.num_labels);
     if (num_rows + 1 != batch.sequence_starts.size()) starts_.emplace(folder_ + "/eval_starts.npy", "<i8", 0);
   }

@@ -46,7 +46,8 @@ struct GenerationWork {
   // Runs of the model with one new token per sequence, and the tokens that they read, with those of beams that are not returned.
   int64_t decode_runs = 0;
   int64_t decoded_tokens = 0;
-  double decode_weight_bytes = 0;  // DecodeReads, over all of these runs
+  // Bytes of weights and of the cache that all of these runs read, as DecodeReads counts them.
+  double decode_weight_bytes = 0;
   double decode_cache_bytes = 0;
   // first_token_seconds: the time until the first token of every text of the first group of prompts is selected. prefill_seconds:
   // the same, summed over all groups. decode_seconds: the rest of the time.
