@@ -66,8 +66,8 @@ struct CheckpointContents {
   ModelContents model;
   std::vector<TensorSource> optimizer_tensors;
   bool has_optimizer_states = true;  // false: no file for optimizer_tensors is written
-  // Any JSON value; open_checkpoint returns an equal value. Empty: the checkpoint contains only the model
-  // (`--save_only_model`) and cannot be resumed from.
+  // The state of the run as JSON text, which open_checkpoint returns with an equal value. If it is empty, the checkpoint contains only
+  // the model (`--save_only_model`), and no run can resume from it.
   std::string run_state_json;
   std::string trainer_state_json;      // written unchanged
   std::vector<NamedText> extra;        // further small files, written unchanged
@@ -137,7 +137,7 @@ struct OpenCheckpoint {
   std::string run_state_json;
 };
 
-// Opens a checkpoint. Errors: kBadData if a part is missing, has another schema version, or is not JSON.
+// Opens a checkpoint. Errors: kBadData if one of its files is missing, has another schema version, or is not JSON.
 OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder);
 
 // Removes the oldest checkpoints of the run that saved `committed` until `limit` remain. `committed` (the

@@ -252,7 +252,7 @@ TEST(Checkpoint, SavingAStepAgainReplacesIt) {
 TEST(Checkpoint, RotationKeepsTheNewestAndTheBest) {
   MemoryFileSystem files;
   for (const int64_t step : {2, 4, 6, 8, 10}) CheckpointFixture(step).save(files);
-  make_folders(files, "/out/checkpoint-3");  // not a checkpoint of ours: it has no manifest
+  make_folders(files, "/out/checkpoint-3");  // a folder without a manifest is not a checkpoint of Plimsoll
   EXPECT_EQ(rotate_checkpoints(files, "/out", 5, "/out/checkpoint-10", ""), std::vector<std::string>{});
   EXPECT_EQ(rotate_checkpoints(files, "/out", 3, "/out/checkpoint-10", "/out/checkpoint-2"),
             (std::vector<std::string>{"/out/checkpoint-4", "/out/checkpoint-6"}));
@@ -293,7 +293,7 @@ TEST(Checkpoint, RotationLeavesOtherRunsAlone) {
   EXPECT_EQ(rotate_checkpoints(files, "/out", 1, "/out/checkpoint-6", ""),
             (std::vector<std::string>{"/out/checkpoint-2", "/out/checkpoint-4"}));
   EXPECT_EQ(names_in(files, "/out"), "checkpoint-1 checkpoint-100 checkpoint-3 checkpoint-5 checkpoint-6 ");
-  // Checkpoints of earlier versions count as one run.
+  // Checkpoints of earlier versions have no identity and count as one run.
   EXPECT_EQ(rotate_checkpoints(files, "/out", 1, "/out/checkpoint-5", ""), std::vector<std::string>{});
 }
 

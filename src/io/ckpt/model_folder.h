@@ -100,7 +100,7 @@ class ModelFolder {
   // Returns the text of config.json, which is checked to be a JSON object. It is empty if an adapter's folder
   // has none.
   const std::string& config_text() const { return config_text_; }
-  // Returns the text of adapter_config.json, checked in the same way. It is empty for a complete model.
+  // Returns the text of adapter_config.json, which is checked to be a JSON object. It is empty for a complete model.
   const std::string& adapter_config_text() const { return adapter_config_text_; }
   bool is_adapter() const { return !adapter_config_text_.empty(); }
   // Returns the sorted names of the tokenizer files in this folder, which are copied byte for byte.
@@ -153,7 +153,8 @@ class ModelFolder {
   bool is_replaced_ = false;
 };
 
-// A file of another folder that is saved under its own name: a copy, byte for byte, or `text` if it has a value.
+// A file that is saved next to the model, under the name that it has in its source folder. It is copied byte for byte, or contains `text`
+// if that has a value.
 struct CopiedFile {
   std::string source_path;
   std::optional<std::string> text = std::nullopt;

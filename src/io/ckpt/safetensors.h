@@ -178,7 +178,7 @@ struct SafetensorsLayout {
     int64_t offset = 0;  // bytes from the start of the file
   };
   std::string header;         // written at the start of the file
-  std::vector<Place> places;  // in the order of the file
+  std::vector<Place> places;  // tensors in the order of the file
   int64_t size_bytes = 0;     // size of the file
 };
 

@@ -168,7 +168,8 @@ void SafetensorsFile::transpose(std::string_view name) {
   tensor.is_transposed = transposed.is_transposed;
 }
 
-// A column of the file's matrix is a row of its transpose: each row of the file has a run of elements in these columns.
+// Rows of the transpose are columns of the file's matrix. The elements of the wanted columns are contiguous in each row of the file,
+// which is therefore read once.
 void SafetensorsFile::read_transposed_rows(const StoredTensor& tensor, DType source_type, RowRange rows,
                                            View destination) const {
   const int64_t file_rows = tensor.shape[1];

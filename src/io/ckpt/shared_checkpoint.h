@@ -44,8 +44,9 @@ class SharedCheckpoint {
 
   // Returns the bytes of tensors that this rank writes.
   int64_t own_bytes() const { return own_bytes_; }
-  // Copies these bytes, from which write_parts() then reads. The tensors are not needed any longer. Exchanges tensors that have
-  // TensorSource::is_exchanged. Requires: buffer.size() >= own_bytes(); the buffer outlives write_parts().
+  // Copies the bytes that this rank writes into `buffer`, from which write_parts() then reads them, so that the tensors are not needed
+  // any longer. Exchanges tensors that have TensorSource::is_exchanged. Requires: buffer.size() >= own_bytes(); the buffer outlives
+  // write_parts().
   void copy_to(std::span<std::byte> buffer);
 
   // First step, on the first rank: creates the folder, all small files, and the files of tensors without their content.
@@ -61,7 +62,7 @@ class SharedCheckpoint {
   void discard();
   // Returns the path of the complete checkpoint.
   std::string path() const;
-  // Returns the message for a user whose checkpoint was not saved for this reason.
+  // Returns the message for the user that the checkpoint was not saved because of `cause`.
   std::string not_saved_message(std::string_view cause) const;
 
  private:

@@ -232,7 +232,7 @@ TEST(SharedCheckpoint, AFullDiskOfOneRankLosesNothing) {
         EXPECT_EQ(newest.step, message.starts_with("cannot sync folder '/out'") ? 4 : 2) << message;
         EXPECT_TRUE(newest.skipped.empty());
       }
-      // Rank 1 at least opens, writes, syncs and closes its parts of each file of tensors.
+      // Rank 1 makes at least four calls for each file of tensors: it opens the file, writes its part, syncs and closes it.
       EXPECT_GE(call, 8) << failing;
     }
   }

@@ -15,7 +15,7 @@ struct BatchRows {
   std::span<const int32_t> rows;
   int64_t epoch = 0;
 
-  // Writes the ids that the model sees.
+  // Writes the ids that the model reads: those of the sequence, with its masks applied.
   void copy_inputs(int32_t sequence, int32_t* to) const {
     data.tokens.copy_ids(sequence, to);
     if (!data.labels.masking) return;
@@ -131,7 +131,7 @@ void each_label(const BatchRows& from, const Visit& visit) {
   });
 }
 
-// Writes 0, then for each token with a label the position after it.
+// Writes 0, then for each token with a label the index of the token plus 1.
 void write_label_ends(const BatchRows& from, TensorBatch& out) {
   const std::span<int32_t> ends = out.ints("label_ends");
   size_t count = 0;

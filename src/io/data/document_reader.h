@@ -28,8 +28,8 @@ struct DocumentOptions {
 // Receives the documents of a file in order, in one or more parts. The rows of a part are texts or token ids.
 using DocumentPart = std::function<void(const TextSplit& part)>;
 
-// Reads a file and returns the columns of its documents. In .txt every line is a document (read_lines()). .jsonl and .ndjson have a
-// document per row, and so do the files that read_arrow() reads; .csv, .tsv, .json and compressed files of every kind do too, and are
+// Reads a file and returns the columns of its documents. Each line of a .txt file (read_lines()) and each row of any other file is a
+// document. .txt, .jsonl, .ndjson and the files that read_arrow() reads are read in parts; .csv, .tsv, .json and compressed files are
 // read at once. Errors: as read_table(), read_arrow() and choose_document_column(), for every row; kBadData for a file without a
 // document; kUsage for a folder and other formats.
 ColumnChoice read_documents(const std::filesystem::path& path, const DocumentOptions& options,

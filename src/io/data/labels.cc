@@ -253,7 +253,7 @@ bool take_model_list(LabelScheme& scheme, const std::vector<std::string>& model_
       return false;
     }
     taken[static_cast<size_t>(found - names.begin())] = true;
-    *found = name;  // the spelling of the data
+    *found = name;  // keeps the spelling of the data
   }
   const auto is_integer = [](const std::string& name) { return as_integer(name).has_value(); };
   scheme.integer_names = scheme.integer_names && std::all_of(names.begin(), names.end(), is_integer);

@@ -228,7 +228,7 @@ class Building {
         break;
       case LabelKind::kNextToken:
       case LabelKind::kMaskedToken:
-        break;  // the tokens are the labels
+        break;  // adds no labels: the tokens are the labels
     }
   }
 
@@ -268,7 +268,8 @@ class Building {
     }
   }
 
-  // Words have a class at their first token. Rows of ids have one per token; if a row was cut, its last id was kept.
+  // Gives labels to tokens. The class of a word is that of its first token. Rows of ids have a class per id; if a row was cut, the last
+  // id and its class were kept.
   void add_token_labels() {
     WordClasses classes;
     for (const DataRow& of : rows_) {

@@ -1,5 +1,5 @@
-// Rows that a program passes in memory (include/plimsoll/data.h), as a data set. Pure functions, apart from calling the
-// program's DataRows; thread-safe.
+// Converts rows that a program passes in memory (include/plimsoll/data.h) to a data set. Pure functions, apart from calling the program's
+// DataRows; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,7 @@ struct CachedTokens {
   TokenSet tokens;
   std::vector<int32_t> word_starts;  // as in WordTokens; empty unless the rows are words
   CacheOutcome outcome = CacheOutcome::kBuilt;
-  std::string detail;  // reason why it was rebuilt or not saved
+  std::string detail;  // reason why the file was written again or not saved
 };
 
 enum class CacheUse { kReadAndWrite, kRewrite };

@@ -129,7 +129,7 @@ void EventFile::add_scalars(int64_t step, double wall_time, const std::vector<Ev
 }
 
 void EventFile::add_text(std::string_view tag, std::string_view text, int64_t step, double wall_time) {
-  constexpr uint64_t kStringType = 7;  // DT_STRING
+  constexpr uint64_t kStringType = 7;  // DT_STRING of TensorFlow's DataType
   // TensorProto {DataType dtype = 1; TensorShapeProto tensor_shape = 2; repeated bytes string_val = 8;}
   // TensorShapeProto {repeated Dim dim = 2;}  Dim {int64 size = 1;}
   std::string dimension;

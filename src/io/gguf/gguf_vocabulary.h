@@ -24,10 +24,9 @@ struct GgufTokenDefaults {
   int64_t pad_id = -1;
 };
 
-// Adds the vocabulary, merges or scores, special tokens, and chat template of the folder's tokenizer. Returns sentences for
-// the user about differences that llama.cpp's steps have for rare texts. Errors: kUsage for a tokenizer that llama.cpp does
-// not have, with the step that differs and the remedy; kBadData for files that cannot be read, and for more tokens than
-// vocab_size.
+// Adds the vocabulary, merges or scores, special tokens, and chat template of the folder's tokenizer. Returns sentences for the user
+// about rare texts that llama.cpp tokenizes differently. Errors: kUsage for a tokenizer that llama.cpp does not have, with the difference
+// and the remedy; kBadData for files that cannot be read, and for more tokens than vocab_size.
 std::vector<std::string> add_gguf_vocabulary(GgufMetadata& metadata, const std::string& folder,
                                              std::string_view model_type, const GgufTokenDefaults& defaults);
 

@@ -49,7 +49,7 @@ class HttpClient {
 
 struct CurlSettings {
   std::string ca_file = {};    // certificates of authorities, instead of libcurl's own choice
-  std::string ca_folder = {};  // folder with such certificates
+  std::string ca_folder = {};  // folder with certificates of authorities
 };
 
 // Opens libcurl.so.4 and returns a client that keeps connections open between requests. Proxies are those of the environment

@@ -34,7 +34,7 @@ std::string tree_path(const std::string& folder, const std::string& commit) {
   return join_path(join_path(folder, "trees"), commit + ".json");
 }
 
-// The name that the blob of a file has if the hub states the usual entity tag.
+// Returns the entity tag that the hub usually states for a file. It is the name of the file's blob.
 const std::string& usual_etag(const HubFile& file) {
   return file.sha256.empty() ? file.git_hash : file.sha256;
 }
@@ -302,7 +302,7 @@ void SnapshotDownload::link(const std::string& blob, const HubFile& file) {
   files_.sync_folder(parent_folder(path));
 }
 
-// Returns true if the name of the revision already has the commit in the cache.
+// Returns true if refs/<revision> in the cache already contains the commit.
 bool SnapshotDownload::has_ref() {
   const std::string path = join_path(join_path(folder_, "refs"), plan_.revision);
   return plan_.revision == plan_.commit ||

@@ -78,7 +78,7 @@ TEST(SnapshotDownload, ContinuesAfterACutAtEveryByte) {
   }
 }
 
-// The process is interrupted at every chance, and the next one continues.
+// The user's program interrupts the download each time that it is asked, and the next process continues it.
 TEST(SnapshotDownload, ContinuesAfterEveryInterruption) {
   MemoryFileSystem files;
   World world;
@@ -131,7 +131,7 @@ TEST(SnapshotDownload, SurvivesPowerLossAtEveryCall) {
   EXPECT_GT(num_calls, 30);
 }
 
-// Every call fails as on a full disk, once and from then on. The error says so, and after space was made the download completes.
+// Fails one call as on a full disk, or this call and all later ones. The error says so, and once there is space the download completes.
 TEST(SnapshotDownload, AFullDiskIsAnErrorAtEveryCall) {
   for (const bool stays_full : {false, true}) {
     int64_t call = 0;

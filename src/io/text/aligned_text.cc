@@ -144,7 +144,7 @@ void apply_normal_form(NormalForm form, AlignedText* text) {
     for (done = at + 1; done < chars.size() && may_change(chars[done]);) ++done;
     const Changed part = compose(decompose(chars.substr(begin, done - begin), compatible));
     changed.insert(changed.end(), part.begin(), part.end());
-    at = done;  // does not change
+    at = done;  // the code point at `done` does not change, so the search continues after it
   }
   if (done == 0) return;
   for (; done < chars.size(); ++done) changed.push_back({chars[done], 0});

@@ -69,7 +69,7 @@ Bpe::Bpe(const Vocabulary& vocabulary, const TokenIds& ids, const BpeSpec& spec)
   if (!is_byte_level_ || !spec.ignore_merges) return;
   size_t num_bytes = 0;
   for (const auto& entry : vocabulary) num_bytes += entry.first.size();
-  raw_text_.reserve(num_bytes);  // keeps the views valid
+  raw_text_.reserve(num_bytes);  // the text is not moved later, so that views of it stay valid
   raw_ids_.reserve(vocabulary.size());
   for (const auto& [token, id] : vocabulary) {
     const size_t begin = raw_text_.size();

@@ -160,7 +160,7 @@ class Scanner {
 
 constexpr std::string_view kGpt2Regex =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// The same expression in the form of newer files.
+// GPT-2's expression as newer files spell it.
 constexpr std::string_view kGpt2RegexGrouped =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kThreeDigitsRegex =
@@ -181,7 +181,7 @@ void append_steps(const JsonFields& fields, std::vector<JsonFields>* steps) {
   for (const JsonFields& step : fields.required_objects("pretokenizers")) append_steps(step, steps);
 }
 
-// Returns the known pattern of a Split that makes a word of every match.
+// Returns the pattern of a pre-tokenizer Split if its expression is a known one and every match is a word of its own.
 std::optional<WordPattern> find_split_pattern(const JsonFields& split) {
   if (type_of(split) != "Split" || split.text("behavior") != "Isolated" || split.flag_or("invert", false))
     return std::nullopt;

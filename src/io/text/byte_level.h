@@ -42,7 +42,7 @@ std::optional<WordPattern> find_word_pattern(std::string_view regex);
 // A pipeline whose words are parts of the original text.
 struct ByteLevelSteps {
   WordPattern pattern = WordPattern::kGpt2;
-  bool adds_space = false;  // a space before a text that does not start with one
+  bool adds_space = false;  // puts a space before a text that does not start with one
   bool composes = false;    // normal form C is applied first
   // True if pre-tokenizers precede the last one. They split the text without changing it.
   bool has_splitters = false;

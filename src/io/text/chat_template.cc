@@ -60,7 +60,7 @@ class ChatWriter {
                 "template with --chat_template",
                 i + 1, message.role, record_.name, wanted);
   }
-  // Requires that users and assistants alternate: the messages from `first` on begin with a user.
+  // Checks that users and assistants alternate, and that the messages from `first` on begin with a user. Errors: kBadData.
   void require_turns(Messages messages, size_t first) const {
     for (size_t i = first; i < messages.size(); ++i) {
       const bool is_users_turn = (i - first) % 2 == 0;
@@ -193,7 +193,7 @@ void render_qwen(const ChatRecord& record, Messages messages, ChatWriter& out) {
                    [&](size_t i) { write_im_turn(messages[i], messages[i].content, out); });
 }
 
-// Returns the index of the last message of a user that is not the answer of a tool, or that of the last message.
+// Returns the index of the last message of a user that is not the answer of a tool; without one, the index of the last message.
 size_t last_query(Messages messages) {
   for (size_t i = messages.size(); i-- > 0;) {
     const std::string& content = messages[i].content;
@@ -203,7 +203,8 @@ size_t last_query(Messages messages) {
   return messages.size() - 1;
 }
 
-// Qwen 3 writes the reasoning of the answers after the last query, that of the last answer even if it is empty.
+// Qwen 3 writes the reasoning of the answers after the last query only. For the last answer it writes the reasoning even if that is
+// empty.
 void render_qwen3(const ChatRecord& record, Messages messages, ChatWriter& out) {
   const size_t query = last_query(messages);
   write_qwen_turns(record, messages, out, [&](size_t i) {
@@ -333,7 +334,7 @@ void render_mistral_v1(const ChatRecord&, Messages messages, ChatWriter& out) {
 
 // --- Zephyr, Gemma, Phi 3
 
-// Writes the turns of templates that begin each with <|role|>, for three roles.
+// Writes a turn per message of a system, user or assistant. In these templates a turn begins with <|role|>.
 void write_bar_turns(Messages messages, std::string_view end, ChatWriter& out) {
   for (const ChatMessage& message : messages) {
     if (message.role != "user" && message.role != "system" && message.role != "assistant") {
@@ -429,7 +430,7 @@ struct StatedTemplate {
   std::string text;
 };
 
-// Returns the template in tokenizer_config.json: a text, or that named "default" of a list.
+// Returns the template in tokenizer_config.json. It is either a text, or the entry named "default" of a list.
 std::optional<StatedTemplate> template_in_config(const std::string& path, const std::string& content) {
   const Json document = parse_json(content, path);
   const JsonFields fields(document, path, "");

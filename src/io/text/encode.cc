@@ -75,7 +75,7 @@ void TokenizerImpl::encode_pieces(size_t begin, size_t end, Offsets offsets, Scr
   Words& words = scratch.pipeline.words;
   words.text.clear();
   if (begin == end) return;
-  // A whole text begins where its original does, even if a normalizer dropped the first code points.
+  // The first word of a text begins where the original text does, even if a normalizer dropped the first code points.
   words.text.begin = begin == 0 ? text.begin : text.spans[begin].begin;
   words.text.chars.assign(text.chars, begin, end - begin);
   words.text.spans.assign(text.spans.begin() + static_cast<std::ptrdiff_t>(begin),

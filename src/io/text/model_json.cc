@@ -28,7 +28,7 @@ Vocabulary read_vocabulary(const JsonFields& vocab) {
   for (const auto& [token, id] : vocab.json().get_ref<const Json::object_t&>()) {
     if (id.is_number_integer() && id >= 0 && id < std::numeric_limits<int32_t>::max()) {
       result.emplace_back(token, id.get<int32_t>());
-    } else {  // throws the error
+    } else {  // an id of another type, which integer() refuses
       checked_id(required(vocab, token.c_str(), vocab.integer(token)), vocab.name_of(token));
     }
   }
@@ -43,7 +43,7 @@ Vocabulary read_vocabulary(const JsonFields& vocab) {
   return result;
 }
 
-// Adds merges, whose three tokens must be in the vocabulary.
+// Adds merges. The two tokens of a merge and the token that they are joined to must be in the vocabulary.
 class MergeAdder {
  public:
   MergeAdder(const Vocabulary& vocabulary, BpeSpec* spec) : ids_(vocabulary), spec_(spec) {}

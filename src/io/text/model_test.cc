@@ -1,5 +1,5 @@
-// Compares tokenizers of every model and decoder with Hugging Face's by fixtures, and the parts of the fast path with the
-// general one.
+// Compares tokenizers of every model and decoder with Hugging Face's by fixtures, and the fast path of byte-level words with the general
+// pipeline.
 #include <gtest/gtest.h>
 
 #include <map>

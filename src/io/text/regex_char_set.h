@@ -24,7 +24,7 @@ struct CharSet {
   // Inside a class, Oniguruma's \w lacks the superscripts and fractions below U+0100, which it has outside.
   bool strict_word = false;
 
-  // Requires: ranges as merge_ranges() leaves them.
+  // Requires: the ranges are sorted and merged, as merge_ranges() leaves them.
   bool in_ranges(char32_t c) const {
     const auto after =
         std::upper_bound(ranges.begin(), ranges.end(), c,

@@ -216,7 +216,7 @@ void add_named_tokens(const NamedTokens& named, const TokenizerClass& tokenizer_
   resolve_added_tokens(stated, spec);
 }
 
-// Returns the id of a token that a BERT model requires.
+// Returns the id of the token with a role, which is required for BERT. Errors: kBadData if the vocabulary does not contain the token.
 int32_t vocab_id(const TokenizerSpec& spec, const char* role) {
   const std::string& token = spec.special_tokens.at(role);
   for (const auto& [text, id] : spec.model.vocab) {

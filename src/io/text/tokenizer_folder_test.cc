@@ -223,7 +223,7 @@ TEST(TokenizerFolderTest, VocabTxtDecodesAsTransformersDo) {
     for (const Case& each : cases) {
       EXPECT_EQ(tokenizer.decode(each.ids, {.skip_special_tokens = false}), each.whole) << type;
       EXPECT_EQ(tokenizer.decode(each.ids, {.skip_special_tokens = true}), each.without_special) << type;
-      // If any first part of the ids is the context, the stream returns the text of the rest.
+      // Whatever number of first ids is the context, the stream returns the text of the other ids.
       for (size_t begin = 0; begin <= each.ids.size(); ++begin) {
         const std::span<const int32_t> context(each.ids.data(), begin);
         TokenStream stream(tokenizer, {.skip_special_tokens = true}, context);

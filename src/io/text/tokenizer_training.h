@@ -31,7 +31,7 @@ struct BpeTraining {
 };
 
 struct TrainedBpe {
-  std::vector<std::string> tokens;                  // by id
+  std::vector<std::string> tokens;                  // the token of each id
   std::vector<std::pair<int32_t, int32_t>> merges;  // pairs of ids by rank
 };
 
