@@ -78,7 +78,8 @@ const GgufForm& form_of(const ModelConfig& config, const ModelFolder& folder) {
               folder.path(), config.model_type, fmt::join(exported, ", "), kInstead);
 }
 
-// Returns the numbers of tokens in config.json. A list of tokens that end texts counts as its first one.
+// Returns the size of the vocabulary and the ids of special tokens from config.json. If it lists several tokens that end texts, the first
+// one is used.
 GgufTokenDefaults token_defaults(const ModelConfig& config, const ModelFolder& folder) {
   const auto json = nlohmann::json::parse(folder.config_text());
   const auto id = [&](const char* key) -> int64_t {

@@ -13,7 +13,7 @@ namespace plimsoll {
 
 struct GgufExport {
   std::string_view out_type = "auto";  // "auto", "f32", "f16", "bf16" or "q8_0"
-  std::string_view name;               // general.name
+  std::string_view name;               // value of the key general.name
 };
 
 struct GgufReport {

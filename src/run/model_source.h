@@ -65,7 +65,8 @@ ModelFolder::Located find_adapter_head(const ModelFolder& adapter);
 // Returns the configuration with the number of labels of the adapter's head, if the adapter has no config.json.
 ModelConfig with_adapter_head(ModelConfig config, const ModelFolder& adapter);
 
-// Returns lora_of(). Errors: as lora_of(), and kUsage for a new adapter in a run that trains nothing.
+// Returns the settings of the run's adapter, from lora_of(). Errors: as lora_of(), and kUsage for a new adapter in a run that trains
+// nothing.
 std::optional<LoraConfig> choose_lora(const Arguments& arguments, RunPurpose purpose,
                                       const ModelConfig& config, const AdapterFacts& adapter);
 

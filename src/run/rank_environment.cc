@@ -63,7 +63,7 @@ class LauncherVariables {
   [[noreturn]] void refuse(const Variable& variable, std::string_view reason) const {
     throw_error(ErrorCode::kUsage, "{}: {}; {}", variable.text(), reason, advice_);
   }
-  // Returns MASTER_PORT, or this port if the variable is not set.
+  // Returns MASTER_PORT, or `otherwise` if the variable is not set.
   uint16_t store_port(uint16_t otherwise) const {
     const std::optional<Variable> port = find({"MASTER_PORT"});
     return port ? static_cast<uint16_t>(number(*port, 1, 65535)) : otherwise;

@@ -53,8 +53,8 @@ struct RunSetup {
   RunSpec spec() const { return {.arguments = arguments, .facts = facts}; }
 };
 
-// Gathers the setup of a run. `parts`: data and metrics that the calling program provides. The device is chosen
-// before data is read. Errors: kUsage and kBadData for arguments, files and rows; those of the functions above.
+// Gathers the setup of a run. `parts`: data and metrics that the calling program provides. The device is chosen before data is read.
+// Errors: kUsage and kBadData for arguments, files and rows; those of the functions that it calls (see the start of this file).
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
                      FileSystem& files, const TrainerParts& parts = {});
 

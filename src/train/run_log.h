@@ -56,9 +56,10 @@ class RunLog {
   RunState& state_;
   WaitingWatch waiting_;
   Sums sums_;
-  int64_t skipped_steps_ = 0;                  // over the whole run
-  std::optional<GpuLog> gpu_log_;              // if the run is on a GPU
-  std::optional<TensorBoardLog> tensorboard_;  // with --report_to tensorboard, after the first record
+  int64_t skipped_steps_ = 0;      // number of skipped steps of the whole run
+  std::optional<GpuLog> gpu_log_;  // set if the run is on a GPU
+  // Set after the first record of a run with --report_to tensorboard.
+  std::optional<TensorBoardLog> tensorboard_;
 };
 
 }  // namespace plimsoll

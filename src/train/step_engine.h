@@ -23,7 +23,7 @@ struct FinishedStep {
   int64_t micro_batches = 0;  // number of micro-batches of the run, this step included
   double flops = 0;
   int64_t skipped_steps = 0;  // number of steps of the run whose update was skipped, this one included
-  double seconds = 0;         // since StepEngine::start()
+  double seconds = 0;         // time since StepEngine::start()
 };
 
 class StepEngine {

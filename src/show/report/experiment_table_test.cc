@@ -276,11 +276,11 @@ TEST(ExperimentPicture, HasThePeersBars) {
   rows[1].peer = PeerFigures{.samples_per_s = 0, .measured_bytes = 0, .refused = "no bitsandbytes here"};
   const std::string svg = experiment_picture(rows, origin()).svg();
   EXPECT_EQ(xml_fault(svg), "");
-  // There is one row in two panels, and the legend.
+  // Trainer ran one row, whose bars in the two panels and whose legend have this colour.
   EXPECT_EQ(count(svg, "#E69F00"), 3u) << svg;
   EXPECT_EQ(count(svg, "#0072B2"), 9u) << svg;
   EXPECT_TRUE(contains(svg, "Trainer, measured")) << svg;
-  // There are three rows in two panels.
+  // Three rows without figures of Trainer have this text in each of the two panels.
   EXPECT_EQ(count(svg, "not run by Trainer"), 6u) << svg;
 }
 

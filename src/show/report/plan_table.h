@@ -13,8 +13,8 @@
 
 namespace plimsoll {
 
-// Formats the plan with at most `columns` columns, of which 80 is the least that fits, and a newline at the end. `plan`, `train
-// --dry_run` and the start of every run print it. Cost: about a millisecond.
+// Formats the plan with at most `columns` columns (at least 80) and a newline at the end. `plan`, `train --dry_run` and the start of
+// every run print it. Cost: about a millisecond.
 std::string plan_table(const Plan& plan, const PlanLabels& labels = {},
                        Characters characters = Characters::kUnicode, size_t columns = 100);
 
