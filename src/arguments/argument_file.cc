@@ -71,7 +71,7 @@ class Source {
     return lines_ == SourceLines::kSay ? fmt::format("{}:{}", name_, line) : std::string(name_);
   }
   std::string at_offset(size_t offset) const { return at_line(position_of(text_, offset).line); }
-  // Syntax errors are located by line and column.
+  // Returns the start of a message about a syntax error, with line and column.
   std::string at_character(size_t offset) const {
     const Position position = position_of(text_, offset);
     return lines_ == SourceLines::kSay

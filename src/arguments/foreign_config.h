@@ -16,7 +16,7 @@
 
 namespace plimsoll {
 
-// The value of one key of such a configuration, and the setting of Plimsoll that it becomes.
+// The value of one key of another program's configuration, and the setting of Plimsoll that it becomes.
 struct ForeignValue {
   const ForeignKey* key = nullptr;
   std::string where;    // "--deepspeed ds.json: 'optimizer.params.lr'"

@@ -204,7 +204,8 @@ Json values_of(const SettingState& state, const Setting& setting) {
   return values;
 }
 
-// Returns the schema of an object in which a state holds. An absent setting, and null, have the default.
+// Returns the schema of an object of settings in which a setting has the given state. If the setting is absent or null, its default
+// decides.
 Json state_schema(const SettingState& state) {
   const Setting& setting = *find_setting(state.setting);
   const bool is_default_so = holds(Arguments{}, state);

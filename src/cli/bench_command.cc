@@ -389,7 +389,7 @@ class Bench {
   std::vector<ExperimentRow> rows_;
   int failed_rows_ =
       0;  // rows whose run failed; refused rows, and rows with a loss that is not finite, do not count
-  ErrorCode failure_ = ErrorCode::kInternal;  // error code of the first such row
+  ErrorCode failure_ = ErrorCode::kInternal;  // error code of the first row whose run failed
 };
 
 // Runs in the process of one row: trains as `train` does, but does not save the weights, which are not

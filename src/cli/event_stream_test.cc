@@ -16,7 +16,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// Two connected ends: the first is for the reader.
+// The two connected ends of a pipe or a socket. The reader of an EventStream has the first one.
 struct Ends {
   Descriptor reader;
   Descriptor writer;

@@ -78,7 +78,8 @@ void on_signal(int signal) {
   } else {
     signals_seen = signals_seen + 1;
   }
-  // The exit code that a shell reports for a program ended by a signal; nothing was saved.
+  // A second signal ends the process at once and saves nothing. The exit code is the one that a shell reports for a program that this
+  // signal has ended.
   if (signals_seen > 1) _exit(128 + signal);
   // If there is no work to stop, it has ended: its results were saved, or it failed and its message is being printed.
   const char* const notice = stop_running();

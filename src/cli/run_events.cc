@@ -264,7 +264,8 @@ void require_no_replies(const Arguments& arguments) {
 
 void send_plan(const PlanReport& plan) {
   if (!events) return;
-  // Texts in JSON contain no line breaks, so that those between the fields can be removed without reading it.
+  // A text in JSON contains no line break. The line breaks and the indentation of the plan's JSON are therefore between values, and are
+  // removed without parsing it.
   std::string line = line_of("plan", {{"fits", plan.fits}, {"refusal", plan.refusal}});
   line.back() = ',';
   line += "\"plan\":";
