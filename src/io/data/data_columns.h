@@ -27,7 +27,8 @@
 namespace plimsoll {
 
 struct ColumnOptions {
-  std::vector<std::string> text = {};  // one or two names; if empty, the rule above applies
+  // One or two names; if empty, the rule at the start of this file applies.
+  std::vector<std::string> text = {};
   std::string label = "label";
   // The kind of tags, "ner", "pos" or "chunk": selects the column "ner_tags" and so on, and requests rows of
   // words. If empty, the table decides if its rows are words, and its tags are those of "ner".

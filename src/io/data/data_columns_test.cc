@@ -188,7 +188,8 @@ TEST(Columns, NameAFileWithoutHeader) {
   }
 }
 
-// Without a label column, nothing else shows that the first row is not a header, and its text would be lost.
+// A file to predict has no label column by which a header could be recognised. A missing header must be reported, since otherwise the
+// text of the first row would be lost.
 TEST(Columns, OfRowsToPredictAreNamedByAHeader) {
   const auto check = [](const char* bytes, const ColumnOptions& options = {}) {
     std::string note;

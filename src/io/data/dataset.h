@@ -90,7 +90,7 @@ struct DummyOptions {
 // Creates sequences of equal length without special tokens; labels are evenly distributed. Errors: kUsage for
 // a count below one or an empty range of ids.
 Dataset make_dummy_dataset(const DummyOptions& options = {});
-// Returns held_bytes() of such a data set without creating it.
+// Returns held_bytes() of make_dummy_dataset(options) without creating the data set.
 int64_t dummy_dataset_bytes(const DummyOptions& options);
 
 }  // namespace plimsoll

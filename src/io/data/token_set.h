@@ -157,7 +157,7 @@ struct TokenRows {
   int64_t held_bytes() const;
 };
 
-// The index of each column of such rows in the table; -1 if the table does not have the column.
+// The index in a table of each column that TokenRows are read from; -1 if the table does not have the column.
 struct TokenColumns {
   int64_t ids = -1;
   int64_t types = -1;

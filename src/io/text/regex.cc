@@ -602,7 +602,7 @@ class Compiler {
   bool dot_all_ = false;
 };
 
-// Runs a program on one text.
+// Runs a compiled expression on one text.
 class Matcher {
  public:
   Matcher(const std::vector<Instruction>& code, const std::vector<CharSet>& sets, size_t num_registers,

@@ -532,7 +532,7 @@ std::vector<BadFolder> bad_folders() {
           "added_tokens[0].content is missing"),
       bad_json(
           "added_id", [](J& d) { d["added_tokens"][0]["id"] = 7; },
-          "has id 7 there, but Hugging Face would give it id 0"),
+          "is stored with id 7, but Hugging Face would give it id 0"),
       bad_json(
           "added_empty",
           [](J& d) {
