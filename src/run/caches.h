@@ -15,8 +15,8 @@
 
 namespace plimsoll {
 
-// Returns the program's folder of that name in XDG_CACHE_HOME, otherwise in HOME/.cache; "" if the environment has
-// neither.
+// Returns the folder `name` for caches of this program, in XDG_CACHE_HOME or otherwise in HOME/.cache; "" if the environment has neither
+// variable.
 std::string cache_folder(const std::string& name, const Environment& environment);
 
 // Returns true if the file exists and its folder can be read. A folder that cannot be read is no error, since the user did

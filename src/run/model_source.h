@@ -36,7 +36,7 @@ struct ModelSource {
   std::optional<ModelFolder> weights = {};  // if not set, every weight is initialised
   std::optional<ModelFolder> adapter = {};  // the adapter that the run begins with
   AdapterFacts adapter_facts = {};
-  std::optional<LoraConfig> lora = {};  // the settings of that adapter or of a new one: lora_of()
+  std::optional<LoraConfig> lora = {};  // settings of `adapter` or of a new one, from lora_of()
 };
 
 // Finds the model that the arguments name: a folder, a name in the hub's cache, or a preset. Errors: kUsage if no
