@@ -49,7 +49,7 @@ struct ForeignKey {
 
 // A table of keys, and the argument that names the configuration.
 struct ForeignKeys {
-  std::string_view argument;  // "deepspeed"
+  std::string_view argument;  // name of the argument: "deepspeed"
   std::string_view prefix;    // names of keys may begin with this: "fsdp_"
   std::span<const ForeignKey> keys;
 };

@@ -170,7 +170,7 @@ class Replacer {
     result_.notes.insert(result_.notes.end(), config.notes.begin(), config.notes.end());
   }
 
-  // Checks values that a setting must have already.
+  // Checks keys that must be equal to the value of a setting, as KeyUse::kEquals states.
   void check_equal(const ForeignConfig& config) const {
     for (const ForeignValue& value : config.values) {
       if (value.key == nullptr || value.key->use != KeyUse::kEquals) continue;

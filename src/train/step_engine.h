@@ -82,7 +82,7 @@ class StepEngine {
   // work that was enqueued on the device; that time still counts, since it belongs to the next step.
   class Pause {
    public:
-    // `phase`: what the rank does meanwhile.
+    // `phase`: what the rank does during the pause.
     Pause(StepEngine& engine, RankPhase phase);
     ~Pause();
     Pause(const Pause&) = delete;

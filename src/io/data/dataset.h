@@ -46,7 +46,7 @@ struct Dataset {
     for (const int32_t sequence : packed.sequences) count += tokens.length(sequence);
     return count;
   }
-  // Calls visit(sequence) for the sequences of these rows, in order.
+  // Calls visit(sequence) for the sequences of `rows`, in order.
   template <typename Visit>
   void each_sequence(std::span<const int32_t> rows, Visit&& visit) const {
     for (const int32_t row : rows) {

@@ -166,7 +166,7 @@ LabelKinds survey(const TextSplit& train) {
   return kinds;
 }
 
-// Returns true if every label is a number; otherwise a CSV column contains names.
+// Returns true if every label is a number. A CSV column with other labels contains the names of classes.
 bool all_numbers(const TextSplit& train) {
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     const CellKind kind = scalar_kind(train, row);

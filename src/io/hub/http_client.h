@@ -16,7 +16,7 @@ namespace plimsoll {
 struct HttpRequest {
   std::string url;
   bool only_head = false;              // HEAD instead of GET
-  std::vector<std::string> headers{};  // "Name: value"
+  std::vector<std::string> headers{};  // each in the form "Name: value"
   int64_t idle_timeout_s = 10;         // the transfer fails after this time without a byte
 };
 

@@ -287,7 +287,7 @@ std::vector<HubFile> HubRequests::files_of(const HubRepository& repository, cons
       if (entry.is_object() && text_member(entry, "type") == "file") files.push_back(read_entry(entry, url));
     }
     std::string next = next_page(answer.result.head.value("link"));
-    // A mirror may return an address of the hub that it copies. It is replaced by the mirror's own.
+    // A mirror may return an address of the hub that it copies. The address of the mirror then replaces that of the hub.
     if (next.starts_with(kDefaultEndpoint)) next = access_.endpoint + next.substr(kDefaultEndpoint.size());
     const std::string here = url;
     url = next.empty() ? next : resolved_address(here, next);

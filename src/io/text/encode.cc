@@ -239,7 +239,7 @@ int32_t TokenizerImpl::encode_byte_level(std::string_view text, int32_t first_co
 
 void TokenizerImpl::encode_byte_words(std::string_view text, int32_t first_code_point, Offsets offsets,
                                       ScratchImpl& scratch, Sequence* out) const {
-  // In offsets, the added space belongs to the first character.
+  // In offsets, a space that is added before the text belongs to the first character.
   int32_t num_added = 0;
   if (spec_.byte_level->adds_space && !text.empty() && text[0] != ' ') {
     scratch.spaced_text.assign(1, ' ');
