@@ -359,7 +359,7 @@ class Fit {
     for (FitRow& row : others) row.tie += priced.empty() ? 0 : priced.back().tie;
   }
 
-  // Returns the limit, or a budget below it.
+  // Returns the memory that a run may take: the limit, or --recompute_budget if it is smaller.
   int64_t allowed_bytes() const {
     const int64_t limit = limit_bytes_.value_or(0);
     return std::min(limit, base_.recompute_budget.value_or(limit));

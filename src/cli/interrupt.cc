@@ -44,7 +44,7 @@ bool is_repeated() {
   return !first_signal_ms.compare_exchange_strong(unset, now) && now - unset < kJoinedMs;
 }
 
-// Stops the work. Returns its notice, or null if there is no work to stop.
+// Stops the work. Returns the work's notice for the user, or null if there is no work to stop.
 const char* stop_running() {
   ++handlers_at_work;
   const Stoppable* const work = running;

@@ -93,7 +93,7 @@ std::string resolve_model(FileSystem& files, const HubEnvironment& hub, const st
 
 struct TrainedColumns {
   std::vector<std::string> text;     // one or two; empty: not known
-  std::string label;                 // "": not known
+  std::string label;                 // "" if not known
   std::string label_delimiter = {};  // between the labels of a multi-label cell; "": not known
 };
 

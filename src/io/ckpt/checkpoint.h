@@ -49,7 +49,8 @@ struct NamedText {
 struct RunIdentity {
   // 16 hexadecimal digits, drawn at the start of the run; empty in checkpoints of earlier versions
   std::string id;
-  std::string started;  // "2026-11-21T08:15:30.123456Z"; in this form a later time is a greater text
+  // Start of the run: "2026-11-21T08:15:30.123456Z"; in this form a later time is a greater text.
+  std::string started;
   friend bool operator==(const RunIdentity&, const RunIdentity&) = default;
 };
 

@@ -191,8 +191,8 @@ void SafetensorsFile::read(const StoredTensor& tensor, View destination) const {
 
 void SafetensorsFile::read_rows(const StoredTensor& tensor, RowRange rows, View destination) const {
   PLIMSOLL_CHECK(rows.first >= 0 && rows.count >= 0 && rows.count <= tensor.num_rows() - rows.first,
-                 "cannot read from row {} on {} rows of a tensor that has {} rows", rows.first, rows.count,
-                 tensor.num_rows());
+                 "cannot read {1} rows from row {0} on, because the tensor has {2} rows", rows.first,
+                 rows.count, tensor.num_rows());
   const auto source_type = stored_type_dtype(tensor.type);
   const bool same = source_type == destination.dtype;
   if (!source_type || (!same && !(is_floating(*source_type) && is_floating(destination.dtype)))) {

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// The numbers of the fields that are written, and their types on the wire.
+// The encodings of the fields that are written: the wire types of Protocol Buffers.
 constexpr uint32_t kVarint = 0;
 constexpr uint32_t kFixed64 = 1;
 constexpr uint32_t kBytes = 2;

@@ -168,7 +168,7 @@ void write_tool_answer(Messages messages, size_t i, ChatWriter& out) {
   if (i + 1 == messages.size() || messages[i + 1].role != "tool") out << "<|im_end|>\n";
 }
 
-// Writes the turns of Qwen. write_answer(i) writes that of an assistant.
+// Writes the turns of a conversation in Qwen's form. write_answer(i) writes message i, which is an assistant's.
 template <typename WriteAnswer>
 void write_qwen_turns(const ChatRecord& record, Messages messages, ChatWriter& out,
                       const WriteAnswer& write_answer) {

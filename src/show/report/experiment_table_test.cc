@@ -95,7 +95,7 @@ TEST(ExperimentTable, LongNamesAreShownWhole) {
                             "\n  per_device_train_batch_size=8 fp16=0\n"})
     EXPECT_TRUE(contains(table, words)) << words << " in " << table;
   EXPECT_FALSE(contains(table, "..")) << table;
-  // The figures stay in their columns.
+  // Long arguments must not move the figures out of their columns.
   const size_t first = table.find("   12.8 ");
   ASSERT_NE(first, std::string::npos) << table;
   EXPECT_EQ(first - table.rfind('\n', first) - 1, 38u) << table;

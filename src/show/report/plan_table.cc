@@ -306,7 +306,7 @@ std::string describe_disk(const Plan& plan, size_t columns) {
                  columns);
 }
 
-// Describes the memory for saves in the background on a GPU. On a CPU it is part of the table.
+// Describes the memory for saves in the background on a GPU; "" on a CPU, where the table contains this memory.
 std::string describe_checkpoint_copy(const Plan& plan, size_t columns) {
   if (!plan.is_on_gpu() || plan.host.checkpoint_bytes == 0) return "";
   return wrapped(
