@@ -223,7 +223,8 @@ class Reader {
   ForeignConfig config_;
 };
 
-// Adds what DeepSpeed's schedules do if a key is absent.
+// For keys that the configuration of a DeepSpeed schedule does not have: sets what DeepSpeed's default requests, or adds a note that this
+// program differs from the default.
 void complete_schedule(const Json& scheduler, ForeignConfig& config) {
   const auto sets = [&](std::string_view setting) {
     return std::ranges::find(config.values, setting, &ForeignValue::setting);

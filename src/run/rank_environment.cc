@@ -45,8 +45,8 @@ class LauncherVariables {
     }
     return std::nullopt;
   }
-  // Returns what find() returns. Errors: kUsage if none is set; the message names `because`, the variable that makes them
-  // necessary.
+  // Returns the first of the variables `names` that is set. Errors: kUsage if none is set; the message names `because`, the variable that
+  // makes one of them necessary.
   Variable require(std::initializer_list<const char*> names, const Variable& because) const {
     if (std::optional<Variable> found = find(names)) return *std::move(found);
     throw_error(ErrorCode::kUsage, "{} is not set, but {} is; {}", *names.begin(), because.text(), advice_);

@@ -59,7 +59,7 @@ class StepEngine {
   // Starts the measurement of the first step.
   void start_step_clock() { last_finish_ = Clock::now(); }
 
-  // Passes the micro-batches of one step and its update to the device. If the plan runs ahead, the results of a
+  // Passes the micro-batches of one step and its update to the device. If Executor::runs_ahead(), the results of a
   // micro-batch or step are read after the forward and backward pass of the next one have been enqueued, but before
   // the update that follows them. Hence no update runs after a step whose loss or gradients are not finite, and the
   // work of the client after a step sees the weights and states of that step. Errors: kNotFinite, kDevice, and those
@@ -134,7 +134,7 @@ class StepEngine {
 
   Session& session_;
   Client& client_;
-  std::vector<MicroBatch> batches_;  // used in turn: two if the plan runs ahead
+  std::vector<MicroBatch> batches_;  // used in turn: two if a batch is loaded while the device computes
   size_t next_batch_ = 0;
   std::optional<Step> pending_;  // a step whose update was enqueued and whose results have not been read
   int64_t num_steps_ = 0;        // the number of steps whose results have been read, over the whole run

@@ -40,7 +40,7 @@ struct HubEnvironment {
   std::optional<std::string> home;                   // HOME, or the home directory in the password database
 };
 
-// Extracts these variables from the environment of a process.
+// Extracts the variables of HubEnvironment from the environment of a process.
 HubEnvironment hub_environment(const std::map<std::string, std::string>& environment);
 
 // Returns the folder that contains the models--org--name folders: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub,

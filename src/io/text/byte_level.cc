@@ -103,7 +103,7 @@ class Scanner {
       while (end < text_.size() && is_newline(text_[end])) ++end;
       return end;
     }
-    // White space ends with its last line break, if it has one.
+    // A word of white space ends with the last line break of the white space, if there is one.
     const size_t end = run(begin_, Kind::kSpace);
     const size_t newline = text_.substr(begin_, end - begin_).find_last_of("\r\n");
     return newline != std::string_view::npos ? begin_ + newline + 1 : spaces();

@@ -307,7 +307,7 @@ std::string Decoder::decode(Texts texts) const {
 }
 
 void read_decoder(const JsonFields& fields, Decoder* decoder) {
-  describe(fields);  // refuses too deep nesting
+  describe(fields);  // throws if decoders are nested too deeply
   read_steps(fields, decoder);
 }
 

@@ -16,7 +16,7 @@ std::string type_of(const JsonFields& fields) {
   return fields.text("type").value_or("(none)");
 }
 
-// Returns the field if it is present. Errors: kBadData if it is missing.
+// Returns the value of a field. Errors: kBadData if the field is missing.
 template <typename T>
 T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   if (!value) {
