@@ -643,8 +643,8 @@ bool has_labelled_ids(const std::string& path) {
   }
 }
 
-// Decides for a checkpoint of a masked language model, which in most trainings is the base of a classifier: it remains one if
-// the data is running text, and in a run that trains nothing, unless the classifier is that of an adapter.
+// Decides for a checkpoint of a masked language model, which in most trainings is the base of a classifier. It remains a masked language
+// model if the data is running text, and in a run that trains nothing, unless the run has an adapter.
 TaskChoice choose_for_masked_model(const Arguments& arguments, RunPurpose purpose,
                                    const AdapterSource& adapter) {
   const std::string& file = is_training(purpose) ? arguments.train_file : arguments.validation_file;

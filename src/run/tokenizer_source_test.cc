@@ -62,7 +62,7 @@ TEST(TokenizerSource, ASavedTokenizerNamesTheChatTemplateOfItsTraining) {
   Arguments other;
   other.chat_template = "chatml";
   EXPECT_EQ(find_chat_template(other, saved).name(), "chatml");
-  // If that model is trained further, it is saved with the same name, or with the name that the further training is given.
+  // A run that trains the saved model further saves the name of its chat template again, or that of the template that the run is given.
   for (const CopiedFile& file : copied_tokenizer_files(posix_file_system(), saved)) EXPECT_FALSE(file.text);
   for (const CopiedFile& file : copied_tokenizer_files(posix_file_system(), saved, "chatml")) {
     if (file.text) folder.write("tokenizer_config.json", *file.text);
