@@ -25,7 +25,7 @@
 
 namespace plimsoll {
 
-struct TaskChoice;  // run/corpus.h
+struct TaskChoice;  // defined in run/corpus.h
 
 struct RunSetup {
   Arguments arguments;

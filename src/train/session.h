@@ -24,7 +24,7 @@
 
 namespace plimsoll {
 
-struct RankFact;  // train/rank_agreement.h
+struct RankFact;  // defined in train/rank_agreement.h
 
 // The outcome of an update.
 enum class UpdateOutcome : uint8_t {

@@ -72,8 +72,8 @@ class HubRequests {
 
   const HubAccess& access() const { return access_; }
   DownloadPace& pace() const { return pace_; }
-  // Errors of the next three: kBadData if the repository, revision or file does not exist or may not be read, or if the answer is not
-  // that of a hub; kDevice if the hub does not answer; kInterrupted.
+  // Errors of commit_of(), files_of() and state_of(): kBadData if the repository, revision or file does not exist or may not be read, or
+  // if the answer is not that of a hub; kDevice if the hub does not answer; kInterrupted.
   std::string commit_of(const HubRepository& repository, const std::string& revision);
   std::vector<HubFile> files_of(const HubRepository& repository, const std::string& commit);
   HubFileState state_of(const HubRepository& repository, const std::string& commit, const std::string& path);

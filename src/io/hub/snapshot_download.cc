@@ -296,7 +296,7 @@ void SnapshotDownload::link(const std::string& blob, const HubFile& file) {
     const bool has_no_links = error.operation() == FileOperation::kMakeLink &&
                               (error.error_number() == EPERM || error.error_number() == EOPNOTSUPP);
     if (!has_no_links) throw;
-    // Without symbolic links, Hugging Face's tools store the file in the snapshot too.
+    // Without symbolic links, the file itself goes into the snapshot, where Hugging Face's tools also store it.
     files_.rename(blob, path);
   }
   files_.sync_folder(parent_folder(path));

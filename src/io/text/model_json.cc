@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kCopyAgain = "copy the file again from its source";
 
-// Returns the field if it is present. Errors: kBadData if it is missing.
+// Returns the value of a field. Errors: kBadData if the field is missing.
 template <typename T>
 T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   if (!value) throw_error(ErrorCode::kBadData, "{} is missing; {}", fields.name_of(key), kCopyAgain);

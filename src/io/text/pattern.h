@@ -65,10 +65,11 @@ Pattern read_pattern(const JsonFields& fields);
 
 std::u32string to_code_points(std::string_view utf8);
 
-// Replaces every match by `content`. Its code points take the source of the last code point of the match.
+// Replaces every match by `content`. The code points of `content` take the place in the original text that the last code point of the
+// match has.
 void replace_matches(const Pattern& pattern, std::u32string_view content, AlignedText* text);
 
-// Inserts a prefix with the source of the first code point. An empty text stays empty.
+// Inserts a prefix, which takes the place in the original text that the first code point has. An empty text stays empty.
 void prepend_text(std::u32string_view prefix, AlignedText* text);
 
 }  // namespace plimsoll::text

@@ -22,8 +22,8 @@ constexpr size_t kNoLimit = static_cast<size_t>(-1);
 
 enum class Op : uint8_t {
   kSet,    // matches one code point of sets[a]
-  kSplit,  // tries a, then b
-  kJump,   // continues at a
+  kSplit,  // tries the program from the index `a` on, then from `b` on
+  kJump,   // continues at the index `a` of the program
   kLineStart,
   kLineEnd,
   kTextStart,
