@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// The bytes of a transfer: AdamW's moments of an update with the largest number of elements.
+// The size of each measured transfer: that of AdamW's moments in the largest update of a run.
 constexpr int64_t kMeasuredTransferBytes = int64_t{16} << 20;
 
 // Measures the transfers of a file: reads into one piece of memory, and writes from another one, so that a read and a write may

@@ -87,8 +87,8 @@ class RunDownloads {
   }
 
  private:
-  // Makes a model present and returns the base that it names if it is an adapter. `may_be_preset`: a preset of this name is used
-  // instead of files.
+  // Downloads a model that is not present, and returns the base that the model names if it is an adapter. `may_be_preset`: if a preset
+  // has this name, nothing is downloaded.
   std::string find(const std::string& name, ModelParts parts, bool may_be_preset) {
     if (name.empty()) return {};
     if (files_.status(name)) return base_of_adapter(files_, name);
@@ -126,8 +126,9 @@ class RunDownloads {
     download->run();
   }
 
-  // Decides what follows if the hub does not have the model or cannot be asked. The run has a better message for a typing error in
-  // the name of a preset, and for a name that is a wrong path.
+  // Called if the download of a model failed. Throws the error if the download was interrupted or the arguments are wrong, and
+  // otherwise except in three cases in which the run continues without the download: this machine or its network failed, the cache has
+  // the model, or the name resembles that of a preset. The run has a better message for such a name and for a wrong path.
   void continue_without(const std::string& name, const std::string& snapshot, const Error& error) {
     if (error.code() == ErrorCode::kInterrupted || error.code() == ErrorCode::kUsage) throw error;
     const bool is_short = name.find('/') == std::string::npos;

@@ -359,7 +359,7 @@ class Fit {
     for (FitRow& row : others) row.tie += priced.empty() ? 0 : priced.back().tie;
   }
 
-  // Returns the limit, or a budget below it.
+  // Returns the memory that a run may take: the limit, or --recompute_budget if it is smaller.
   int64_t allowed_bytes() const {
     const int64_t limit = limit_bytes_.value_or(0);
     return std::min(limit, base_.recompute_budget.value_or(limit));
@@ -434,9 +434,11 @@ class Fit {
   std::string label_;
   std::string device_label_;
   std::optional<int64_t> limit_bytes_;
-  std::map<std::string, std::map<std::string, std::vector<std::string>>> refused_;  // device, reason, methods
-  std::optional<Error> unable_;                    // the first refusal of a card whose run is refused
-  std::map<std::string, ExtentOfChange> extents_;  // the extents of the last row of a device
+  // Methods by device and reason.
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> refused_;
+  std::optional<Error> unable_;  // the first refusal of a card whose run is refused
+  // Per device: how much the last row that was added changes the run. Rows that tie are ordered by it.
+  std::map<std::string, ExtentOfChange> extents_;
   size_t num_methods_ = 0;
   double plan_ms_ = 0;
   FitReport report_;

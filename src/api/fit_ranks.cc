@@ -99,7 +99,7 @@ RankFitRow row_of(const RankAnswer& answer, const RankQuestion& question, const 
           .commands = commands_of(question, fmt::format("{} {}", words, fmt::join(answer.arguments, " ")))};
 }
 
-// Returns the text without its numbers.
+// Returns the text without its digits, so that reasons that differ only in numbers can be found equal.
 std::string without_numbers(std::string text) {
   std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
   return text;

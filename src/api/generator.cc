@@ -124,7 +124,7 @@ void with_number(size_t i, size_t num_prompts, const Work& work) {
   }
 }
 
-// Returns the length of prompts that leaves room for the new tokens, and `at_most` at most.
+// Returns the largest length of a prompt that leaves room for the new tokens, but not more than `at_most` and at least 1.
 int64_t length_with_room(const GenerationSettings& settings, const RunSetup& setup, int64_t at_most) {
   const int64_t wanted = settings.length.max_new_tokens.value_or(kDefaultNewTokens);
   const int64_t room = setup.model.config.max_position_embeddings - wanted;
@@ -207,14 +207,14 @@ struct Generator::Impl {
   std::unique_ptr<TextGenerator> texts;
   PlanReport plan;
   double seconds = 0.0;
-  int64_t num_prompts = 0;  // generated so far
+  int64_t num_prompts = 0;  // number of prompts for which texts were generated so far
   std::atomic<bool> stop{false};
   bool was_stopped = false;
 
   const RunSetup& setup() const { return texts->session().setup(); }
   const Tokenizer& tokenizer() const { return *setup().tokenizer.tokenizer; }
 
-  std::optional<ChatTemplate> chat_template;  // of --chat
+  std::optional<ChatTemplate> chat_template;  // set with --chat
 
   std::vector<int32_t> encode(const Tokenizer& of_run, const std::string& text) const {
     if (const size_t at = find_invalid_utf8(text); at < text.size()) {
@@ -307,7 +307,7 @@ Generator::Generator(const Arguments& given, std::vector<std::string> prompts, i
         for (size_t i = 0; i < prompts.size(); ++i) {
           with_number(i, prompts.size(), [&] {
             impl_->prompts.push_back(impl_->encode(*of_run.tokenizer.tokenizer, prompts[i]));
-            if (impl_->prompts.back().empty()) return;  // generate() refuses it
+            if (impl_->prompts.back().empty()) return;  // generate() reports the empty prompt
             lengths.push_back(std::ssize(impl_->prompts.back()));
             static_cast<void>(
                 max_new_tokens(impl_->settings, lengths.back(), of_run.model.config.max_position_embeddings));

@@ -274,7 +274,7 @@ void require_text(std::string_view first_line, const std::string& name) {
 
 struct LineTokenizer::Impl {
   std::unique_ptr<Tokenizer> tokenizer;
-  // Keeps the words that the tokenizer met between lines.
+  // Kept from line to line, so that its cache of words is reused.
   TokenizerScratch scratch;
 
   Encoding encode(std::string_view line) {

@@ -51,7 +51,8 @@ bool is_true_on_all_ranks(Communicator& ranks, bool flag) {
   return count == ranks.size();
 }
 
-// Plans take exchanges that are larger than all measured ones at the rate of the largest. Below this size it is mostly latency.
+// The least size of the largest measured exchange with which plans can use the measured rate. Plans extrapolate from this exchange, and a
+// smaller one takes mostly latency.
 constexpr int64_t kLeastBytesForPlans = int64_t{16} << 20;
 
 // Returns the key under which the results of these ranks are stored.

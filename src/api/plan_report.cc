@@ -203,7 +203,7 @@ void add_changes(const Plan& plan, const RunSpec& run, const PlanLabels& labels,
     const std::vector<Suggestion> savings = cheapest_savings(plan, run, shared, available_threads());
     report.savings = format_savings(plan, savings, columns);
     report.changes = changes_of(savings);
-    // The unchanged run fits, and each of these changes needs less memory, so every change fits too.
+    // Each of these changes makes a run that fits need less memory, so every change fits too.
     for (PlannedChange& change : report.changes) change.fits = true;
     return;
   }

@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-inline constexpr int64_t kMostEffective = 65536;  // sequences per optimizer step
+inline constexpr int64_t kMostEffective = 65536;  // largest number of sequences per optimizer step
 
 // Returns the number of tokens per sequence for which plans are made: that of the longest sequences, so that the data need not be
 // read. Requires: the arguments are resolved.

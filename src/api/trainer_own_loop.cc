@@ -182,7 +182,7 @@ double Trainer::forward_backward(const Batch& batch) {
   if (step.micro_batches >= accumulation) {
     throw_error(ErrorCode::kUsage,
                 "forward_backward() was called {} times since update(), and --gradient_accumulation_steps is "
-                "{}: call update() before, or raise it",
+                "{}: call update() first, or raise the argument",
                 step.micro_batches + 1, accumulation);
   }
   const BatchInfo& info = made.batch.info;

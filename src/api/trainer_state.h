@@ -21,7 +21,7 @@ namespace plimsoll {
 struct Batch::Impl {
   MicroBatch batch;
   Dataset rows = {};            // the rows of a batch from make_batch()
-  const void* owner = nullptr;  // the Trainer that made it
+  const void* owner = nullptr;  // the Trainer that made the batch
   bool has_labels = true;
   int64_t batches_per_epoch = 1;
   int64_t batch_size = 1;
@@ -30,7 +30,7 @@ struct Batch::Impl {
 // The current optimizer step of a custom training loop.
 struct OwnStep {
   int64_t micro_batches = 0;  // number of micro-batches whose gradients were added
-  int64_t labels = 0;         // number of labels in them
+  int64_t labels = 0;         // number of labels in these micro-batches
   double denominator = 1;     // the divisor of each loss
 };
 
@@ -55,7 +55,7 @@ struct Trainer::Impl {
   PlanReport plan;
   std::vector<std::shared_ptr<Callback>> callbacks;
   std::atomic<bool> stop{false};
-  std::unique_ptr<TrainLoop> loop;  // the last one that began
+  std::unique_ptr<TrainLoop> loop;  // the training run that began last
   std::string loaded;
   MetricMap init_metrics;  // the metrics of init_memory, until a phase reports them
   // The following members are the state of a custom training loop.
@@ -81,8 +81,7 @@ struct Trainer::Impl {
   void require_own_update() const;
   // Completes the gradients of a step: afterwards they are those of the mean over its samples.
   void finish_gradients();
-  // Throws kUsage if update() has not been called since forward_backward(): other programs would overwrite the
-  // gradients.
+  // Throws kUsage if gradients have been computed but not used by update(): a run of another program of the plan would overwrite them.
   void require_no_gradients(const char* function) const;
   // Adds the metrics of the initialisation to those of the first phase that ends, as in Trainer.
   void add_init_metrics(MetricMap& metrics) { metrics.merge(std::exchange(init_metrics, {})); }

@@ -53,7 +53,8 @@ std::string line_until(std::string_view text, size_t offset) {
   constexpr size_t kShown = 40;
   text = text.substr(0, offset + 1);
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
-  text.remove_prefix(text.find_last_of('\n') + 1);  // npos + 1 is 0
+  // In the first line find_last_of() is npos, and npos + 1 is 0.
+  text.remove_prefix(text.find_last_of('\n') + 1);
   const size_t first = std::min(text.find_first_not_of(" \t"), text.size());
   size_t begin = std::max(first, text.size() - std::min(kShown, text.size()));
   while (begin < text.size() && is_utf8_continuation(text[begin])) ++begin;
@@ -70,7 +71,7 @@ class Source {
     return lines_ == SourceLines::kSay ? fmt::format("{}:{}", name_, line) : std::string(name_);
   }
   std::string at_offset(size_t offset) const { return at_line(position_of(text_, offset).line); }
-  // Syntax errors are located by line and column.
+  // Returns the start of a message about a syntax error, with line and column.
   std::string at_character(size_t offset) const {
     const Position position = position_of(text_, offset);
     return lines_ == SourceLines::kSay
@@ -116,7 +117,7 @@ class Source {
   if (const size_t begin = what.find(" - "); begin != std::string::npos) what.erase(0, begin + 3);
   if (const size_t begin = what.find("last read: "); begin != std::string::npos) {
     const size_t end = what.find("; expected ", begin);
-    const size_t from = begin >= 2 ? begin - 2 : begin;  // "; "
+    const size_t from = begin >= 2 ? begin - 2 : begin;  // includes the separator "; " before it
     what.erase(from, end == std::string::npos ? std::string::npos : end - from);
   }
   throw_error(ErrorCode::kUsage, "{}: not JSON: {}, in {}", source.at_character(at), what,

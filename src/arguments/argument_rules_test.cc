@@ -206,7 +206,7 @@ TEST(ResolveArguments, FillsInWhatDependsOnOthers) {
 
   Arguments again = a;
   resolve_arguments(again);
-  EXPECT_EQ(again, a) << "resolving twice is resolving once";
+  EXPECT_EQ(again, a) << "resolving arguments a second time must not change them";
 }
 
 TEST(ResolveArguments, ChecksOptimizerAndDevice) {

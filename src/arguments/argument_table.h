@@ -115,8 +115,9 @@ bool is_setting_topic(std::string_view topic);
 // Settings that the program never uses are not covered here: their notes are in the table (arguments.inc).
 // Hugging Face's Trainer accepts all of these settings without a message. Thread-safe: a pure function.
 
-// Returns one note per such setting of a command, in the order of declaration: the setting, the reason why it has no
-// effect, and what would give it an effect. Settings that the command never uses are not among them; unused_note() names them. Requires: resolve_arguments(arguments) was called.
+// Returns one note per setting that was given to a command without effect, in the order of declaration: the setting, the reason why it
+// has no effect, and what would give it an effect. Settings that the command never uses are not among them; unused_note() names them.
+// Requires: resolve_arguments(arguments) was called.
 std::vector<std::string> idle_notes(const Arguments& arguments, RunCommand command = RunCommand::kTrain);
 
 }  // namespace plimsoll

@@ -43,7 +43,7 @@ void fuzz(uint8_t choice, const std::string& text) {
   if (result.help) return;
   Arguments again = result.arguments;
   resolve_arguments(again);
-  PLIMSOLL_CHECK(again == result.arguments, "resolving twice differs from resolving once");
+  PLIMSOLL_CHECK(again == result.arguments, "resolving arguments a second time must not change them");
   const std::string written = arguments_json(result.arguments);
   again = arguments_from_json(written);
   PLIMSOLL_CHECK(arguments_json(again) == written);

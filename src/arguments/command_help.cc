@@ -72,7 +72,7 @@ std::string groups() {
   return list;
 }
 
-// Returns a text for roff: a backslash and a leading dot have a meaning there, and a dash is a hyphen.
+// Escapes a text for roff, in which a backslash and a leading dot have a meaning, and a dash would become a hyphen.
 std::string roff(std::string_view text) {
   std::string result;
   for (const char c : text) {

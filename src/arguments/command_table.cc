@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// Splits the forms of a usage line. A "|" between blanks or quotes separates them; one within a word, as in a|b, does not:
-// a form begins with two dashes.
+// Splits the options of a usage line into its forms. A "|" separates two forms only after "]" or "train" and before two dashes; a "|"
+// inside a choice such as a|b separates nothing.
 std::vector<std::string_view> split_forms(std::string_view words) {
   std::vector<std::string_view> forms;
   for (size_t at = words.find("]|--"); at != std::string_view::npos || !words.empty();

@@ -37,7 +37,7 @@ std::string error_of(std::string_view command, const Words& words) {
   return {};
 }
 
-// One screen of a terminal with 24 lines, of which the last is the next prompt.
+// Checks that a text fits on one screen of a terminal with 24 lines, of which the last is the next prompt.
 void expect_one_screen(const std::string& text) {
   const std::vector<std::string> lines = lines_of(text);
   EXPECT_LE(lines.size(), 23u) << text;

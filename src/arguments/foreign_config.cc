@@ -223,7 +223,8 @@ class Reader {
   ForeignConfig config_;
 };
 
-// Adds what DeepSpeed's schedules do if a key is absent.
+// For keys that the configuration of a DeepSpeed schedule does not have: sets what DeepSpeed's default requests, or adds a note that this
+// program differs from the default.
 void complete_schedule(const Json& scheduler, ForeignConfig& config) {
   const auto sets = [&](std::string_view setting) {
     return std::ranges::find(config.values, setting, &ForeignValue::setting);
@@ -254,7 +255,7 @@ void join_nvme_path(ForeignConfig& config) {
       return value.key != nullptr && value.key->path == path;
     });
   };
-  // The value of the setting in the table of keys.
+  // The placeholder that the table of keys uses for the device nvme. It is replaced by "nvme:" and the folder.
   constexpr std::string_view kNvmeFolder = "nvme:FOLDER";
   constexpr std::string_view kPath = "zero_optimization.offload_optimizer.nvme_path";
   const auto device = value_of("zero_optimization.offload_optimizer.device");

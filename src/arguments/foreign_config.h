@@ -16,17 +16,17 @@
 
 namespace plimsoll {
 
-// The value of one key of such a configuration, and the setting of Plimsoll that it becomes.
+// The value of one key of another program's configuration, and the setting of Plimsoll that it becomes.
 struct ForeignValue {
   const ForeignKey* key = nullptr;
-  std::string where;    // "--deepspeed ds.json: 'optimizer.params.lr'"
+  std::string where;    // the place in messages: "--deepspeed ds.json: 'optimizer.params.lr'"
   std::string shown;    // the value as the configuration has it: 3e-5
   std::string setting;  // "learning_rate", or "optim_args.momentum"
   std::string text;     // the value of the setting in command-line form
 };
 
 struct ForeignConfig {
-  std::string name;                  // "--deepspeed ds.json"
+  std::string name;                  // start of messages: "--deepspeed ds.json"
   std::vector<ForeignValue> values;  // one per key that sets a setting, in the order of the text
   std::vector<std::string> unused;   // full names of the keys without effect
   std::vector<std::string> notes;

@@ -14,7 +14,7 @@ namespace plimsoll {
 
 enum class KeyType : uint8_t {
   kFlag,
-  kInteger,  // 5e8 is one
+  kInteger,  // a whole number, also one such as 5e8
   kNumber,
   kText,
   kNumbers,  // a list of numbers
@@ -28,7 +28,7 @@ enum class KeyUse : uint8_t {
   kSets,      // sets a setting; another value of a setting that the user gave is an error
   kEquals,    // must be equal to the value of a setting
   kSize,      // states how many ranks share the work, together with other keys
-  kNoEffect,  // is noted
+  kNoEffect,  // has no effect, which a note states
   kRefused,   // is an error unless it is one of `values`
 };
 
@@ -49,7 +49,7 @@ struct ForeignKey {
 
 // A table of keys, and the argument that names the configuration.
 struct ForeignKeys {
-  std::string_view argument;  // "deepspeed"
+  std::string_view argument;  // name of the argument: "deepspeed"
   std::string_view prefix;    // names of keys may begin with this: "fsdp_"
   std::span<const ForeignKey> keys;
 };

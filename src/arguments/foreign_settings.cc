@@ -170,7 +170,7 @@ class Replacer {
     result_.notes.insert(result_.notes.end(), config.notes.begin(), config.notes.end());
   }
 
-  // Checks values that a setting must have already.
+  // Checks keys that must be equal to the value of a setting, as KeyUse::kEquals states.
   void check_equal(const ForeignConfig& config) const {
     for (const ForeignValue& value : config.values) {
       if (value.key == nullptr || value.key->use != KeyUse::kEquals) continue;
@@ -250,7 +250,7 @@ class Replacer {
   const Arguments original_;
   const std::set<std::string>* given_;
   Replacement result_;
-  std::map<std::string, ForeignValue> keys_;  // by setting
+  std::map<std::string, ForeignValue> keys_;  // the key that set each setting
   std::vector<std::string> contradictions_;
   std::vector<std::string> sets_;
 };

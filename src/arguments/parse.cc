@@ -19,7 +19,7 @@ bool is_option(std::string_view word) {
          word[1] != '.';
 }
 
-// The number of words that an option may take, and its form.
+// An option of the command line, and how the words after it are read.
 struct Option {
   std::string name;
   std::string where;

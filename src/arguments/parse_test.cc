@@ -493,7 +493,7 @@ TEST(ParseArguments, ResumeStandsAloneOrTakesAFolder) {
   EXPECT_EQ(parse({"--resume_from_checkpoint", "False"}).arguments.resume_from_checkpoint, "");
 }
 
-// An option with choices may have no value, and a text after it is not its value.
+// An option with choices may be given without a value. A following word that is none of the choices is then not its value.
 TEST(Parse, AnOptionWithChoicesMayStandAlone) {
   const auto scores = [](const std::vector<std::string>& words) {
     return parse_arguments(words, {.allow_positionals = true}).arguments.scores;

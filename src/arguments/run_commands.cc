@@ -273,7 +273,8 @@ std::string unused_note(RunCommand command, const std::set<std::string>& given) 
     const bool is_here = setting != nullptr && setting->info.status == ArgumentStatus::kImplemented;
     // Scripts give report_to to every command, to switch trackers off.
     if (!is_here || name == "report_to") continue;
-    // A plan may get every argument of its run, but those of another phase would change it.
+    // A plan accepts the arguments of training, evaluation and prediction, because it may be made for a run of any of these. Those of
+    // text generation would need the plan of another phase.
     const bool is_noted = command == RunCommand::kPlan ? setting->info.group == ArgumentGroup::kGeneration
                                                        : !is_used(command, setting->info);
     if (is_noted) unused.push_back("--" + name);

@@ -106,7 +106,7 @@ TEST(RunCommands, OneNoteNamesWhatIsNotUsed) {
   EXPECT_EQ(unused_note(RunCommand::kPredict, {"do_eval"}),
             "--do_eval has no effect here: predict neither trains nor evaluates");
   EXPECT_EQ(unused_note(RunCommand::kPredict, {"seed", "test_file"}), "");
-  // These change the plan of a generation.
+  // These settings change the plan of a generation.
   EXPECT_EQ(unused_note(RunCommand::kGenerate, {"disable_pass", "matmul_precision", "weight_copies"}), "");
   EXPECT_EQ(unused_note(RunCommand::kPlan, {"learning_rate"}), "") << "a plan takes the settings of train";
   EXPECT_EQ(unused_note(RunCommand::kEvaluate, {"push_to_hub", "torch_compile"}), "")

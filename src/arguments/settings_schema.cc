@@ -65,8 +65,8 @@ std::string in_upper_case(std::string_view text) {
   return result;
 }
 
-// Returns the schema of one of these texts. A setting with the choice "no" or "all" also reads a switch, because YAML reads
-// a bare no as false.
+// Returns the schema of a setting with these choices. A setting with the choice "no" or "all" also accepts true and false, because YAML
+// reads a bare no as false.
 Json choices_schema(const Setting& setting, std::vector<std::string_view> choices) {
   const auto has = [&](std::string_view word) { return std::ranges::find(choices, word) != choices.end(); };
   const bool is_flag = setting.info.unit == "flag";
@@ -194,7 +194,7 @@ Json values_of(const SettingState& state, const Setting& setting) {
       values.push_back(Json::parse(value));
     } else {
       values.push_back(value);
-      // The choice "no" may be written as a switch.
+      // The choice "no" may also be written as false.
       if (value == "no") values.push_back(false);
       if (setting.info.unit == "flag") {
         if (const auto flag = bool_from_text(value)) values.push_back(*flag);
@@ -204,7 +204,8 @@ Json values_of(const SettingState& state, const Setting& setting) {
   return values;
 }
 
-// Returns the schema of an object in which a state holds. An absent setting, and null, have the default.
+// Returns the schema of an object of settings in which a setting has the given state. If the setting is absent or null, its default
+// decides.
 Json state_schema(const SettingState& state) {
   const Setting& setting = *find_setting(state.setting);
   const bool is_default_so = holds(Arguments{}, state);

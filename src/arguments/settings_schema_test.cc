@@ -272,7 +272,8 @@ TEST(SettingsSchema, StatesChoicesRangesAndExclusions) {
             R"({"properties":{"bf16":{"const":true}},"required":["bf16"]}]}})");
 }
 
-// Each row names settings, and neither state of it is the default of both: a run without settings breaks no rule.
+// Each row names existing settings, and the defaults of both settings never exclude each other, so that a run without settings is
+// accepted.
 TEST(SettingsSchema, EveryExclusionIsOfSettingsAndAllowsTheDefaults) {
   for (const Exclusion& row : exclusions()) {
     for (const SettingState& state : {row.first, row.second})

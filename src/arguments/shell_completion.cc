@@ -91,7 +91,7 @@ std::string command_names() {
   return names;
 }
 
-// Returns "--a|--b" for the options of one kind.
+// Returns the options whose values are of one kind, as "--a|--b".
 std::string pattern(const std::vector<Completed>& rows, ValueKind kind) {
   std::string names;
   for (const Completed& row : rows) {

@@ -134,7 +134,7 @@ class Bench {
     return only_experiments(all, words_.only);
   }
 
-  // Checks once, before the first row, that the other program can run. Returns false after a signal.
+  // Checks once, before the first row, that the program that --peer compares with can run. Returns false after a signal.
   bool ask_peer() const {
     const std::string log = words_.output_dir + "/peer_check.txt";
     Child child({words_.peer_python, words_.peer_script, "--check"}, log);
@@ -149,7 +149,7 @@ class Bench {
             "; install torch and transformers, give another interpreter with --peer_python, or omit --peer");
   }
 
-  // Returns the reason why the other program failed.
+  // Returns the reason why the program of --peer failed.
   std::string peer_fault(const Child& child) const {
     if (child.exit_code() == 127) return words_.peer_python + " cannot be run";
     const std::string said = child.last_line();
@@ -389,7 +389,7 @@ class Bench {
   std::vector<ExperimentRow> rows_;
   int failed_rows_ =
       0;  // rows whose run failed; refused rows, and rows with a loss that is not finite, do not count
-  ErrorCode failure_ = ErrorCode::kInternal;  // error code of the first such row
+  ErrorCode failure_ = ErrorCode::kInternal;  // error code of the first row whose run failed
 };
 
 // Runs in the process of one row: trains as `train` does, but does not save the weights, which are not

@@ -17,7 +17,7 @@ struct BenchWords {
   bool calibrate = false;
   bool peer = false;
   bool links = false;
-  std::string disk_folder = {};  // of --disk
+  std::string disk_folder = {};  // folder that --disk names
   LinkBenchOptions links_options;
   std::string output_dir = "experiments";
   std::string peer_python = "python3";

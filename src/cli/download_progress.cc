@@ -31,7 +31,7 @@ std::string describe_progress(const DownloadProgress& progress) {
                 format_size(progress.done_bytes).c_str(), format_size(progress.total_bytes).c_str(),
                 rate / 1048576.0);
   std::string line = text;
-  // The first second says little about the rate.
+  // In the first second the rate is not known well enough to estimate the remaining time.
   if (rate > 0 && progress.elapsed_s >= 1 && progress.total_bytes > progress.done_bytes) {
     const double left = (total - done) / rate;
     std::snprintf(text, sizeof text, "  %d:%02d left", static_cast<int>(left / 60),

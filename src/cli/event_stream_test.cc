@@ -16,7 +16,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// Two connected ends: the first is for the reader.
+// The two connected ends of a pipe or a socket. The reader of an EventStream has the first one.
 struct Ends {
   Descriptor reader;
   Descriptor writer;
@@ -87,7 +87,7 @@ TEST(EventStream, EndsIfTheReaderNeverReads) {
   const double seconds = seconds_of([&] {
     for (int i = 0; i < 100; ++i) stream.write(line, 200);
   });
-  // It waits once, and then never again.
+  // The first line without room waits 200 ms and ends the stream; later lines return at once.
   EXPECT_LT(seconds, 5.0);
   EXPECT_FALSE(stream.is_open());
   EXPECT_NE(stream.take_closing_reason().find("did not read"), std::string::npos);

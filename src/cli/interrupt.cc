@@ -44,7 +44,7 @@ bool is_repeated() {
   return !first_signal_ms.compare_exchange_strong(unset, now) && now - unset < kJoinedMs;
 }
 
-// Stops the work. Returns its notice, or null if there is no work to stop.
+// Stops the work. Returns the work's notice for the user, or null if there is no work to stop.
 const char* stop_running() {
   ++handlers_at_work;
   const Stoppable* const work = running;
@@ -78,7 +78,8 @@ void on_signal(int signal) {
   } else {
     signals_seen = signals_seen + 1;
   }
-  // The exit code that a shell reports for a program ended by a signal; nothing was saved.
+  // A second signal ends the process at once and saves nothing. The exit code is the one that a shell reports for a program that this
+  // signal has ended.
   if (signals_seen > 1) _exit(128 + signal);
   // If there is no work to stop, it has ended: its results were saved, or it failed and its message is being printed.
   const char* const notice = stop_running();

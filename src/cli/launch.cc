@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kInterruptedCode = static_cast<int>(ErrorCode::kInterrupted);
 constexpr int kDeviceCode = static_cast<int>(ErrorCode::kDevice);
-constexpr int kNotExecutedCode = 127;  // of start_child()
+constexpr int kNotExecutedCode = 127;  // exit code of a child whose program cannot be executed
 constexpr size_t kKeptErrorBytes = size_t{64} << 10;
 // The time in which the cause of a failure may follow the failures of its peers.
 constexpr std::chrono::milliseconds kPeerDelay{1000};
@@ -77,7 +77,7 @@ struct RankProcess {
   std::string kept = {};            // the last bytes of its standard error
   bool has_lost_errors = false;     // `kept` lacks earlier bytes
   bool has_ended = false;
-  int status = 0;  // of waitpid
+  int status = 0;  // the status that waitpid() returned
 
   int end_signal() const { return has_ended && WIFSIGNALED(status) ? WTERMSIG(status) : 0; }
   int exit_code() const { return has_ended && WIFEXITED(status) ? WEXITSTATUS(status) : kDeviceCode; }

@@ -488,7 +488,7 @@ TEST(Launch, ASignalKeepsErrno) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-// A rank can receive one request from its launcher and from a batch system.
+// A rank can receive one request to stop twice, from its launcher and from a batch system.
 TEST(Launch, ARankJoinsSignalsThatArriveTogether) {
   const pid_t child = fork();
   if (child == 0) {

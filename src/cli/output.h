@@ -9,7 +9,7 @@
 
 namespace plimsoll::cli {
 
-// The messages that are printed. Results and errors always are.
+// Selects which messages are printed. Results and errors are always printed.
 enum class Verbosity { kErrors, kWarnings, kAll };
 // Sets the verbosity that --log_level and --quiet request.
 void set_verbosity(const Arguments& arguments);
@@ -17,13 +17,13 @@ Verbosity verbosity();
 
 // Returns true if standard error is a terminal that can draw a progress bar (TERM is not dumb).
 bool is_terminal();
-// Returns the number of columns of that terminal, at most 160, or 100 if it is unknown.
+// Returns the number of columns of the terminal of standard error, at most 160, or 100 if it is unknown.
 int terminal_columns();
 // Returns the number of columns of the terminal of standard output, or 0 if it is no terminal.
 int output_columns();
 // Returns the name of the locale that determines the characters: LC_ALL, LC_CTYPE or LANG, or "C".
 std::string character_locale();
-// Returns true if that locale is not UTF-8, so that only ASCII can be drawn.
+// Returns true if the locale of character_locale() is not UTF-8, so that only ASCII can be drawn.
 bool is_ascii_only();
 
 // Print a line to standard error: a message about the progress of the work, a warning, a note, or an error. Messages

@@ -83,7 +83,7 @@ class PredictionLines {
 // predict_starts.npy.
 class PredictedLogits {
  public:
-  // `suffix`: of the test set, "" or "_mm".
+  // `suffix`: the suffix of the test set, "" or "_mm".
   PredictedLogits(std::string folder, const std::string& suffix, size_t num_labels)
       : path_(std::move(folder) + "/predict" + suffix + "_"), num_labels_(num_labels) {}
 

@@ -216,7 +216,8 @@ class LogitsMetric : public Metric {
     } else {
       labels_.emplace(folder_ + "/eval_labels.npy", "<f4", batch.num_labels);
     }
-    // Several rows per sequence: the labels are those of tokens.
+    // If a sequence has several rows of logits, the labels are those of tokens, and the file of starts has the first row of each
+    // sequence.
     const auto num_rows = batch.logits.size() / static_cast<size_t>(batch.num_labels);
     if (num_rows + 1 != batch.sequence_starts.size()) starts_.emplace(folder_ + "/eval_starts.npy", "<i8", 0);
   }
@@ -263,7 +264,8 @@ void require_no_replies(const Arguments& arguments) {
 
 void send_plan(const PlanReport& plan) {
   if (!events) return;
-  // Texts in JSON contain no line breaks, so that those between the fields can be removed without reading it.
+  // A text in JSON contains no line break. The line breaks and the indentation of the plan's JSON are therefore between values, and are
+  // removed without parsing it.
   std::string line = line_of("plan", {{"fits", plan.fits}, {"refusal", plan.refusal}});
   line.back() = ',';
   line += "\"plan\":";

@@ -17,8 +17,8 @@ class Metric;
 
 namespace plimsoll::cli {
 
-// Opens the stream if --event_fd is given. Errors: kUsage for a descriptor that is not open for writing, for
-// --event_replies without a socket.
+// Opens the stream if --event_fd is given. Errors: kUsage for a descriptor that is not open for writing, and for --event_replies without
+// a socket.
 void open_events(const Arguments& arguments, std::string_view command);
 // Refuses --event_replies, which a run of several processes does not take. Errors: kUsage.
 void require_no_replies(const Arguments& arguments);

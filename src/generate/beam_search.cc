@@ -10,8 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// The score that transformers gives to beams that must not be selected. A sum of it and a score is rounded to a multiple of 64 in
-// fp32.
+// Beams that must not be selected are ordered by their score plus this number, which fp32 rounds to a multiple of 64. It is the number of
+// transformers, so that the order is the same.
 constexpr float kExcluded = -1.0e9f;
 
 // Returns length^penalty as the fp32 divisor of a score. transformers computes the power in double.

@@ -51,8 +51,9 @@ int64_t candidates_per_beam(const GenerationSettings& settings);
 void select_candidates(const GenerationSettings& settings, std::span<const float> log_probs, uint32_t row,
                        uint32_t position, std::vector<BeamCandidate>* candidates);
 
-// The same from the largest logits of a beam and the logarithm of the sum of all exponentials, without processors and sampling.
-// Requires: candidates_per_beam() logits, largest first, and of equal ones the smaller token first. Errors: as select_greedy().
+// Selects the same candidates without processors and sampling, from the largest logits of a beam and the logarithm of the sum of all
+// exponentials. Requires: candidates_per_beam() logits, largest first, and of equal ones the smaller token first. Errors: as
+// select_greedy().
 void take_candidates(std::span<const float> logits, std::span<const int32_t> tokens, double log_sum,
                      std::vector<BeamCandidate>* candidates);
 

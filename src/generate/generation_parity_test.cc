@@ -51,11 +51,11 @@ std::vector<int32_t> greedy_text(const GenerationSettings& settings, uint32_t sa
   return text;
 }
 
-// Searches one prompt, and remembers for each text that was a beam the rows that its tokens came from.
+// Searches one prompt. For each text that was a beam, rows_of_text has the rows that its tokens came from, and the row of the text
+// itself.
 struct Search {
   std::vector<BeamResult> results;
-  std::map<std::vector<int32_t>, std::pair<std::vector<int32_t>, int32_t>>
-      rows_of_text;  // and the text's own row
+  std::map<std::vector<int32_t>, std::pair<std::vector<int32_t>, int32_t>> rows_of_text;
   int64_t num_steps = 0;
 };
 

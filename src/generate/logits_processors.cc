@@ -15,7 +15,8 @@ bool is_above(const ScoredToken& a, const ScoredToken& b) {
   return a.score != b.score ? a.score > b.score : a.token > b.token;
 }
 
-// Selects the tokens that top-p keeps: those for which the tokens above them have less than `mass`, at least `least` of them.
+// Selects the tokens that top-p keeps: each token for which the sum of the probabilities of the tokens above it is less than `mass`, but
+// at least `least` tokens.
 class TopPSelection {
  public:
   TopPSelection(std::span<ScoredToken> tokens, double largest) : tokens_(tokens), largest_(largest) {}

@@ -1,7 +1,7 @@
-// The scores of the next token of some sequences, as a run of the model gives them: either all V logits of each, or only its largest ones with the
-// logarithm of the sum of all exponentials (kernels/loss/top_logits.h), which is enough for greedy decoding and for beam search
-// without processors. On a GPU this saves copying the logits and searching them on the host: with 32 beams of GPT-2 that took
-// 3.5 of 4.3 ms per token on an H100.
+// The scores of the next token of some sequences, as a run of the model gives them: either all V logits of each, or only its largest ones
+// with the logarithm of the sum of all exponentials (kernels/loss/top_logits.h), which is enough for greedy decoding and for beam search
+// without processors. On a GPU this saves copying the logits and searching them on the host: with 32 beams of GPT-2 that took 3.5 of 4.3
+// ms per token on an H100.
 //
 // Not thread-safe. Owns its numbers.
 #pragma once
@@ -37,7 +37,7 @@ class NextScores {
   // Replace the rows by those of a run. Requires: the views have this number of rows of V logits, or of candidates.
   void assign_logits(ConstView logits, int64_t num_rows);
   void assign_top(ConstView values, ConstView tokens, ConstView log_sums, int64_t num_rows);
-  // Appends a row of other scores of the same kind.
+  // Appends a row of `other`. Requires: both objects hold all logits, or the same number of largest ones.
   void append(const NextScores& other, size_t row);
 
   // Returns the logits of a row. Requires: has_all_logits().

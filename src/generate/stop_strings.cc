@@ -30,9 +30,9 @@ StopStrings::StopStrings(const Tokenizer& tokenizer, std::vector<std::string> te
 std::optional<StopMatch> StopStrings::find(std::span<const int32_t> tokens) const {
   if (texts_.empty() || tokens.empty()) return std::nullopt;
   const DecodeOptions options{.skip_special_tokens = false, .clean_up_spaces = false};
-  // One token more than the longest text has bytes, so that its first token is not the first one that is decoded: decoders remove
-  // a space there. Tokens without text make the window longer, and so does a character that it would cut: a decoder with byte
-  // fallback then marks every byte up to the next token of another kind as invalid.
+  // The window has one token more than the longest stop string has bytes, so that the stop string does not begin with the first token
+  // that is decoded: decoders remove a space there. The window gets longer if it contains tokens without text, or if it would cut a
+  // character: a decoder with byte fallback then marks every byte up to the next token of another kind as invalid.
   size_t size = std::min(tokens.size(), longest_ + 2);
   std::string text;
   std::string before;

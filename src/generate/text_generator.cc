@@ -93,7 +93,7 @@ class TextGenerator::Group {
     flush();
   }
 
-  // With few candidates one thread selects, because starting threads takes longer than that.
+  // With few candidates one thread selects, because starting threads takes longer than the selection.
   int num_threads() const {
     return prompt_scores_.has_all_logits() ? generator_.session_.setup().request.device.num_threads : 1;
   }

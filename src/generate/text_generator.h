@@ -25,7 +25,7 @@
 
 namespace plimsoll {
 
-// Why a text ended.
+// The reason why a text ended.
 enum class TextEnd : uint8_t { kEndToken, kStopString, kLength, kInterrupted };
 
 struct GeneratedText {
@@ -46,7 +46,8 @@ struct GenerationWork {
   // Runs of the model with one new token per sequence, and the tokens that they read, with those of beams that are not returned.
   int64_t decode_runs = 0;
   int64_t decoded_tokens = 0;
-  double decode_weight_bytes = 0;  // DecodeReads, over all of these runs
+  // Bytes of weights and of the cache that all of these runs read, as DecodeReads counts them.
+  double decode_weight_bytes = 0;
   double decode_cache_bytes = 0;
   // first_token_seconds: the time until the first token of every text of the first group of prompts is selected. prefill_seconds:
   // the same, summed over all groups. decode_seconds: the rest of the time.
@@ -68,13 +69,13 @@ class TextGenerator {
 
   Session& session() { return session_; }
 
-  // Makes generate() end after the run of the model during which `*stop` becomes true. Its texts then have the tokens so far, and prompts that
-  // were not begun have no texts.
+  // Makes generate() end after the run of the model during which `*stop` becomes true. Its texts then have the tokens so far, and prompts
+  // that were not begun have no texts.
   void set_stop(const std::atomic<bool>* stop) { stop_ = stop; }
 
-  // Returns num_return_sequences texts for each prompt, in the order of the prompts. `first_prompt`: the number of the first prompt in the
-  // run, from which random numbers derive. Errors: kUsage for a prompt without tokens, with more tokens than planned, or with an id outside the
-  // vocabulary; kNotFinite if the model returns NaN. Requires: the session is allocated.
+  // Returns num_return_sequences texts for each prompt, in the order of the prompts. `first_prompt`: the number of the first prompt in
+  // the run, from which random numbers derive. Errors: kUsage for a prompt without tokens, with more tokens than planned, or with an id
+  // outside the vocabulary; kNotFinite if the model returns NaN. Requires: the session is allocated.
   std::vector<std::vector<GeneratedText>> generate(std::span<const std::vector<int32_t>> prompts,
                                                    int64_t first_prompt, const OnToken& on_token = {},
                                                    const OnTexts& on_texts = {});

@@ -29,8 +29,8 @@ namespace plimsoll {
 // The score of a token that cannot be selected.
 inline constexpr float kRemovedScore = -std::numeric_limits<float>::infinity();
 
-inline constexpr uint32_t kSamplingSite = 0x53414d50u;  // "SAMP"
-inline constexpr uint32_t kBeamSite = 0x4245414du;      // "BEAM"
+inline constexpr uint32_t kSamplingSite = 0x53414d50u;  // the ASCII codes of "SAMP"
+inline constexpr uint32_t kBeamSite = 0x4245414du;      // the ASCII codes of "BEAM"
 
 // Returns the first of the largest scores, as torch.argmax. Errors: kNotFinite if a score is NaN or +infinity; kUsage if all
 // are -infinity.

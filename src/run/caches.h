@@ -15,8 +15,8 @@
 
 namespace plimsoll {
 
-// Returns the program's folder of that name in XDG_CACHE_HOME, otherwise in HOME/.cache; "" if the environment has
-// neither.
+// Returns the folder `name` for caches of this program, in XDG_CACHE_HOME or otherwise in HOME/.cache; "" if the environment has neither
+// variable.
 std::string cache_folder(const std::string& name, const Environment& environment);
 
 // Returns true if the file exists and its folder can be read. A folder that cannot be read is no error, since the user did
@@ -52,10 +52,10 @@ CpuCalibration read_calibration(const std::string& word, int num_threads, const 
 // environment has no cache.
 std::string link_calibration_path(const LinkCalibration& key, const Environment& environment);
 
-// Returns the calibration that `word`, the value of --link_calibration, selects: "auto", "off" or a file. Of NCCL with and
-// without P2P it contains at most the one that NCCL_P2P_DISABLE in the environment selects. Empty for "off" and if the cache
-// has none; empty with a warning for a file with another key than `key`, and for a damaged file in the cache. A file that is
-// named may be of another host. Errors: those of read_text_file() and parse_link_calibration() for a named file.
+// Returns the calibration that `word`, the value of --link_calibration, selects: "auto", "off" or a file. A file may have measurements of
+// NCCL with and without P2P; the result has only those that NCCL_P2P_DISABLE in the environment selects. Empty for "off" and if the cache
+// has none; empty with a warning for a file with another key than `key`, and for a damaged file in the cache. A file that is named may be
+// of another host. Errors: those of read_text_file() and parse_link_calibration() for a named file.
 LinkCalibration read_link_calibration(const std::string& word, const LinkCalibration& key,
                                       const Environment& environment, FileSystem& files,
                                       std::vector<std::string>& warnings);

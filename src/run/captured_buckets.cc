@@ -36,7 +36,7 @@ int64_t tokens_of(const Sampler& sampler, std::span<const int32_t> rows) {
   });
 }
 
-// Number of epochs that are walked if all epochs have the same batches: a partial first one and two more. They
+// Number of epochs whose batches are counted if all epochs have the same batches: the first one, which may be partial, and two more. They
 // contain every bucket that recurs at least twice.
 constexpr int64_t kEnoughEpochs = 3;
 

@@ -69,7 +69,8 @@ std::string resumable_checkpoint(FileSystem& files, const Arguments& arguments) 
   try {
     return choose_checkpoint(files, arguments, VerifyDepth::kSizes).path;
   } catch (const Error&) {
-    return {};  // a plan does not need it, and a run has been refused already
+    // A plan needs no checkpoint. A run calls choose_checkpoint() itself, which reports the error.
+    return {};
   }
 }
 

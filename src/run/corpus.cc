@@ -255,7 +255,7 @@ class CorpusReading {
   TokenSet chat_tokens_of(const TextSplit& part, const Tokenizer& tokenizer) {
     const ChatEncoder encoder(tokenizer, part.chat(), [&] { return chat_template(); });
     TokenizeOptions options = tokenize_options();
-    options.end_token.reset();  // conversations have their own
+    options.end_token.reset();  // the chat template adds the end tokens of conversations
     TokenSet tokens = tokenize_split(part, encoder, options);
     tokens.set_type_use(TypeUse::kTrained);
     chat_template_ = encoder.template_name();
@@ -263,7 +263,7 @@ class CorpusReading {
     return tokens;
   }
 
-  // Warns of messages that are in no conversation.
+  // Warns of messages that the chat template leaves out.
   void warn_of_left_out(const std::string& path) {
     if (const int64_t count = std::exchange(num_left_out_, 0); count > 0) {
       diagnostics_.warn(fmt::format("{}: the chat template '{}' leaves out {} whose role it does not render",
@@ -323,7 +323,8 @@ class CorpusReading {
   }
 
   TokenCacheKey cache_key(const std::string& path) const {
-    constexpr uint64_t kLabelsAreRead = 1;  // caches of earlier versions have no labels of rows of ids
+    // Part of the key, because caches of earlier versions have no labels of rows of ids.
+    constexpr uint64_t kLabelsAreRead = 1;
     const DocumentOptions options = document_options();
     const Tokenizer* tokenizer = source_.tokenizer.tokenizer.get();
     return {
@@ -547,10 +548,10 @@ class CorpusReading {
   Diagnostics& diagnostics_;
   ReadingMemory& reading_;
   DataSets& data_;
-  std::string chat_template_;  // the name of the one that was used
+  std::string chat_template_;  // name of the chat template that was used
   bool has_ready_labels_ =
       false;  // true if a file has rows of ids with labels, which are treated as conversations are
-  int64_t num_left_out_ = 0;  // messages of the file that is read
+  int64_t num_left_out_ = 0;  // number of messages of the current file that the chat template left out
 };
 
 }  // namespace
@@ -642,8 +643,8 @@ bool has_labelled_ids(const std::string& path) {
   }
 }
 
-// Decides for a checkpoint of a masked language model, which in most trainings is the base of a classifier: it remains one if
-// the data is running text, and in a run that trains nothing, unless the classifier is that of an adapter.
+// Decides for a checkpoint of a masked language model, which in most trainings is the base of a classifier. It remains a masked language
+// model if the data is running text, and in a run that trains nothing, unless the run has an adapter.
 TaskChoice choose_for_masked_model(const Arguments& arguments, RunPurpose purpose,
                                    const AdapterSource& adapter) {
   const std::string& file = is_training(purpose) ? arguments.train_file : arguments.validation_file;

@@ -22,10 +22,10 @@ struct TaskChoice {
   std::string note = {};
 };
 
-// Returns language modelling if --problem_type asks for it. Otherwise the class of the checkpoint decides, unless the task,
-// or the labels of the training file, make it the base of a classifier; and a training file of plain text decides for a
-// model that has a head for causal language modelling and states no task. A checkpoint of a masked language model remains
-// one if the data is plain text, or if the run trains nothing and has no adapter. For any other run, returns the problem type of the configuration.
+// Returns language modelling if --problem_type asks for it. Otherwise the class of the checkpoint decides, unless the task, or the labels
+// of the training file, make it the base of a classifier; and a training file of plain text decides for a model that has a head for
+// causal language modelling and states no task. A checkpoint of a masked language model remains one if the data is plain text, or if the
+// run trains nothing and has no adapter. For any other run, returns the problem type of the configuration.
 TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config,
                                const AdapterSource& adapter);
 
@@ -42,7 +42,8 @@ TokenMasking masking_of(const Arguments& arguments, const ModelConfig& config,
 void read_corpus(const DataSource& source, FileSystem& files, Diagnostics& diagnostics,
                  ReadingMemory& reading, DataSets& data);
 
-// Notes arguments of the data of language models that another task does not use, and the other way round.
+// Notes arguments without effect: those for the data of language models in a run of another task, and those for other tasks in a run of a
+// language model.
 void note_arguments_of_other_tasks(const Arguments& arguments, const ModelConfig& config,
                                    Diagnostics& diagnostics);
 

@@ -182,7 +182,8 @@ class DataReading {
     return TextSplit(std::move(table), columns);
   }
 
-  // Checks that the first row of a file to predict names its columns. The columns of the model's training are such names.
+  // Checks that the first row of a file to predict is a header. It is one if it contains the name of a column that the model was trained
+  // on; otherwise check_header() decides.
   void check_first_row(const Table& table) {
     const TrainedColumns trained = trained_columns(config_.source.json);
     const auto is_here = [&](const std::string& name) { return table.find_column(name) >= 0; };

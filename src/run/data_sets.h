@@ -27,9 +27,9 @@ struct DataSets {
       {};  // the columns that a trained model remembers; empty unless it found them by name
   std::optional<Dataset> train = {};
   std::optional<Dataset> evaluate = {};
-  std::optional<Dataset> evaluate_mismatched = {};  // MNLI
+  std::optional<Dataset> evaluate_mismatched = {};  // second validation set of MNLI
   std::optional<Dataset> predict = {};
-  std::optional<Dataset> predict_mismatched = {};  // MNLI
+  std::optional<Dataset> predict_mismatched = {};  // second test set of MNLI
   int64_t reading_bytes = 0;                       // peak while data files were read; 0 if none were
   uint64_t train_hash = 0;  // hash of the training rows that are used; 0 if it is random ids
   std::vector<std::string> metric_names = {};  // empty: those of the problem type
@@ -47,8 +47,8 @@ struct DataSource {
   const TrainerParts& parts;  // data and texts that are read instead of files, if there are any
 };
 
-// Returns the rules by which rows from memory are read. `name`: of the rows in messages. The arguments, configuration
-// and tokenizer outlive the result.
+// Returns the rules by which rows from memory are read. `name` is the name of the rows in messages. The arguments, configuration and
+// tokenizer outlive the result.
 RowRules row_rules(const Arguments& arguments, const ModelConfig& config, const TokenizerSource& tokenizer,
                    const LabelScheme& labels, const std::string& name);
 
@@ -63,7 +63,7 @@ void require_file_fits(const DataSource& source, const std::string& path);
 // kWillNotFit.
 void require_documents_fit(const DataSource& source, const std::string& path, int64_t held_bytes);
 
-// Adds to `line`, which the run prints, if the tokens of a file came from the token cache or were saved there.
+// Appends to `line`, which the run prints, that the tokens of a file came from the token cache or were saved there.
 void describe_cache(const Arguments& arguments, const std::string& file, CacheOutcome outcome,
                     const std::string& detail, std::string& line);
 

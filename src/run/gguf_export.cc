@@ -53,7 +53,7 @@ bool stores_bf16(const ModelFolder& folder) {
   return false;
 }
 
-// Returns the form of the model. Errors: kUsage if it has none.
+// Returns the description of how GGUF stores the model's architecture. Errors: kUsage if GGUF has no form for it.
 const GgufForm& form_of(const ModelConfig& config, const ModelFolder& folder) {
   const Architecture& architecture = architecture_of(config.model_type);
   const bool is_decoder = config.problem_type && record_of(*config.problem_type).head == &kCausalLmHead;
@@ -78,7 +78,8 @@ const GgufForm& form_of(const ModelConfig& config, const ModelFolder& folder) {
               folder.path(), config.model_type, fmt::join(exported, ", "), kInstead);
 }
 
-// Returns the numbers of tokens in config.json. A list of tokens that end texts counts as its first one.
+// Returns the size of the vocabulary and the ids of special tokens from config.json. If it lists several tokens that end texts, the first
+// one is used.
 GgufTokenDefaults token_defaults(const ModelConfig& config, const ModelFolder& folder) {
   const auto json = nlohmann::json::parse(folder.config_text());
   const auto id = [&](const char* key) -> int64_t {
@@ -149,7 +150,7 @@ class GgufModel {
     return metadata;
   }
 
-  // The tensors read from this object.
+  // Returns the tensors to write. Their read functions refer to this object.
   std::vector<GgufTensor> tensors() const {
     std::vector<GgufTensor> tensors;
     for (const WeightSpec& spec : specs_) {

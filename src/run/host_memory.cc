@@ -142,8 +142,8 @@ int64_t evaluation_buckets_used(const RunSetup& setup) {
   return std::ssize(used);
 }
 
-// Returns the number of micro-batches whose activations the first stage of a pipeline, which holds the most, holds at once. Each of
-// them has bound ops of its own.
+// Returns the number of micro-batches whose activations the first stage of a pipeline holds at once, which is the largest number of any
+// stage. Ops are bound to the buffers of each of these micro-batches separately, which takes host memory.
 int64_t most_micro_batches_held(const Arguments& arguments) {
   if (arguments.pp_size == 1) return 1;
   const int64_t batches = arguments.gradient_accumulation_steps;

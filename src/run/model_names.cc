@@ -92,8 +92,8 @@ std::string trained_architectures() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Returns the presets that differ from the name by at most two typing errors. Other digits and other words of letter case are
-// no typing errors: "gpt2" is not "gpt3", and "cased" is not "uncased".
+// Returns the presets that differ from the name by at most two typing errors. A different digit, and "cased" instead of "uncased", are no
+// typing errors: "gpt2" is not "gpt3".
 std::vector<std::string> presets_of_typing_error(const std::string& name) {
   constexpr size_t kMostErrors = 2;
   const auto digits = [](std::string text) {

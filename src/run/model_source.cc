@@ -25,7 +25,8 @@ std::string resolve_config(const Arguments& arguments, const HubEnvironment& hub
   try {
     return resolve_model(files, hub, name, arguments.model_revision, kConfigArgument);
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kUsage) throw;  // the message suggests another name
+    // The message of this error suggests another name, which helps more than the list of presets that the message below adds.
+    if (error.code() == ErrorCode::kUsage) throw;
     const std::vector<std::string> presets = preset_names();
     throw Error(error.code(),
                 fmt::format("{}\nPresets that need no files: {}{}", error.what(), fmt::join(presets, ", "),
@@ -33,7 +34,7 @@ std::string resolve_config(const Arguments& arguments, const HubEnvironment& hub
   }
 }
 
-// Returns the preset of that name, unless a file of that name exists.
+// Returns the preset with this name, unless a file with this name exists.
 std::optional<ModelConfig> preset_without_file(const std::string& name) {
   std::error_code ignored;
   if (fs::exists(name, ignored)) return std::nullopt;

@@ -30,13 +30,13 @@ inline bool is_masked_language_model(const ModelConfig& config) {
 
 struct ModelSource {
   ModelConfig config = {};
-  std::string label = {};       // for tables
+  std::string label = {};       // name of the model in tables
   std::string task_note = {};   // how the problem type was inferred, if that is not obvious
   std::string base_model = {};  // the base that a saved adapter names; "" for a model from scratch
   std::optional<ModelFolder> weights = {};  // if not set, every weight is initialised
   std::optional<ModelFolder> adapter = {};  // the adapter that the run begins with
   AdapterFacts adapter_facts = {};
-  std::optional<LoraConfig> lora = {};  // the settings of that adapter or of a new one: lora_of()
+  std::optional<LoraConfig> lora = {};  // settings of `adapter` or of a new one, from lora_of()
 };
 
 // Finds the model that the arguments name: a folder, a name in the hub's cache, or a preset. Errors: kUsage if no
@@ -54,8 +54,8 @@ struct AdapterSource {
   std::optional<LoraConfig> lora = {};     // the settings of an existing adapter
 };
 
-// Returns the existing adapter, if the arguments name one, and the name of the base model. --model_name_or_path may
-// name the folder of an adapter, which names its base. Errors: kUsage if no base is named; kBadData for a folder that does not exist or contains no adapter.
+// Returns the existing adapter, if the arguments name one, and the name of the base model. --model_name_or_path may name the folder of an
+// adapter, which names its base. Errors: kUsage if no base is named; kBadData for a folder that does not exist or contains no adapter.
 AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
                            FileSystem& files);
 
@@ -65,12 +65,13 @@ ModelFolder::Located find_adapter_head(const ModelFolder& adapter);
 // Returns the configuration with the number of labels of the adapter's head, if the adapter has no config.json.
 ModelConfig with_adapter_head(ModelConfig config, const ModelFolder& adapter);
 
-// Returns lora_of(). Errors: as lora_of(), and kUsage for a new adapter in a run that trains nothing.
+// Returns the settings of the run's adapter, from lora_of(). Errors: as lora_of(), and kUsage for a new adapter in a run that trains
+// nothing.
 std::optional<LoraConfig> choose_lora(const Arguments& arguments, RunPurpose purpose,
                                       const ModelConfig& config, const AdapterFacts& adapter);
 
-// Names of models that are neither a folder nor in the hub's cache: what can be said about them before a download is
-// advised. Pure functions; thread-safe.
+// Suggestions for model names that are neither a folder nor in the hub's cache. They are shown before advice to download the model. Pure
+// functions; thread-safe.
 
 // Returns the architecture that a hub name mentions ("RoBERTa" for "xlm-roberta-base"), if this version does not train it,
 // otherwise "".
@@ -92,7 +93,7 @@ std::string resolve_model(FileSystem& files, const HubEnvironment& hub, const st
 
 struct TrainedColumns {
   std::vector<std::string> text;     // one or two; empty: not known
-  std::string label;                 // "": not known
+  std::string label;                 // "" if not known
   std::string label_delimiter = {};  // between the labels of a multi-label cell; "": not known
 };
 

@@ -45,8 +45,8 @@ class LauncherVariables {
     }
     return std::nullopt;
   }
-  // Returns what find() returns. Errors: kUsage if none is set; the message names `because`, the variable that makes them
-  // necessary.
+  // Returns the first of the variables `names` that is set. Errors: kUsage if none is set; the message names `because`, the variable that
+  // makes one of them necessary.
   Variable require(std::initializer_list<const char*> names, const Variable& because) const {
     if (std::optional<Variable> found = find(names)) return *std::move(found);
     throw_error(ErrorCode::kUsage, "{} is not set, but {} is; {}", *names.begin(), because.text(), advice_);
@@ -63,7 +63,7 @@ class LauncherVariables {
   [[noreturn]] void refuse(const Variable& variable, std::string_view reason) const {
     throw_error(ErrorCode::kUsage, "{}: {}; {}", variable.text(), reason, advice_);
   }
-  // Returns MASTER_PORT, or this port if the variable is not set.
+  // Returns MASTER_PORT, or `otherwise` if the variable is not set.
   uint16_t store_port(uint16_t otherwise) const {
     const std::optional<Variable> port = find({"MASTER_PORT"});
     return port ? static_cast<uint16_t>(number(*port, 1, 65535)) : otherwise;

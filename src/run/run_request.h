@@ -23,8 +23,7 @@ struct RunSetup;
 struct Dataset;
 class TextSplit;
 
-// Adds up the memory of data files while they are read and tokenized, which ends before the arena is taken. An upper
-// bound.
+// Adds up the memory of data files while they are read and tokenized, which ends before the arena is taken. The sum is an upper bound.
 class ReadingMemory {
  public:
   // Adds the table of a file, which is held until release().
@@ -34,7 +33,7 @@ class ReadingMemory {
   void release(const TextSplit& text);
   // Adds a part of a file, which is held until release().
   void add_part(const TextSplit& part);
-  // Counts memory that is used now, and memory that is held to the end.
+  // add_tokens() counts memory that is used now and freed soon; hold() counts memory that is held to the end.
   void add_tokens(int64_t bytes) { note(bytes); }
   void hold(int64_t bytes);
   int64_t peak_bytes() const { return peak_bytes_; }

@@ -25,7 +25,7 @@
 
 namespace plimsoll {
 
-struct TaskChoice;  // run/corpus.h
+struct TaskChoice;  // defined in run/corpus.h
 
 struct RunSetup {
   Arguments arguments;
@@ -41,7 +41,7 @@ struct RunSetup {
   RunSteps steps = {};          // set if the run trains; zero without data
   RunFacts facts = {};
   GenerationSizes generation = {};  // set if the run generates texts
-  PlanRequest request = {};         // request_of() the arguments and the facts
+  PlanRequest request = {};         // result of request_of() for the arguments and facts
   PlanLabels plan_labels = {};
   bool measures_products = false;  // measures algorithms that the tuning table lacks before the first step
   std::string tuning_file = {};    // path of the tuning table that the run keeps; "" if it keeps none
@@ -53,14 +53,14 @@ struct RunSetup {
   RunSpec spec() const { return {.arguments = arguments, .facts = facts}; }
 };
 
-// Gathers the setup of a run. `parts`: data and metrics that the calling program provides. The device is chosen
-// before data is read. Errors: kUsage and kBadData for arguments, files and rows; those of the functions above.
+// Gathers the setup of a run. `parts`: data and metrics that the calling program provides. The device is chosen before data is read.
+// Errors: kUsage and kBadData for arguments, files and rows; those of the functions that it calls (see the start of this file).
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
                      FileSystem& files, const TrainerParts& parts = {});
 
-// Returns the task that a training run with these arguments has because of the name and the beginning of its training file, with the note for
-// the user; no task if other arguments, the model or the labels in the file decide. Reads no data and no weights. Errors: as prepare_run()
-// for the model.
+// Returns the task that a training run with these arguments has because of the name and the beginning of its training file, with the note
+// for the user; no task if other arguments, the model or the labels in the file decide. Reads no data and no weights. Errors: as
+// prepare_run() for the model.
 TaskChoice task_of_file(const Arguments& arguments, const Environment& environment, FileSystem& files);
 
 // Gathers the setup of a run that generates texts, or, with kPlanGeneration, of its plan. `size` receives the setup with its model and, for

@@ -49,9 +49,9 @@ struct RunState {
   RunIdentity run;
   int64_t step = 0;  // number of optimizer steps done
   int64_t max_steps = 0;
-  int64_t num_epochs =
-      0;  // epochs that have begun at max_steps; not stored, since the arguments determine it
-  int64_t micro_batches = 0;  // the index of random numbers
+  // Number of epochs that have begun when the run reaches max_steps. It is not stored, because the arguments determine it.
+  int64_t num_epochs = 0;
+  int64_t micro_batches = 0;  // number of micro-batches done, which selects the random numbers
   int64_t states_begin = 0;   // the step after which the optimizer's states began at zero
   DataPosition position;      // position of the next batch
   double epoch = 0;

@@ -19,7 +19,8 @@ std::string states_file(const Arguments& arguments, int64_t rank);
 // Checks that a folder exists and that this user may write to it. `argument` is the start of messages. Returns the bytes that
 // are free on its disk. Errors: kUsage.
 int64_t require_writable_folder(const std::string& folder, const std::string& argument, FileSystem& files);
-// Checks also that its disk has room for a file. Errors: kUsage; kWillNotFit with both sizes.
+// Checks a folder as require_writable_folder() does, and also that its disk has room for a file. Errors: kUsage; kWillNotFit with both
+// sizes.
 void require_folder_with_room(const std::string& folder, const std::string& argument, int64_t needed,
                               FileSystem& files);
 

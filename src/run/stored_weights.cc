@@ -43,7 +43,7 @@ bool is_missing(const WeightSpec& spec, const WeightPart& part, const ModelFolde
   return true;
 }
 
-// Returns some names, quoted.
+// Returns the first names, quoted, followed by "..." if there are more.
 std::string some_of(const std::vector<std::string>& names) {
   constexpr size_t kShown = 3;
   std::string text;

@@ -22,7 +22,7 @@ enum class OtherShapes : uint8_t { kCount, kAreMissing };
 // matrices that the folder stores transposed appear in the layout of the model.
 void unwrap_model_names(ModelFolder& folder, const std::vector<WeightSpec>& specs);
 
-// Does the same as unwrap_model_names() for the folder of an adapter.
+// Removes wrappers from the names in the folder of an adapter, and transposes matrices, as unwrap_model_names() for a model.
 void unwrap_adapter_names(ModelFolder& adapter, const std::vector<WeightSpec>& specs,
                           const std::string& model_type, const LoraConfig& config);
 

@@ -43,7 +43,7 @@ TEST(TokenizerSource, ASavedTokenizerStatesItsClass) {
   }
 }
 
-// A template that was chosen by name is that of the saved model, also if its files have another one.
+// If a training was given a chat template by name, the saved model has that template, even if the tokenizer's files contain another one.
 TEST(TokenizerSource, ASavedTokenizerNamesTheChatTemplateOfItsTraining) {
   const test::ScratchFolder folder;
   folder.write("tokenizer.json", kJson);
@@ -62,7 +62,7 @@ TEST(TokenizerSource, ASavedTokenizerNamesTheChatTemplateOfItsTraining) {
   Arguments other;
   other.chat_template = "chatml";
   EXPECT_EQ(find_chat_template(other, saved).name(), "chatml");
-  // A model that was trained further is saved with the same name, or with that of the new choice.
+  // A run that trains the saved model further saves the name of its chat template again, or that of the template that the run is given.
   for (const CopiedFile& file : copied_tokenizer_files(posix_file_system(), saved)) EXPECT_FALSE(file.text);
   for (const CopiedFile& file : copied_tokenizer_files(posix_file_system(), saved, "chatml")) {
     if (file.text) folder.write("tokenizer_config.json", *file.text);

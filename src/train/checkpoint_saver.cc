@@ -93,7 +93,8 @@ void CheckpointSaver::discard(Job& job) const {
 
 bool CheckpointSaver::ranks_share(const std::string& output_folder) {
   if (ranks_share_) return *ranks_share_;
-  // The first rank creates a file with a random number in its name. 2^52 numbers are exact in a double.
+  // Tests if the ranks share the folder: the first rank creates a file with a random number in its name, and the others look for it. The
+  // number is sent as a double, which represents 2^52 numbers exactly.
   double token = 0;
   FileSystem& disk = posix_file_system();
   const auto path_of = [&] {

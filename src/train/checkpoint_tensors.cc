@@ -100,7 +100,7 @@ class TransposedMatrix {
   std::string buffer_;
   int64_t offset_;
   int64_t rows_, columns_, width_;
-  int64_t first_ = 0, count_ = 0;  // the columns in the window
+  int64_t first_ = 0, count_ = 0;  // the first column in window_, and the number of its columns
   std::vector<std::byte> window_;
 };
 

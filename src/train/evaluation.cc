@@ -25,7 +25,7 @@ MetricMap Session::evaluate(const Dataset& data, const std::string& split,
   const int64_t batch = setup_.arguments.per_device_eval_batch_size;
   metrics.merge(
       speed_metrics(split, {.seconds = taken.count(), .samples = rows, .steps = (rows + batch - 1) / batch}));
-  // Each rank measures its own time, but the ranks must draw the same conclusions.
+  // Each rank measured its own speed. All take that of the first rank, so that decisions based on metrics are the same on all ranks.
   take_values_of_first_rank(metrics);
   return metrics;
 }
@@ -157,7 +157,7 @@ class OutputExchange {
   std::vector<std::byte> all_;
 };
 
-// Returns the denominator by which the loss of a batch becomes the mean over its labels times the batch's weight.
+// Returns the denominator with which the program computes the mean loss over the labels of a batch, times the batch's weight.
 double evaluation_denominator(const TaskRecord& task, const MicroBatch& batch) {
   return static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)) /
          std::max(EvaluationSums::weight_of(task, batch), 1.0);
@@ -211,9 +211,9 @@ class Evaluation {
     }
   }
 
-  // The same with several ranks: each rank evaluates every n-th batch, and all ranks add up the outputs of all batches in
-  // order, so that the result has the same bits as that of one rank. `stages`: the stages of a pipeline, to which the last stage
-  // sends the outputs of each batch of all ranks; null if no other stage reads them.
+  // Evaluates all batches with several ranks: each rank evaluates every n-th batch, and all ranks add up the outputs of all batches in
+  // order, so that the result has the same bits as that of one rank. `stages`: the stages of a pipeline, to which the last stage sends
+  // the outputs of each batch of all ranks; null if no other stage reads them.
   void run(Communicator& communicator, Communicator* stages) {
     std::vector<MicroBatch> round = make_batches(static_cast<size_t>(communicator.size()));
     const bool per_token = is_per_token(sums_.task_record.labels);
@@ -307,7 +307,8 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   Evaluation evaluation(plan_, *executor_, loader, sums, start, progress, all_logits);
   if (communicator_ != nullptr) {
     Communicator& data_ranks = *options_.connections.of(MeshAxis::kData).ranks;
-    // Rank 0 writes predictions while they are computed; metrics are complete at the end.
+    // In a pipeline only the last stage computes outputs. If the logits are kept, the other stages need the outputs of every batch,
+    // because rank 0, in the first stage, writes predictions while they are computed. The metrics are sent once, at the end.
     const bool shares_outputs = plan_.is_pipelined() && all_logits != nullptr;
     if (shares_outputs || has_loss()) {
       evaluation.run(data_ranks, shares_outputs ? stages_.get() : nullptr);

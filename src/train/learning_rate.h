@@ -29,7 +29,7 @@ class LearningRate {
 
   // Stores the state of a schedule that follows a metric; other schedules leave `state` unchanged.
   void store(std::map<std::string, double>& state) const;
-  // Restores that state; an empty state changes nothing.
+  // Restores the state that store() stored; an empty state changes nothing.
   void restore(const std::map<std::string, double>& state);
 
  private:

@@ -11,8 +11,8 @@
 namespace plimsoll {
 
 struct MergeReport {
-  int64_t num_merged = 0;  // modules
-  int64_t num_saved = 0;   // tensors copied from the adapter
+  int64_t num_merged = 0;  // number of merged modules
+  int64_t num_saved = 0;   // number of tensors copied from the adapter
 };
 
 // Writes a plain Hugging Face model into `output`, in the types in which the base is stored; sums are computed in double

@@ -18,7 +18,7 @@ namespace plimsoll {
 
 // A hash of something that must be equal on all ranks.
 struct RankFact {
-  std::string_view name;    // "the training data"
+  std::string_view name;    // in messages: "the training data"
   std::string_view remedy;  // what to do if it differs
   uint64_t hash = 0;
   bool is_of_stage = false;  // equal only on the ranks of one stage of a pipeline

@@ -44,7 +44,7 @@ class RunLog {
     double z_loss = 0;
     int64_t steps = 0;
     int64_t tokens = 0;
-    int64_t rows = 0;  // computed, including unused rows of buckets
+    int64_t rows = 0;  // rows that were computed, including rows of buckets without a token
     double wait_ms = 0;
     double time_ms = 0;
     double model_flops = 0;
@@ -56,9 +56,10 @@ class RunLog {
   RunState& state_;
   WaitingWatch waiting_;
   Sums sums_;
-  int64_t skipped_steps_ = 0;                  // over the whole run
-  std::optional<GpuLog> gpu_log_;              // if the run is on a GPU
-  std::optional<TensorBoardLog> tensorboard_;  // with --report_to tensorboard, after the first record
+  int64_t skipped_steps_ = 0;      // number of skipped steps of the whole run
+  std::optional<GpuLog> gpu_log_;  // set if the run is on a GPU
+  // Set after the first record of a run with --report_to tensorboard.
+  std::optional<TensorBoardLog> tensorboard_;
 };
 
 }  // namespace plimsoll

@@ -394,7 +394,7 @@ Dataset Session::read_rows(const std::vector<DataRow>& rows, LongIds long_ids) c
   rules.label_use = LabelUse::kOptional;
   if (rules.label_kind == LabelKind::kMaskedToken) {
     if (std::ranges::any_of(rows, [](const DataRow& row) { return !row.classes.empty(); })) {
-      // The program masked the ids itself, and its classes are the tokens to predict.
+      // The calling program masked the ids itself, and its classes are the tokens to predict.
       rules.label_kind = LabelKind::kClassPerToken;
       rules.num_labels = setup_.model.config.vocab_size;
     } else {

@@ -24,7 +24,7 @@
 
 namespace plimsoll {
 
-struct RankFact;  // train/rank_agreement.h
+struct RankFact;  // defined in train/rank_agreement.h
 
 // The outcome of an update.
 enum class UpdateOutcome : uint8_t {
@@ -99,7 +99,7 @@ class Session {
   // Returns rows that the program passes as a data set. Errors: kBadData, naming the row, for rows that the model cannot
   // read; see make_dataset().
   Dataset read_rows(const std::vector<DataRow>& rows, LongIds long_ids) const;
-  // Returns a batch of some of its rows, whatever the plan has room for.
+  // Returns a batch of some rows of a data set, whatever the plan has room for.
   MicroBatch batch_of(const Dataset& data, std::span<const int32_t> rows) const;
   // Checks that the plan has this program, with room for the batch. Errors: kUsage if it does not; the message states both sizes.
   // `action`: the name of the call for the message, such as "forward_backward()".
@@ -208,10 +208,11 @@ class Session {
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Loader> loader_;
   CheckpointBuffer checkpoint_buffer_;
-  bool is_new_ = true;                       // states and micro_batches_ are those of a new run
-  int64_t micro_batches_ = 0;                // micro_batches_done(); random numbers depend on it
-  mutable int64_t num_batches_of_rows_ = 0;  // made by batch_of(), each with masks of its own
-  int64_t gpu_used_before_ = 0;              // bytes that other processes used when the arena was allocated
+  bool is_new_ = true;         // states and micro_batches_ are those of a new run
+  int64_t micro_batches_ = 0;  // micro_batches_done(); random numbers depend on it
+  // Number of batches that batch_of() made, each with masks of its own.
+  mutable int64_t num_batches_of_rows_ = 0;
+  int64_t gpu_used_before_ = 0;  // bytes that other processes used when the arena was allocated
   Ceilings ceilings_;
 };
 

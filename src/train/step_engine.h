@@ -23,7 +23,7 @@ struct FinishedStep {
   int64_t micro_batches = 0;  // number of micro-batches of the run, this step included
   double flops = 0;
   int64_t skipped_steps = 0;  // number of steps of the run whose update was skipped, this one included
-  double seconds = 0;         // since StepEngine::start()
+  double seconds = 0;         // time since StepEngine::start()
 };
 
 class StepEngine {
@@ -59,7 +59,7 @@ class StepEngine {
   // Starts the measurement of the first step.
   void start_step_clock() { last_finish_ = Clock::now(); }
 
-  // Passes the micro-batches of one step and its update to the device. If the plan runs ahead, the results of a
+  // Passes the micro-batches of one step and its update to the device. If Executor::runs_ahead(), the results of a
   // micro-batch or step are read after the forward and backward pass of the next one have been enqueued, but before
   // the update that follows them. Hence no update runs after a step whose loss or gradients are not finite, and the
   // work of the client after a step sees the weights and states of that step. Errors: kNotFinite, kDevice, and those
@@ -82,7 +82,7 @@ class StepEngine {
   // work that was enqueued on the device; that time still counts, since it belongs to the next step.
   class Pause {
    public:
-    // `phase`: what the rank does meanwhile.
+    // `phase`: what the rank does during the pause.
     Pause(StepEngine& engine, RankPhase phase);
     ~Pause();
     Pause(const Pause&) = delete;
@@ -103,9 +103,9 @@ class StepEngine {
   struct Step {
     StepInfo info = {};
     double denominator = 0;
-    int64_t num_enqueued = 0;                  // micro-batches
+    int64_t num_enqueued = 0;                  // number of micro-batches that were enqueued
     std::optional<EnqueuedBatch> unread = {};  // the last micro-batch, until its loss has been read
-    std::vector<int32_t> rows = {};            // rows of the training data
+    std::vector<int32_t> rows = {};            // row numbers in the training data
     BatchInfo last = {};
     int64_t micro_batches_done = 0;
     double flops = 0;
@@ -113,7 +113,7 @@ class StepEngine {
   };
   struct BucketFlops {
     double all = 0;
-    double model = 0;  // see model_flops()
+    double model = 0;  // model_flops() of the program
   };
   struct StepTimes {
     double ms = 0;
@@ -134,7 +134,7 @@ class StepEngine {
 
   Session& session_;
   Client& client_;
-  std::vector<MicroBatch> batches_;  // used in turn: two if the plan runs ahead
+  std::vector<MicroBatch> batches_;  // used in turn: two if a batch is loaded while the device computes
   size_t next_batch_ = 0;
   std::optional<Step> pending_;  // a step whose update was enqueued and whose results have not been read
   int64_t num_steps_ = 0;        // the number of steps whose results have been read, over the whole run

@@ -72,7 +72,7 @@ class TrainLoop : private StepEngine::Client {
   void resume_from(const OpenCheckpoint& checkpoint, std::vector<std::string>& lines);
   void restore(const OpenCheckpoint& checkpoint);
 
-  // Its steps.
+  // The steps of a run.
   void run_steps();
   void run_step();
   StepEngine::AfterStep finish_step(const StepInfo& info);
@@ -85,7 +85,7 @@ class TrainLoop : private StepEngine::Client {
   void explain_failure(const Work& work);
   int64_t last_epoch() const;
 
-  // Its end.
+  // The end of a run.
   TrainOutput finish_completed_run();
   void choose_final_weights();
   void complete_output(TrainOutput& output) const;

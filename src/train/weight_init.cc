@@ -81,7 +81,7 @@ void fill_uniform(const View& view, int64_t first, int64_t count, const RandomSi
   }
 }
 
-// Writes the same numbers into a quantized weight, part by part.
+// Initialises a quantized weight, part by part, with the numbers that an unquantized weight would get.
 void initialise_quantized(Executor& executor, const WeightSpec& spec, const RandomSite& where, double range) {
   for (size_t i = 0; i < spec.parts.size(); ++i) {
     std::vector<float> values(static_cast<size_t>(spec.parts[i].num_rows * spec.shape[1]));

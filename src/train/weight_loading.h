@@ -64,10 +64,10 @@ void initialise_weights(Executor& executor, uint64_t seed, double range, const M
 // is not finite.
 std::vector<double> read_changed_base(const ModelFolder::Located& stored, const LoraConfig& config);
 
-// Writes the changed weights of the base into the buffers of a plan with such an adapter, rounded once to the type of
-// the buffers. Does nothing for other adapters. Requires: the base is not quantized; its weights are loaded. Errors:
-// as read_changed_base(). Cost: see change_base(); the weights are divided among the threads, at most 8 of which hold a
-// matrix in double precision at a time.
+// Writes the weights of the base that the adapter's initialisation changed into the buffers of a plan with this adapter, rounded once to
+// the type of the buffers. Does nothing for adapters whose initialisation leaves the base as it is. Requires: the base is not quantized;
+// its weights are loaded. Errors: as read_changed_base(). Cost: see change_base(); the weights are divided among the threads, at most 8
+// of which hold a matrix in double precision at a time.
 void change_loaded_base(Executor& executor, const ModelFolder& folder);
 
 // The tensors that a checkpoint stores. Free functions. A weight or state that the ranks divide among them appears as one

@@ -41,7 +41,7 @@ inline constexpr std::string_view kRunStateFile = "run_state.json";
 inline constexpr std::string_view kTrainerStateFile = "trainer_state.json";
 
 struct NamedText {
-  std::string name;  // a plain file name
+  std::string name;  // file name without a folder
   std::string text;
 };
 
@@ -49,7 +49,8 @@ struct NamedText {
 struct RunIdentity {
   // 16 hexadecimal digits, drawn at the start of the run; empty in checkpoints of earlier versions
   std::string id;
-  std::string started;  // "2026-11-21T08:15:30.123456Z"; in this form a later time is a greater text
+  // Start of the run: "2026-11-21T08:15:30.123456Z"; in this form a later time is a greater text.
+  std::string started;
   friend bool operator==(const RunIdentity&, const RunIdentity&) = default;
 };
 
@@ -57,7 +58,7 @@ struct RunIdentity {
 using PutText = std::function<void(std::string_view piece)>;
 
 struct StreamedText {
-  std::string name;  // a plain file name
+  std::string name;  // file name without a folder
   std::function<void(const PutText& put)> write;
 };
 
@@ -66,8 +67,8 @@ struct CheckpointContents {
   ModelContents model;
   std::vector<TensorSource> optimizer_tensors;
   bool has_optimizer_states = true;  // false: no file for optimizer_tensors is written
-  // Any JSON value; open_checkpoint returns an equal value. Empty: the checkpoint contains only the model
-  // (`--save_only_model`) and cannot be resumed from.
+  // The state of the run as JSON text, which open_checkpoint returns with an equal value. If it is empty, the checkpoint contains only
+  // the model (`--save_only_model`), and no run can resume from it.
   std::string run_state_json;
   std::string trainer_state_json;      // written unchanged
   std::vector<NamedText> extra;        // further small files, written unchanged
@@ -131,12 +132,13 @@ struct OpenCheckpoint {
   std::string path;
   int64_t step = 0;
   ModelFolder model;
-  std::optional<SafetensorsFile> optimizer;  // absent if the run was complete and did not keep its states
+  // Absent if the run was complete and did not keep the optimizer states.
+  std::optional<SafetensorsFile> optimizer;
   RunIdentity run;
   std::string run_state_json;
 };
 
-// Opens a checkpoint. Errors: kBadData if a part is missing, has another schema version, or is not JSON.
+// Opens a checkpoint. Errors: kBadData if one of its files is missing, has another schema version, or is not JSON.
 OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder);
 
 // Removes the oldest checkpoints of the run that saved `committed` until `limit` remain. `committed` (the

@@ -20,8 +20,8 @@ std::string temporary_checkpoint_path(const std::string& output_folder, int64_t 
 // Creates the empty temporary folder, and the output folder if necessary. Removes a temporary folder that exists.
 void begin_checkpoint(FileSystem& files, const std::string& output_folder, int64_t step);
 
-// Write and sync the files that are neither tensors nor part of the model, and add them to the manifest: `extra`, `streamed` and
-// the state of the trainer; the state of the run.
+// Write and sync files that contain no tensors and do not belong to the model, and add them to the manifest. write_texts() writes
+// `extra`, `streamed` and the state of the trainer; write_run_state() writes the state of the run.
 void write_texts(FileSystem& files, const std::string& folder, const CheckpointContents& contents,
                  Manifest& manifest);
 void write_run_state(FileSystem& files, const std::string& folder, const CheckpointContents& contents,

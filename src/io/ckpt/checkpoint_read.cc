@@ -23,7 +23,7 @@ struct Candidate {
   bool replaced = false;
   std::string path;
   std::optional<internal::Manifest> manifest = {};
-  std::string reason = {};  // the reason why there is no manifest
+  std::string reason = {};  // why the manifest cannot be read; empty if it was read
 };
 
 std::vector<Candidate> find_candidates(FileSystem& files, const std::string& output_folder) {

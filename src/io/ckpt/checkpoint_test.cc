@@ -85,7 +85,7 @@ TEST(Checkpoint, OrderOfSystemCalls) {
   };
   expect_file("config.json", size_of("config.json"));
   expect_file("vocab.txt", size_of("vocab.txt"));
-  // The header is followed by the tensors in the order of the format; each is one chunk here.
+  // The first write() call writes the header. One call per tensor follows, in the order of the format.
   const auto header_of = [&](const std::string& name, int64_t data_bytes) {
     return std::to_string(disk.status("/out/checkpoint-2/" + name)->size_bytes - data_bytes);
   };
@@ -252,7 +252,7 @@ TEST(Checkpoint, SavingAStepAgainReplacesIt) {
 TEST(Checkpoint, RotationKeepsTheNewestAndTheBest) {
   MemoryFileSystem files;
   for (const int64_t step : {2, 4, 6, 8, 10}) CheckpointFixture(step).save(files);
-  make_folders(files, "/out/checkpoint-3");  // not a checkpoint of ours: it has no manifest
+  make_folders(files, "/out/checkpoint-3");  // a folder without a manifest is not a checkpoint of Plimsoll
   EXPECT_EQ(rotate_checkpoints(files, "/out", 5, "/out/checkpoint-10", ""), std::vector<std::string>{});
   EXPECT_EQ(rotate_checkpoints(files, "/out", 3, "/out/checkpoint-10", "/out/checkpoint-2"),
             (std::vector<std::string>{"/out/checkpoint-4", "/out/checkpoint-6"}));
@@ -293,7 +293,7 @@ TEST(Checkpoint, RotationLeavesOtherRunsAlone) {
   EXPECT_EQ(rotate_checkpoints(files, "/out", 1, "/out/checkpoint-6", ""),
             (std::vector<std::string>{"/out/checkpoint-2", "/out/checkpoint-4"}));
   EXPECT_EQ(names_in(files, "/out"), "checkpoint-1 checkpoint-100 checkpoint-3 checkpoint-5 checkpoint-6 ");
-  // Checkpoints of earlier versions count as one run.
+  // Checkpoints of earlier versions have no identity and count as one run.
   EXPECT_EQ(rotate_checkpoints(files, "/out", 1, "/out/checkpoint-5", ""), std::vector<std::string>{});
 }
 

@@ -19,7 +19,7 @@
 
 namespace plimsoll::internal {
 
-// Deeper than any real configuration. The limit bounds the recursion over the value.
+// The deepest nesting of a JSON text that is accepted. Real configurations are less deep; the limit bounds the recursion over the value.
 inline constexpr int kMaxJsonDepth = 64;
 
 // Base class of event handlers. A derived class implements the events; each returns true or refuse(why).

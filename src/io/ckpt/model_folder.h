@@ -42,9 +42,8 @@ struct WantedTensor {
   // Alternative names; the first one that the folder contains is loaded. names.front() is used in reports.
   std::vector<std::string> names;
   std::vector<int64_t> shape;  // shape of the stored tensor, or of its transpose
-  // The start of the destination. The stored tensor fills its rows from `first_row` on; a row has the number
-  // of elements of a row of the stored tensor. With q, k and v at rows 0, H and 2H, a fused [3H, H] weight is
-  // loaded without a copy.
+  // The stored tensor is read into the rows of `destination` from `first_row` on; a row of `destination` must have as many elements as a
+  // row of the stored tensor. With q, k and v at rows 0, H and 2H, a fused [3H, H] weight is loaded without a copy.
   View destination = {};
   int64_t first_row = 0;
   // For memory that the host cannot access: called instead of reading into `destination`, in the order of the
@@ -71,8 +70,8 @@ struct ShapeMismatch {
 
 struct LoadReport {
   int64_t num_loaded = 0;
-  std::string note = {};            // about removed wrappers
-  bool is_replaced = false;         // a checkpoint will replace what was loaded
+  std::string note = {};            // sentence for the user about wrappers that were removed from the names
+  bool is_replaced = false;         // a checkpoint will replace the loaded weights
   std::vector<std::string> unused;  // stored but not requested; sorted
   // requested but not stored (the caller initializes them); in the order of the request
   std::vector<std::string> missing;
@@ -101,7 +100,7 @@ class ModelFolder {
   // Returns the text of config.json, which is checked to be a JSON object. It is empty if an adapter's folder
   // has none.
   const std::string& config_text() const { return config_text_; }
-  // Returns the text of adapter_config.json, checked in the same way. It is empty for a complete model.
+  // Returns the text of adapter_config.json, which is checked to be a JSON object. It is empty for a complete model.
   const std::string& adapter_config_text() const { return adapter_config_text_; }
   bool is_adapter() const { return !adapter_config_text_.empty(); }
   // Returns the sorted names of the tokenizer files in this folder, which are copied byte for byte.
@@ -154,7 +153,8 @@ class ModelFolder {
   bool is_replaced_ = false;
 };
 
-// A file of another folder that is saved under its own name: a copy, byte for byte, or `text` if it has a value.
+// A file that is saved next to the model, under the name that it has in its source folder. It is copied byte for byte, or contains `text`
+// if that has a value.
 struct CopiedFile {
   std::string source_path;
   std::optional<std::string> text = std::nullopt;

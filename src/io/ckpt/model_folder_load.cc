@@ -97,7 +97,7 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
     if (!used.contains(name) && !std::ranges::any_of(options.ignored_suffixes, ends_so))
       report.unused.push_back(name);
   }
-  // Tensors are read in the order of their data on the disk.
+  // Reads the tensors in the order of their data on the disk, so that the disk reads sequentially.
   std::ranges::stable_sort(
       pairs, {}, [](const Pair& pair) { return std::pair(pair.stored.file, pair.stored.tensor->begin); });
   for (const Pair& pair : pairs) {

@@ -116,8 +116,8 @@ std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string&
   return std::move(to.written);
 }
 
-// Returns the weight files of an earlier save that the new one does not replace. The single file comes first,
-// because readers prefer it to shards.
+// Returns the weight files of an earlier save that the new one does not replace. The single file is the first, so that it is removed
+// first: readers prefer it to shards.
 std::vector<std::string> stale_weights(FileSystem& files, const std::string& folder,
                                        const std::vector<WrittenFile>& written) {
   std::vector<std::string> stale;

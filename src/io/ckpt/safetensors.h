@@ -160,8 +160,8 @@ struct TensorSource {
     std::function<void(int64_t offset_bytes, std::span<std::byte> bytes)> fill = {};
   };
   std::optional<OwnBytes> own = {};
-  // The ranks divide the tensor, but the bytes of a rank are not contiguous in the file. There is only `fill`, which exchanges
-  // them.
+  // True if the ranks divide the tensor, but the bytes of a rank are not contiguous in the file. `own` is then empty, and `fill`
+  // exchanges the bytes between the ranks, so that each rank has to call it for the same ranges.
   bool is_exchanged = false;
 
   int64_t num_elements() const;
@@ -177,9 +177,9 @@ struct SafetensorsLayout {
     const TensorSource* tensor = nullptr;
     int64_t offset = 0;  // bytes from the start of the file
   };
-  std::string header;         // the first bytes of the file
-  std::vector<Place> places;  // in the order of the file
-  int64_t size_bytes = 0;     // of the file
+  std::string header;         // written at the start of the file
+  std::vector<Place> places;  // tensors in the order of the file
+  int64_t size_bytes = 0;     // size of the file
 };
 
 // Returns the layout of the file that write_safetensors() writes. The tensors must outlive it.

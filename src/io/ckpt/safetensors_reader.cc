@@ -168,7 +168,8 @@ void SafetensorsFile::transpose(std::string_view name) {
   tensor.is_transposed = transposed.is_transposed;
 }
 
-// A column of the file's matrix is a row of its transpose: each row of the file has a run of elements in these columns.
+// Rows of the transpose are columns of the file's matrix. The elements of the wanted columns are contiguous in each row of the file,
+// which is therefore read once.
 void SafetensorsFile::read_transposed_rows(const StoredTensor& tensor, DType source_type, RowRange rows,
                                            View destination) const {
   const int64_t file_rows = tensor.shape[1];
@@ -190,8 +191,8 @@ void SafetensorsFile::read(const StoredTensor& tensor, View destination) const {
 
 void SafetensorsFile::read_rows(const StoredTensor& tensor, RowRange rows, View destination) const {
   PLIMSOLL_CHECK(rows.first >= 0 && rows.count >= 0 && rows.count <= tensor.num_rows() - rows.first,
-                 "cannot read from row {} on {} rows of a tensor that has {} rows", rows.first, rows.count,
-                 tensor.num_rows());
+                 "cannot read {1} rows from row {0} on, because the tensor has {2} rows", rows.first,
+                 rows.count, tensor.num_rows());
   const auto source_type = stored_type_dtype(tensor.type);
   const bool same = source_type == destination.dtype;
   if (!source_type || (!same && !(is_floating(*source_type) && is_floating(destination.dtype)))) {

@@ -13,8 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// The largest number of bytes between two requests to start writing to the disk. Small enough that the disk works while the next
-// bytes are hashed, and large enough that it writes long runs.
+// After this number of bytes the writer asks the system to start writing to the disk. It is small enough that the disk works while the
+// next bytes are hashed, and large enough for long contiguous writes.
 constexpr int64_t kBytesPerStartedSync = 8 * 1024 * 1024;
 
 void read_bytes(const TensorSource& tensor, int64_t offset, std::span<std::byte> bytes) {
@@ -70,7 +70,8 @@ class SharedCheckpoint::PartWriter {
     number_ = file;
     opened_.push_back(files_.open_write(join_path(folder_, tensor_files_[file].name)));
   }
-  // The bytes since the last call are one range or several; those of the last part are enough, because this call is only a hint.
+  // Asks the system to start writing the bytes that were written since the last call. Only the range of the last part is given, although
+  // the bytes may be several ranges, because the call is a hint and finish() syncs everything.
   void start_sync() {
     if (std::exchange(written_, 0) == 0) return;
     const WrittenPart& part = parts_.back();
@@ -88,7 +89,7 @@ class SharedCheckpoint::PartWriter {
   size_t number_ = 0;    // index of the file that was opened last
   int64_t written_ = 0;  // bytes since the last start_sync()
   std::vector<WrittenPart> parts_;
-  HashStream128 hash_;  // of the last part
+  HashStream128 hash_;  // hash of the bytes that were added to the last part
   std::exception_ptr error_;
 };
 
@@ -120,8 +121,8 @@ void SharedCheckpoint::find_own_ranges(size_t file) {
   for (const SafetensorsLayout::Place& place : layout.places) {
     if (!place.tensor->own) shares.bytes += place.tensor->size_bytes();
   }
-  // The tensors are in the order of the file, in which wide types come first. Hence each begins at a multiple of the size of its
-  // elements, if all bytes that are shared are counted in this order, and no share cuts an element.
+  // Whole tensors are divided into equal shares by counting their bytes in the order of the file. Wide types come first in this order, so
+  // each tensor begins at a multiple of the size of its elements in this count, and no share ends inside an element.
   int64_t shared = 0;
   for (const SafetensorsLayout::Place& place : layout.places) {
     OwnRange range{.file = file, .place = &place};

@@ -35,8 +35,8 @@ struct WrittenPart {
 
 class SharedCheckpoint {
  public:
-  // `contents` must stay valid until the tensors have been written or copied. A rank other than the first one only needs the
-  // tensors and what determines their files.
+  // `contents` must stay valid until the tensors have been written or copied. Ranks other than the first one only need the tensors and
+  // the settings that determine into which files they are written.
   SharedCheckpoint(FileSystem& files, std::string output_folder, int64_t step, CheckpointContents contents,
                    int rank, int num_ranks);
   SharedCheckpoint(const SharedCheckpoint&) = delete;
@@ -44,8 +44,9 @@ class SharedCheckpoint {
 
   // Returns the bytes of tensors that this rank writes.
   int64_t own_bytes() const { return own_bytes_; }
-  // Copies these bytes, from which write_parts() then reads. The tensors are not needed any longer. Exchanges tensors that have
-  // TensorSource::is_exchanged. Requires: buffer.size() >= own_bytes(); the buffer outlives write_parts().
+  // Copies the bytes that this rank writes into `buffer`, from which write_parts() then reads them, so that the tensors are not needed
+  // any longer. Exchanges tensors that have TensorSource::is_exchanged. Requires: buffer.size() >= own_bytes(); the buffer outlives
+  // write_parts().
   void copy_to(std::span<std::byte> buffer);
 
   // First step, on the first rank: creates the folder, all small files, and the files of tensors without their content.
@@ -61,7 +62,7 @@ class SharedCheckpoint {
   void discard();
   // Returns the path of the complete checkpoint.
   std::string path() const;
-  // Returns the message for a user whose checkpoint was not saved for this reason.
+  // Returns the message for the user that the checkpoint was not saved because of `cause`.
   std::string not_saved_message(std::string_view cause) const;
 
  private:
@@ -95,8 +96,8 @@ class SharedCheckpoint {
   std::vector<OwnRange> ranges_;
   int64_t own_bytes_ = 0;
   bool is_copied_ = false;
-  std::span<const std::byte> copy_;  // the own bytes, if copy_to() was called
-  internal::Manifest manifest_;      // on the first rank
+  std::span<const std::byte> copy_;  // the bytes of this rank, if copy_to() was called
+  internal::Manifest manifest_;      // filled on the first rank only
 };
 
 }  // namespace plimsoll

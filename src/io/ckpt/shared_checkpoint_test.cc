@@ -87,7 +87,7 @@ class RanksFixture {
     tensor.fill = read;
     tensor.is_exchanged = division_ == Division::kExchanged;
     if (tensor.is_exchanged) return;
-    // Slices of 8 bytes, of which the last ranks may have none.
+    // Gives each rank a slice of a multiple of 8 bytes. The last ranks may get an empty one.
     const int64_t size = tensor.size_bytes();
     const int64_t slice = (size + num_ranks_ * 8 - 1) / (num_ranks_ * 8) * 8;
     const int64_t begin = std::min(size, rank * slice), end = std::min(size, begin + slice);
@@ -232,7 +232,7 @@ TEST(SharedCheckpoint, AFullDiskOfOneRankLosesNothing) {
         EXPECT_EQ(newest.step, message.starts_with("cannot sync folder '/out'") ? 4 : 2) << message;
         EXPECT_TRUE(newest.skipped.empty());
       }
-      // Rank 1 at least opens, writes, syncs and closes its parts of each file of tensors.
+      // Rank 1 makes at least four calls for each file of tensors: it opens the file, writes its part, syncs and closes it.
       EXPECT_GE(call, 8) << failing;
     }
   }

@@ -11,7 +11,8 @@
 namespace plimsoll {
 namespace {
 
-// torch.compile, DataParallel, FSDP, activation checkpointing, DeepSpeed. No model has a component of such a name.
+// Components that torch.compile, DataParallel, FSDP, activation checkpointing and DeepSpeed insert into names. No model has a component
+// of such a name.
 constexpr std::string_view kInner[] = {"_orig_mod", "module", "_fsdp_wrapped_module",
                                        "_checkpoint_wrapped_module", "_forward_module"};
 
@@ -20,7 +21,8 @@ constexpr std::string_view kOuter[] = {
     "auto_model", "backbone",         "base_model", "encoder", "language_model", "model",      "net",
     "network",    "pretrained_model", "state_dict", "student", "text_encoder",   "text_model", "transformer"};
 
-// Models are not nested more deeply. The limit is needed because names from a file may have any length.
+// The largest number of wrappers around a model that is removed. Real models are not nested more deeply; the limit is needed because
+// names from a file may have any length.
 constexpr int kMostOuter = 4;
 
 bool is_inner(std::string_view component) {

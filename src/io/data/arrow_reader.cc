@@ -155,7 +155,8 @@ bool is_in_shards(const fs::path& path) {
   return is_parquet_folder(path) || is_parquet_pattern(path);
 }
 
-// Returns the hash of a file, or of all files of a folder. Those that cannot be read have none: reading them fails later.
+// Returns the hash of a file, or of all files of a folder. Files that cannot be opened do not count here; reading them reports the error
+// later.
 uint64_t hash_of_files(const fs::path& path) {
   std::error_code ignored;
   std::vector<std::string> names;
@@ -246,7 +247,7 @@ void append_text(std::string_view text, std::string& out) {
   out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Returns true for types whose values have a text for people.
+// Returns true for dates, times and decimals, which are written as plain text.
 bool has_plain_text(arrow::Type::type type) {
   switch (type) {
     case arrow::Type::DATE32:

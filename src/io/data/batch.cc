@@ -15,7 +15,7 @@ struct BatchRows {
   std::span<const int32_t> rows;
   int64_t epoch = 0;
 
-  // Writes the ids that the model sees.
+  // Writes the ids that the model reads: those of the sequence, with its masks applied.
   void copy_inputs(int32_t sequence, int32_t* to) const {
     data.tokens.copy_ids(sequence, to);
     if (!data.labels.masking) return;
@@ -24,7 +24,7 @@ struct BatchRows {
   }
 };
 
-// Writes per token with copy(sequence, destination).
+// Fills `out`, which has one element per token of the batch, by calling copy(sequence, destination) for each sequence.
 template <typename Copy>
 void write_per_token(const BatchRows& from, std::span<int32_t> out, const Copy& copy) {
   const Dataset& data = from.data;
@@ -75,7 +75,8 @@ void write_starts(const BatchRows& from, TensorBatch& out) {
   starts[count] = at;
 }
 
-// Writes the next id of the sequence at every token, and kNoLabel at the last one and where the next token does not count.
+// Writes at every token the id of the token after it in the sequence. Writes kNoLabel at the last token, and where the next token does
+// not count as a label.
 void write_next_tokens(const BatchRows& from, std::span<int32_t> out) {
   write_per_token(from, out, [&](int32_t sequence, int32_t* to) {
     const int64_t length = from.data.tokens.length(sequence);
@@ -130,7 +131,7 @@ void each_label(const BatchRows& from, const Visit& visit) {
   });
 }
 
-// Writes 0, then for each token with a label the position after it.
+// Writes 0, then for each token with a label the index of the token plus 1.
 void write_label_ends(const BatchRows& from, TensorBatch& out) {
   const std::span<int32_t> ends = out.ints("label_ends");
   size_t count = 0;

@@ -41,7 +41,7 @@ inline constexpr int64_t kMaxWalkedRows = int64_t{1} << 24;
 // per distinct count, independent of the number of epochs. Requires: num_epochs >= 0.
 BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_walked_rows = kMaxWalkedRows);
 
-// Returns the number of tokens of the longest rows in one batch.
+// Returns the sum of the `batch_size` largest lengths: the largest number of tokens that a batch can have in any order of the rows.
 int64_t largest_batch_tokens(std::span<const int32_t> lengths, int64_t batch_size);
 
 // Returns the largest number of sequences that a batch of the sampler may have, in any order of its rows.

@@ -48,8 +48,8 @@ std::vector<int64_t> sequence_offsets(const TokenSet& documents, int64_t block_s
   return offsets;
 }
 
-// Packs sequences into blocks: all of a set, or the `chosen` ones. Blocks with the same number of free tokens form a linked list,
-// and one bit per number of free tokens states if its list contains a block.
+// Packs sequences into blocks: all sequences of a set, or only those in `chosen`. Blocks with the same number of free tokens ("room")
+// form a linked list, and has_room_ has one bit per number of free tokens, which states if that list contains a block.
 class Packing {
  public:
   Packing(const TokenSet& sequences, std::optional<std::span<const int32_t>> chosen, int64_t block_size)
@@ -72,9 +72,10 @@ class Packing {
   int32_t chosen(size_t i) const { return chosen_ ? (*chosen_)[i] : static_cast<int32_t>(i); }
   int64_t length(size_t i) const { return sequences_.length(chosen(i)); }
 
-  // Returns the chosen sequences by decreasing length, and of equal length in their order.
+  // Returns the chosen sequences by decreasing length. Sequences of equal length keep their order.
   std::vector<int32_t> longest_first() const {
-    // counts[i + 1]: first the number of sequences that are i tokens shorter than a block, then the place of the next one.
+    // Counting sort. counts[i + 1] is first the number of sequences that are i tokens shorter than a block. After the sums, counts[i] is
+    // the position in `order` of the next sequence that is i tokens shorter.
     std::vector<int64_t> counts(static_cast<size_t>(block_size_) + 2, 0);
     const auto shortness = [&](size_t i) { return static_cast<size_t>(block_size_ - length(i)); };
     for (size_t i = 0; i < num_chosen(); ++i) ++counts[shortness(i) + 1];
@@ -85,8 +86,8 @@ class Packing {
     return order;
   }
 
-  // Returns the smallest number of free tokens, at least `length`, that a block has; the size of a block if a new block is
-  // needed.
+  // Returns the number of free tokens of the fullest block that has room for `length` tokens, or the size of a block if no block has room
+  // and a new one is needed.
   size_t room_for(size_t length) const {
     size_t word = length / 64;
     uint64_t bits = has_room_[word] & (~uint64_t{0} << (length % 64));
@@ -113,10 +114,11 @@ class Packing {
     has_room_[left / 64] |= uint64_t{1} << (left % 64);
   }
 
-  // Returns the sequences of each block.
+  // Numbers the blocks in the order of their first sequences, and returns the sequences of each block.
   PackedRows in_order() {
     const size_t num_blocks = next_with_room_.size();
-    std::vector<int32_t>& number_of = next_with_room_;  // number of a block, counted by first sequences
+    // New number of each block; reuses the memory of the lists.
+    std::vector<int32_t>& number_of = next_with_room_;
     std::ranges::fill(number_of, kNone);
     int32_t next = 0;
     PackedRows packed{.offsets = std::vector<int64_t>(num_blocks + 1, 0),
@@ -141,7 +143,7 @@ class Packing {
   std::vector<int32_t> block_of_;         // the block of each chosen sequence
   std::vector<int32_t> first_with_room_;  // the first block with this many free tokens
   std::vector<int32_t> next_with_room_;   // the next block with as many free tokens
-  std::vector<uint64_t> has_room_;        // a bit per room
+  std::vector<uint64_t> has_room_;        // bit r: a block has r free tokens
 };
 
 void keep_first(std::optional<int64_t> max_blocks, PackedRows& packed) {
@@ -167,7 +169,8 @@ PackedRows single_rows(std::vector<int32_t> sequences) {
   return packed;
 }
 
-// Returns conversations that are cut to the size of a block, each alone or packed. What is cut off is in no row.
+// Returns the conversations as rows, each in its own row or packed. Each is cut to the size of a block; the tokens that are cut off are
+// in no row.
 Dataset make_conversations(const TokenSet& documents, const BlockOptions& options) {
   check_count(2 * documents.num_rows(), options.block_size);
   std::vector<int64_t> offsets = {documents.offsets().front()};
@@ -178,7 +181,7 @@ Dataset make_conversations(const TokenSet& documents, const BlockOptions& option
     offsets.push_back(std::min(begin + options.block_size, end));
     const auto types =
         documents.types().subspan(static_cast<size_t>(begin), static_cast<size_t>(offsets.back() - begin));
-    // Does not count the first token, because no token before it could predict it.
+    // The first token is never a label, because no token before it predicts it. Conversations without another trained token are left out.
     if (!types.empty() && std::ranges::find(types.subspan(1), 1) != types.end())
       chosen.push_back(static_cast<int32_t>(row));
     if (offsets.back() < end) offsets.push_back(end);
@@ -191,7 +194,7 @@ Dataset make_conversations(const TokenSet& documents, const BlockOptions& option
   return data;
 }
 
-// Returns true if a token of the document can be predicted.
+// Returns true if the document has a token that can be a label.
 bool has_prediction(const TokenSet& documents, int64_t row, const BlockOptions& options) {
   const int64_t length = documents.length(row);
   if (!options.masking) return length >= 2;

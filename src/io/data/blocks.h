@@ -33,13 +33,13 @@ struct BlockOptions {
 };
 
 // Conversations (TypeUse::kTrained) are never divided or joined: each is a sequence of its own, cut to block_size tokens, as TRL's
-// SFTTrainer cuts them. With kPack several are packed into a row, and with any other rule each is a row. A conversation is left out
-// if, after the cut, it has no trained token after its first token, which no token predicts.
+// SFTTrainer cuts them. With kPack several are packed into a row, and with any other rule each is a row. A conversation is left out if,
+// after the cut, it has no trained token except perhaps its first one, which no token predicts.
 //
-// Returns the blocks as rows whose labels are their own tokens. They share the tokens of `documents`, of which a row is a document; documents
-// without tokens are in no block. Requires: block_size >= 1. Errors: kBadData for 2^31 or more sequences. Cost: linear in
-// the number of documents and blocks. Memory: 8 bytes per block; if they are packed, also 12 bytes per sequence, and 12
-// more while they are; 12 bytes per row if some documents are left out.
+// Returns the blocks as rows, in which the labels are the tokens themselves. Each row of `documents` is a document. The result shares the
+// tokens of `documents`; documents without tokens are in no block. Requires: block_size >= 1. Errors: kBadData for 2^31 or more
+// sequences. Cost: linear in the number of documents and blocks. Memory: 8 bytes per block; with kPack also 12 bytes per sequence, and 12
+// more during the call; 12 bytes per row if some documents are left out.
 Dataset make_blocks(const TokenSet& documents, const BlockOptions& options);
 
 // Returns blocks that begin `stride` tokens apart in all documents one after another, up to the block with the last token. In each block,

@@ -61,7 +61,8 @@ TEST(Blocks, ConcatenateCutsTheDocumentsAndKeepsTheLastTokens) {
 }
 
 TEST(Blocks, PackingDividesOnlyDocumentsThatAreLongerThanABlock) {
-  // By the best fit: 4 and 1 tokens of the first document fill one block and part of another, 3 + 2 fill a block.
+  // The document of 6 tokens is divided into 5 + 1. The 5 fill a block; best fit puts 3 + 2 into another one, and the single tokens 5 and
+  // 11 into a third one.
   const Dataset data =
       make_blocks(documents_of({6, 3, 0, 2, 1}), {.block_size = 5, .rule = BlockRule::kPack});
   EXPECT_EQ(sequences_of_row(data, 0), (Lists{{0, 1, 2, 3, 4}}));
@@ -102,8 +103,8 @@ TEST(Blocks, BatchesOfPackedRowsCountSequencesAndRestartPositions) {
   EXPECT_EQ(largest_batch_sequences(sampler), 4);
 }
 
-// Whatever the lengths: every token is in one block, no block is too long, a document that fits is one sequence, and two
-// blocks never fit into one.
+// Checks for random lengths that every token is in one block, no block is too long, a document that fits is one sequence, and no two
+// blocks fit into one.
 TEST(Blocks, PackingLosesNoTokenAndWastesLittle) {
   TestRandom random;
   for (int round = 0; round < 200; ++round) {
@@ -171,7 +172,7 @@ TEST(Blocks, AreThoseOfRunClmAndItsRemainder) {
     ++num_cases;
     const auto tokenizer = Tokenizer::load(fixture(expected.at("tokenizer")));
     const bool keeps = expected.at("keep_linebreaks");
-    // Parts of any size give the same documents.
+    // The size of the parts in which the file is read does not change the documents.
     for (const int64_t part_bytes : {int64_t{1}, int64_t{100}, int64_t{1} << 20}) {
       const TokenSet documents = read_all(fixture(expected.at("file")),
                                           {.line_breaks = keeps ? LineBreaks::kKeep : LineBreaks::kDrop,

@@ -38,7 +38,7 @@ std::string text_of(const Json& message, size_t number, const char* name, const 
       value != nullptr && value->is_array() ? "; lists of parts are not read, so give their text" : "");
 }
 
-// Returns true for a value that states something: neither null nor empty.
+// Returns true if the message has a value of this name that is neither null nor empty.
 bool is_given(const Json& message, const char* name) {
   const auto found = message.find(name);
   return found != message.end() && !found->empty();
@@ -63,8 +63,8 @@ ChatMessage read_message(const Json& message, size_t number) {
   return result;
 }
 
-// Sets the types of tokens that have a character of a trained part, and of those between two of them, to 1. `first`: of the tokens
-// that count.
+// Sets the types of trained tokens to 1: in each trained part, the tokens from the first to the last one that contain a character of the
+// part.
 void mark_trained(const Encoding& encoding, std::span<const TextSpan> parts, std::span<int32_t> types) {
   size_t from = 0;
   for (const TextSpan& part : parts) {
@@ -128,7 +128,7 @@ class ChatEncoder::ChatSession : public TextEncoder::Session {
  private:
   void encode_messages(std::string_view first, std::optional<std::string_view> second) {
     std::vector<ChatMessage> messages = parse_messages(first);
-    // The turns of the prompt are not trained.
+    // The assistant's turns in the prompt are context only, so their tokens are not trained.
     size_t num_untrained = 0;
     if (second) {
       num_untrained =

@@ -1,14 +1,15 @@
-// Conversations of a data file as tokens of which the assistant's are trained. Thread-safe: an encoder may be used by several
-// threads, and each session by one.
+// Converts conversations of a data file to tokens, and marks the tokens of the assistant, which are trained. Thread-safe: an encoder may
+// be used by several threads, and each session by one.
 //
 // Rows have one of three forms, as TRL's SFTTrainer reads them:
-//  1. "messages", a list of {"role": ..., "content": ...}; or "conversations", whose messages may have the keys "from" and
-//     "value", and the roles of ShareGPT, "human" and "gpt".
-//  2. "prompt" and "completion", two lists of messages: only the assistant's turns of the completion are trained.
-//  3. "prompt" and "completion", two texts: the completion and an end-of-text token are trained. The tokens are those of both
-//     texts together, from the number of tokens on that the prompt has alone.
-// In the first two a chat template makes the text, which is encoded as a whole without other special tokens. A token is trained
-// if it has a character of what ChatTemplate says is trained, or is between two that do.
+// 1. "messages", a list of {"role": ..., "content": ...}; or "conversations", whose messages may have the keys "from" and "value", and
+//     the roles of ShareGPT, "human" and "gpt".
+// 2. "prompt" and "completion", two lists of messages: only the assistant's turns of the completion are trained.
+// 3. "prompt" and "completion", two texts: the completion and an end-of-text token are trained. Both texts are encoded together. The
+//     trained tokens are those after the first n, where n is the number of tokens of the prompt alone.
+// In the first two forms a chat template turns the messages into a text, which is encoded as a whole without other special tokens.
+// ChatTemplate states which parts of that text are trained. In each part, the tokens from the first to the last one that contain a
+// character of it are trained.
 #pragma once
 
 #include <atomic>
@@ -35,8 +36,8 @@ std::vector<ChatMessage> parse_messages(std::string_view json);
 // a row without a trained token.
 class ChatEncoder : public TextEncoder {
  public:
-  // `chat_template` is called once, for the forms that need one, and throws the reason if there is none. The tokenizer must outlive the encoder.
-  // Errors: kUsage if a form needs an end-of-text token that the tokenizer lacks.
+  // `chat_template` is called once, for the forms that need one, and throws the reason if there is none. The tokenizer must outlive the
+  // encoder. Errors: kUsage if a form needs an end-of-text token that the tokenizer lacks.
   ChatEncoder(const Tokenizer& tokenizer, ChatColumns columns,
               const std::function<ChatTemplate()>& chat_template);
 

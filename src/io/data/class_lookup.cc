@@ -18,7 +18,7 @@ bool is_another_number(const std::string& name, int64_t id) {
 }  // namespace
 
 ClassLookup::ClassLookup(const LabelScheme& scheme) : scheme_(scheme) {
-  // Equal to scheme.id_of() for each name, which searches the list and would take hours for a million names.
+  // The map gives the same ids as scheme.id_of(), which searches a list: building and using it for a million names would take hours.
   ids_.reserve(scheme.names.size());
   for (size_t i = 0; i < scheme.names.size(); ++i) {
     const int64_t id = scheme.ids.empty() ? static_cast<int64_t>(i) : scheme.ids[i];
@@ -43,8 +43,8 @@ std::optional<int32_t> ClassLookup::find(std::string_view text) const {
     return find_name(class_name(text, true));
   }
   const std::optional<int32_t> named = find_name(std::string(text));
-  // If another name is a number, the same file would be read partly by names and partly by ids: with the names '1' and
-  // '2', both 0 (an id) and 1 (a name) would be the first class.
+  // If the names of some classes are numbers other than their ids, a label that is no name must not be read as an id. With the names '1'
+  // and '2', the labels 0 (an id) and 1 (a name) would both mean the first class.
   return named || ambiguous_ ? named : find_id(text);
 }
 

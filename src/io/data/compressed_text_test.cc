@@ -18,7 +18,7 @@ std::string rows(int64_t count) {
 }
 
 TEST(CompressedText, GivesTheTextBack) {
-  // The last is larger than the pieces that are decompressed at a time.
+  // The text with the last count is larger than the pieces that are decompressed at a time.
   for (const int64_t count : {0, 1, 100, 100000}) {
     const std::string text = rows(count);
     EXPECT_EQ(decompress("f", gzipped(text), Compression::kGzip, 0), text) << count;
@@ -61,7 +61,7 @@ TEST(CompressedText, NamesADamagedFile) {
                 decompress("f", packed, Compression::kGzip, 0);
               }).starts_with("4: f: the compressed data "));
   packed = gzipped(text);
-  packed[packed.size() - 6] ^= 0x55;  // in the checksum
+  packed[packed.size() - 6] ^= 0x55;  // changes a byte of the checksum
   EXPECT_NE(error_of([&] { decompress("f", packed, Compression::kGzip, 0); }).find("incorrect data check"),
             std::string::npos);
   EXPECT_NE(error_of([&] {
@@ -125,7 +125,7 @@ TEST(CompressedText, IsReadByEveryReader) {
   EXPECT_EQ(read_table(folder.write("a.jsonl.gz", gzipped(lines))).num_rows(), 2);
   EXPECT_EQ(read_table(folder.write("a.json.gz", gzipped("[" + lines.substr(0, 13) + "]"))).num_rows(), 1);
   EXPECT_EQ(read_table(folder.write("a.conll.zst", zstd_packed("EU O\n\nx O\n"))).num_rows(), 2);
-  // Errors have the line of the text.
+  // Errors state the line in the decompressed text.
   EXPECT_NE(error_of([&] {
               read_table(folder.write("b.csv.gz", gzipped("a,b\n1\n")));
             }).find("b.csv.gz:2: this row has"),

@@ -18,9 +18,9 @@ int64_t code_points(std::string_view text) {
                        [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0u) != 0x80u; });
 }
 
-// Returns true if a quoted cell with line ends looks like rows that an unpaired quote joined: each line in it
-// has as many delimiters as a row. A text with commas rarely has these numbers, and has blanks after the
-// commas. A tab in a text with line ends is suspicious in any number.
+// Returns true if a quoted cell with line ends looks like rows that an unpaired quote joined: each line in it has as many delimiters as a
+// row. A real text with commas rarely has exactly these numbers, and has blanks after the commas. In a tab-separated file, any tab inside
+// a cell with line ends is suspicious, because texts hardly contain tabs.
 bool looks_like_rows(std::string_view cell, char delimiter, size_t num_columns, size_t column) {
   const auto num_delimiters = [&](std::string_view line) {
     return static_cast<size_t>(std::count(line.begin(), line.end(), delimiter));
@@ -89,11 +89,13 @@ class CsvParser {
   size_t write_ = 0;
   TextPlace place_;
   int64_t header_tabs_ = 0;
-  std::string header_;         // the fields of the first row and the delimiters between them
-  int64_t num_continued_ = 0;  // cells with text after a closing quote; the first of them:
+  std::string header_;  // the fields of the first row and the delimiters between them
+  // Number of cells with text after a closing quote; the line and text of the first one follow.
+  int64_t num_continued_ = 0;
   int64_t continued_line_ = 0;
   std::string continued_cell_;
-  int64_t num_swallowing_ = 0;  // cells that look like several rows; the first of them:
+  // Number of cells that look like several rows; the first and last line of the first one follow.
+  int64_t num_swallowing_ = 0;
   int64_t swallowing_line_ = 0;
   int64_t swallowing_end_ = 0;
 };

@@ -27,7 +27,8 @@
 namespace plimsoll {
 
 struct ColumnOptions {
-  std::vector<std::string> text = {};  // one or two names; if empty, the rule above applies
+  // One or two names; if empty, the rule at the start of this file applies.
+  std::vector<std::string> text = {};
   std::string label = "label";
   // The kind of tags, "ner", "pos" or "chunk": selects the column "ner_tags" and so on, and requests rows of
   // words. If empty, the table decides if its rows are words, and its tags are those of "ner".
@@ -56,9 +57,9 @@ struct ColumnChoice {
   std::string note = {};                  // what was inferred, if it is not obvious; otherwise empty
 };
 
-// Selects the columns. Errors: kBadData if a named column does not exist, if no column can be text, and if
-// more columns can be than are needed (the message contains the columns); kUsage for more than two text columns or a text column that is also the
-// label; kBadData if rows of words are requested and the table cannot have them.
+// Selects the columns. Errors: kBadData if a named column does not exist, if no column can be a text, and if more columns can be texts
+// than are needed (the message lists them); kUsage for more than two text columns or a text column that is also the label; kBadData if
+// rows of words are requested and the table cannot have them.
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options = {});
 
 // Checks that the first row of a CSV file names its columns, for rows that need no label column: without a header the first
@@ -66,9 +67,9 @@ ColumnChoice choose_columns(const Table& table, const ColumnOptions& options = {
 // Returns a note if the only name could be a text, otherwise an empty string. Errors: kBadData if a name looks like a value.
 std::string check_header(const Table& table, const ColumnOptions& options);
 
-// Selects the column of the documents of a corpus: `named`; else "input_ids" if it has lists, with "labels" if that has lists too; else "text"; else the first
-// column that has a text, as run_clm takes the first one, with a note if there are others. Errors: kBadData if the column
-// does not exist, or if no column has a text; the message lists the columns.
+// Selects the column of the documents of a corpus: `named`; else "input_ids" if it has lists, with "labels" if that has lists too; else
+// "text"; else the first column that has a text, as run_clm takes the first one, with a note if there are others. Errors: kBadData if the
+// column does not exist, or if no column has a text; the message lists the columns.
 ColumnChoice choose_document_column(const Table& table, const std::optional<std::string>& named);
 
 // Selects the columns of conversations: `named` if it has lists of objects; else, if no column is named, "messages" or

@@ -170,7 +170,7 @@ TEST(Columns, NameOtherSeparators) {
 TEST(Columns, NameAFileWithoutHeader) {
   const struct {
     const char* bytes;
-    const char* value;  // "" if the header is one
+    const char* value;  // the value that shows that the row is data, or "" for a real header
   } cases[] = {
       {"3,Oil price up,the bank said oil price is up\n2,Cup won,the team won the cup\n", "3"},
       {"0.5,a\n1.5,b\n", "0.5"},
@@ -188,7 +188,8 @@ TEST(Columns, NameAFileWithoutHeader) {
   }
 }
 
-// Without a label column, nothing else shows that the first row is not a header, and its text would be lost.
+// A file to predict has no label column by which a header could be recognised. A missing header must be reported, since otherwise the
+// text of the first row would be lost.
 TEST(Columns, OfRowsToPredictAreNamedByAHeader) {
   const auto check = [](const char* bytes, const ColumnOptions& options = {}) {
     std::string note;

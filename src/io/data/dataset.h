@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-// The sequences of each row, if a row is several of them: documents that are packed into a block. Row r consists of the
+// The sequences of each row if a row consists of several sequences, such as documents that are packed into a block. Row r consists of the
 // sequences [offsets[r], offsets[r + 1]) of the list.
 struct PackedRows {
   std::vector<int64_t> offsets = {};  // empty: row r is sequence r
@@ -29,7 +29,8 @@ struct PackedRows {
 };
 
 struct Dataset {
-  TokenSet tokens;    // a row of them is a sequence, within which tokens attend to each other
+  // A row of the token set is a sequence; tokens attend only to tokens of their sequence.
+  TokenSet tokens;
   PackedRows packed;  // empty unless rows are several sequences
   Labels labels;      // empty for a split without labels
   // If the rows are lists of words, one entry per token: the index of the word in its row whose first token this is, or -1.
@@ -45,7 +46,7 @@ struct Dataset {
     for (const int32_t sequence : packed.sequences) count += tokens.length(sequence);
     return count;
   }
-  // Calls visit(sequence) for the sequences of these rows, in order.
+  // Calls visit(sequence) for the sequences of `rows`, in order.
   template <typename Visit>
   void each_sequence(std::span<const int32_t> rows, Visit&& visit) const {
     for (const int32_t row : rows) {
@@ -60,8 +61,8 @@ struct Dataset {
   // every row is one sequence.
   std::vector<int32_t> row_lengths() const;
   std::vector<int32_t> row_sequences() const;
-  // Returns the number of labels that the mean of a loss over these rows is taken over: one per row, or, if tokens have
-  // labels, the number of tokens with one. `epoch`: of the masks, if tokens are masked.
+  // Returns the number of labels by which the loss over these rows is divided: one per row, or, if tokens have labels, the number of
+  // tokens with one. If tokens are masked, the mask is that of `epoch`.
   int64_t num_labels(std::span<const int32_t> rows, int64_t epoch) const;
   // Returns the elements of a row in a list that has one element per token.
   std::span<const int32_t> of_row(std::span<const int32_t> per_token, int64_t row) const {
@@ -80,7 +81,8 @@ struct DummyOptions {
   int64_t length = 512;
   int32_t first_id = 100;  // ids are in [first_id, end_id)
   int32_t end_id = 30000;
-  int32_t num_labels = 2;  // 0: the labels are tokens, the next ones unless `masking` hides some
+  // 0: a language model, whose labels are the next tokens, or the hidden ones if `masking` is set.
+  int32_t num_labels = 2;
   std::optional<TokenMasking> masking = {};
   uint64_t seed = 42;
 };
@@ -88,7 +90,7 @@ struct DummyOptions {
 // Creates sequences of equal length without special tokens; labels are evenly distributed. Errors: kUsage for
 // a count below one or an empty range of ids.
 Dataset make_dummy_dataset(const DummyOptions& options = {});
-// Returns held_bytes() of such a data set without creating it.
+// Returns held_bytes() of make_dummy_dataset(options) without creating the data set.
 int64_t dummy_dataset_bytes(const DummyOptions& options);
 
 }  // namespace plimsoll

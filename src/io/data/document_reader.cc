@@ -56,7 +56,7 @@ class LineParts {
   void append(std::string_view bytes) {
     text_ += bytes;
     if (std::ssize(text_) < options_.part_bytes) return;
-    // Searches a line break in the new bytes only: lines that end in the earlier bytes have been read already.
+    // Searches for a line break in the new bytes only: lines that end in the earlier bytes have been read already.
     const size_t at = text_.rfind('\n');
     if (at == std::string::npos) return;
     std::string rest = text_.substr(at + 1);
@@ -75,7 +75,7 @@ class LineParts {
  private:
   void read_part() {
     const int64_t num_lines = std::ranges::count(text_, '\n');
-    // The first part is read in any case, so that an empty file is refused as everywhere.
+    // The first part is read even if it is blank, so that a file without documents gives the usual error.
     if (is_jsonl_ && is_blank(text_) && !text_.empty()) {
       line_ += num_lines;
       return;

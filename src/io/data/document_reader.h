@@ -17,20 +17,21 @@ namespace plimsoll {
 struct DocumentOptions {
   LineBreaks line_breaks = LineBreaks::kKeep;  // used for .txt
   QuoteRule quotes = QuoteRule::kRfc4180;      // used for CSV and TSV
-  // The column of the documents; none: as choose_chat_columns() and choose_document_column().
+  // The column of the documents. If absent, choose_chat_columns() and choose_document_column() select it.
   std::optional<std::string> column = {};
-  bool reads_chats = false;  // rows may be conversations; otherwise such columns are read as any others
+  bool reads_chats = false;  // true: rows may be conversations; false: their columns are read like any others
   int64_t part_bytes = int64_t{32} << 20;  // bytes of text per part; a document is never divided
-  int64_t max_bytes = 0;                   // limit for a file that is read at once; 0: no limit
+  // Largest size in bytes of a file that is read at once, 0 for no limit.
+  int64_t max_bytes = 0;
 };
 
 // Receives the documents of a file in order, in one or more parts. The rows of a part are texts or token ids.
 using DocumentPart = std::function<void(const TextSplit& part)>;
 
-// Reads a file and returns the columns of its documents. In .txt every line is a document (read_lines()). .jsonl and
-// .ndjson have a document per row, and so do the files that read_arrow() reads; .csv, .tsv, .json and compressed files of every kind do too, and are read at once.
-// Errors: as read_table(), read_arrow() and choose_document_column(), for every row; kBadData for a file without a document; kUsage
-// for a folder and other formats.
+// Reads a file and returns the columns of its documents. Each line of a .txt file (read_lines()) and each row of any other file is a
+// document. .txt, .jsonl, .ndjson and the files that read_arrow() reads are read in parts; .csv, .tsv, .json and compressed files are
+// read at once. Errors: as read_table(), read_arrow() and choose_document_column(), for every row; kBadData for a file without a
+// document; kUsage for a folder and other formats.
 ColumnChoice read_documents(const std::filesystem::path& path, const DocumentOptions& options,
                             const DocumentPart& visit);
 

@@ -51,7 +51,7 @@ class ByteEncoder : public TextEncoder {
   };
 };
 
-// A file of this process, removed at its end.
+// A temporary file, which is removed when the object is destroyed.
 class ScratchFile {
  public:
   ~ScratchFile() {

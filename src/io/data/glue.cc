@@ -224,7 +224,8 @@ ColumnChoice glue_columns(const GlueTask& task, const Table& table) {
   const auto has = [&](std::string_view name) {
     return name.empty() || table.find_column(std::string(name)) >= 0;
   };
-  // GLUE's own names of columns are tried first. If the table has neither these nor the hub's, the message asks for GLUE's.
+  // GLUE's own column names are tried first. If the table has neither these nor those of the hub's copies, the error message asks for
+  // GLUE's.
   const bool is_hub = !(has(task.first_column) && has(task.second_column)) && has(task.hub_first_column) &&
                       has(task.hub_second_column);
   ColumnChoice columns;

@@ -23,16 +23,18 @@
 namespace plimsoll {
 
 struct GlueTask {
-  std::string_view name;           // "mrpc"
-  std::string_view folder;         // "MRPC"
+  std::string_view name;           // name of the task, such as "mrpc"
+  std::string_view folder;         // name of the task's folder, such as "MRPC"
   std::string_view first_column;   // name in the file
   std::string_view second_column;  // empty for single sentences
   std::string_view label_column;   // name in the file
   std::vector<std::string_view>
       classes;  // names of the classes in Hugging Face's order; empty for regression
-  std::vector<std::string_view> metrics;  // "accuracy", "f1", "matthews_correlation", "pearson", "spearmanr"
-  std::string_view hub_first_column;      // name in the copy of the task on Hugging Face's hub
-  std::string_view hub_second_column;     // the label's name there is "label"
+  // Names from "accuracy", "f1", "matthews_correlation", "pearson", "spearmanr".
+  std::vector<std::string_view> metrics;
+  std::string_view hub_first_column;  // name in the copy of the task on Hugging Face's hub
+  // The hub's copy calls the label column "label".
+  std::string_view hub_second_column;
   bool is_regression() const { return classes.empty(); }
 };
 

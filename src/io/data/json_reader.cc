@@ -351,7 +351,8 @@ Table read_json(const TextFile& file) {
       }
     }
     scanner.take('}', "'}'");
-    // pandas' DataFrame.to_json writes an object per column by default, and a dictionary of lists has a list per column.
+    // Recognizes a table that was written by columns instead of rows: pandas' DataFrame.to_json writes an object per column by default,
+    // and a dictionary of lists has a list per column.
     if (!found && ((!keys.empty() && num_objects == std::ssize(keys)) ||
                    (keys.size() >= 2 && num_lists == std::ssize(keys)))) {
       throw_error(
@@ -415,8 +416,8 @@ bool looks_like_jsonl(const TextFile& file) {
   const simdjson::simdjson_result<simdjson::dom::element> parsed = parser.parse(padded);
   const bool rest_is_empty = text.find_first_not_of(" \t\r\n", newline) == std::string_view::npos;
   if (parsed.error() != simdjson::SUCCESS) {
-    // The first line of a JSON document in several lines opens an object and does not close it. A malformed row of JSONL contains
-    // the brace that closes it.
+    // If the first line contains a closing brace and other lines follow, it is a malformed row of JSONL. The first line of a JSON
+    // document in several lines opens an object and does not close it.
     return first_line.find('}') != std::string_view::npos && !rest_is_empty;
   }
   const simdjson::dom::element document = parsed.value_unsafe();

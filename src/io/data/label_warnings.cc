@@ -51,8 +51,8 @@ std::vector<std::string_view> parts_of(std::string_view label, std::string_view 
   }
 }
 
-// Returns the first row with a label that contains the delimiter, if the labels look like sets: at least two
-// of them contain it, and most of their parts are parts of, or equal to, another label.
+// Returns the first row whose label contains the delimiter, if the labels look like sets of classes: at least two labels contain the
+// delimiter, and most of the parts between delimiters are also parts of another label, or a whole label.
 std::optional<int64_t> find_set(const LabelForms& forms, std::string_view delimiter) {
   std::map<std::string_view, int64_t> num_labels_with;
   std::vector<std::vector<std::string_view>> sets;

@@ -166,7 +166,7 @@ LabelKinds survey(const TextSplit& train) {
   return kinds;
 }
 
-// Returns true if every label is a number; otherwise a CSV column contains names.
+// Returns true if every label is a number. A CSV column with other labels contains the names of classes.
 bool all_numbers(const TextSplit& train) {
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     const CellKind kind = scalar_kind(train, row);
@@ -253,7 +253,7 @@ bool take_model_list(LabelScheme& scheme, const std::vector<std::string>& model_
       return false;
     }
     taken[static_cast<size_t>(found - names.begin())] = true;
-    *found = name;  // the spelling of the data
+    *found = name;  // keeps the spelling of the data
   }
   const auto is_integer = [](const std::string& name) { return as_integer(name).has_value(); };
   scheme.integer_names = scheme.integer_names && std::all_of(names.begin(), names.end(), is_integer);

@@ -77,8 +77,8 @@ struct Labels {
 // labels are not of the requested kind.
 LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options = {});
 
-// Creates a scheme from classes with a known order, from a model or GLUE. With integers, the file contains
-// ids instead of names.
+// Creates a scheme from the names of classes in a known order, those of a model or of a GLUE task. Labels that are integers are then ids,
+// as accepts_ids states.
 LabelScheme given_labels(std::vector<std::string> names, LabelOrigin origin = LabelOrigin::kModel);
 
 // Takes the order of a model that was fine-tuned before (label2id in its config.json) if it has the same

@@ -352,7 +352,7 @@ TEST(Labels, AChosenDelimiterMeansSets) {
 TEST(Labels, WarnWithTheLine) {
   const struct {
     std::vector<std::string> labels;
-    const char* warning;  // its beginning, or "" for none
+    const char* warning;  // start of the expected warning, or "" for no warning
   } cases[] = {
       {{"a#b", "b#c", "a"},
        "train.csv:2: the label 'a#b' is read as one class, but looks like several labels; for "

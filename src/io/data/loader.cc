@@ -90,7 +90,7 @@ void Loader::assemble(MicroBatch& batch) const {
 void Loader::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    // Batches are claimed in order, so after the end of the data every later claim is at the end too.
+    // Batches are claimed in order. Once a claim is after the end of the data, all later ones are too, so the worker ends.
     may_claim_.wait(lock, [this] {
       const bool has_slot = num_claimed_ < num_consumed_ + static_cast<int64_t>(slots_.size());
       return stop_ || at_end() || has_slot;

@@ -14,7 +14,7 @@
 #include <span>
 
 #include "base/philox.h"
-#include "plimsoll/data.h"  // kNoLabel
+#include "plimsoll/data.h"  // for kNoLabel
 
 namespace plimsoll {
 
@@ -49,8 +49,8 @@ constexpr uint64_t mask_threshold(double probability) {
   return static_cast<uint64_t>(probability * 4294967296.0);
 }
 
-// Returns the four random numbers of a block of Philox for this sequence: at kMaskSite one for each of four positions, at
-// kMaskSite + 1 all for the position `block`.
+// Returns the four random numbers of a block of Philox for this sequence. At the site kMaskSite each of them is for one of four
+// positions; at kMaskSite + 1 all of them are for the position `block`.
 inline std::array<uint32_t, 4> mask_numbers(const TokenMasking& masking, MaskedSequence of, uint32_t site,
                                             size_t block) {
   const bool is_fixed = masking.schedule == MaskSchedule::kNever;

@@ -144,7 +144,7 @@ BatchLayout layout_of(int64_t tokens) {
           .capacity = {.tokens = tokens, .sequences = 64, .longest = 64}};
 }
 
-// The batches of two epochs, joined: with any batch size and any number of workers they are the same.
+// The batches of two epochs, joined into one list. They must not depend on the batch size or the number of workers.
 struct Read {
   std::vector<int32_t> ids, labels;
   int64_t num_labels = 0;
@@ -192,8 +192,8 @@ TEST(Masking, OfABatchDoesNotDependOnItsSizeOrTheWorkers) {
   }
 }
 
-// If a batch has only the tokens with a label, label_ends and labels are those of the batch with all tokens, without the tokens
-// that have none.
+// A batch may have label_ends and the labels of labelled tokens only. They must be those of the complete batch without its unlabelled
+// tokens.
 TEST(Masking, ABatchMayHaveTheRowsWithALabelOnly) {
   for (const BlockRule rule : {BlockRule::kConcatenate, BlockRule::kPack, BlockRule::kSeparate}) {
     const Dataset data = masked_lines({9, 16, 3, 12, 7, 16, 16, 1, 5, 16, 14, 11, 2, 13}, rule);

@@ -98,7 +98,7 @@ class Building {
       fail(0, "it has a list of words, which only token classification reads: fill text");
   }
 
-  // Files are checked when they are read; a tokenizer would replace invalid bytes without a word.
+  // Checks a text of the program, because a tokenizer silently replaces invalid bytes. Texts of files are checked when they are read.
   void require_utf8(int64_t index, std::string_view text, std::string_view field) const {
     const size_t at = find_invalid_utf8(text);
     if (at == text.size()) return;
@@ -228,7 +228,7 @@ class Building {
         break;
       case LabelKind::kNextToken:
       case LabelKind::kMaskedToken:
-        break;  // the tokens are the labels
+        break;  // adds no labels: the tokens are the labels
     }
   }
 
@@ -268,7 +268,8 @@ class Building {
     }
   }
 
-  // Words have a class at their first token. Rows of ids have one per token; if a row was cut, its last id was kept.
+  // Gives labels to tokens. The class of a word is that of its first token. Rows of ids have a class per id; if a row was cut, the last
+  // id and its class were kept.
   void add_token_labels() {
     WordClasses classes;
     for (const DataRow& of : rows_) {

@@ -1,5 +1,5 @@
-// Rows that a program passes in memory (include/plimsoll/data.h), as a data set. Pure functions, apart from calling the
-// program's DataRows; thread-safe.
+// Converts rows that a program passes in memory (include/plimsoll/data.h) to a data set. Pure functions, apart from calling the program's
+// DataRows; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct RowRules {
   std::function<const TextEncoder&(RowInput input)> encoder;
 };
 
-// Calls the program for the first `max_rows` rows, or all. Errors: kBadData if there are none; those of the program.
+// Calls source's functions for its first `max_rows` rows, or for all. Errors: kBadData if there are none; the exceptions of the program.
 std::vector<DataRow> read_rows(const DataRows& source, const std::string& name,
                                std::optional<int64_t> max_rows);
 

@@ -17,9 +17,10 @@ namespace plimsoll {
 int64_t peak_reading_bytes(const Table& table) {
   std::error_code unknown;
   const auto size = std::filesystem::file_size(table.file_name(), unknown);
-  // For a pipe only the amount of data read is known; it was read into a text that doubles as it grows.
+  // A pipe has no size, so the size of the table is used. The text of a pipe was read into a buffer that doubles as it grows, hence the
+  // factor.
   int64_t file_bytes = unknown ? 2 * table.held_bytes() : static_cast<int64_t>(size);
-  // Adds the text of a compressed file, which doubles as it grows.
+  // The decompressed text is in memory in addition to the file, in a buffer that doubles as it grows.
   if (table.text_bytes() > 0) file_bytes += 2 * table.text_bytes();
   const int64_t rows = table.num_rows();
   const int64_t cells = rows * table.num_columns();

@@ -51,11 +51,12 @@ Table read_csv(TextFile file, const CsvOptions& options = {});
 // Returns the name of the character that seems to separate the fields of a header instead of the delimiter
 // ("semicolons"), or an empty string.
 std::string other_separator(std::string_view header, char delimiter);
-// Returns the sentence for a file with other separators: what it has, what it needs, and what to do.
+// Returns the sentence of an error message about a file with other separators: which separators the file has, which it needs, and what to
+// do.
 std::string separator_advice(std::string_view header, char delimiter);
 // Returns true if a name in the header of a CSV file looks like a value: a number or a sentence.
 bool is_value_like(std::string_view name);
-// Returns the sentence for a file whose first row looks like data, with the value in it that shows this.
+// Returns the sentence of an error message about a file whose first row looks like data; `value` is the value that shows this.
 std::string missing_header_advice(std::string_view value, int64_t num_columns);
 
 // Reads JSON and JSONL into a Table. Thread-safe: pure functions.
@@ -120,15 +121,15 @@ Compression compression_of(const std::filesystem::path& path);
 // Returns the path without the extension of its compression: "a.csv" for "a.csv.gz".
 std::filesystem::path without_compression(const std::filesystem::path& path);
 
-// The largest size that compressed text is decompressed to: this many times its own, or this many bytes if
-// that is more. Text hardly ever shrinks to less than a fiftieth; gzip reaches a thousandth for zeros.
+// Compressed text may expand to kMostExpansion times the size of the file, or to kLeastLimit bytes if that is more; beyond this it is
+// refused as a decompression bomb. Text hardly ever shrinks to less than a fiftieth; gzip reaches a thousandth for zeros.
 inline constexpr int64_t kMostExpansion = 200;
 inline constexpr int64_t kLeastLimit = int64_t{256} << 20;
 
-// Decompresses the bytes of a file. All members of gzip and all frames of Zstandard are read, as gzip and
-// zstd do. Errors: kBadData for bytes that are not compressed in this way, a damaged or cut file (the message
-// says after how many bytes), other bytes after the end, and more than the limit above; kWillNotFit for more
-// than `max_bytes`, which is --memory_limit (0: none). Memory: both texts.
+// Decompresses the bytes of a file. All members of gzip and all frames of Zstandard are read, as gzip and zstd do. Errors: kBadData for
+// bytes that are not compressed in this way, a damaged or cut file (the message says after how many bytes), other bytes after the end,
+// and a text larger than kMostExpansion and kLeastLimit permit; kWillNotFit for more than `max_bytes`, which is --memory_limit (0: none).
+// Memory: both texts.
 std::string decompress(const std::string& name, std::string_view bytes, Compression compression,
                        int64_t max_bytes);
 
@@ -138,7 +139,7 @@ std::string decompress(const std::string& name, std::string_view bytes, Compress
 
 struct ReplacedValue {
   size_t offset = 0;     // position of the replacement in RepairedJson::text
-  std::string original;  // NaN, 123...456, \ud83d
+  std::string original;  // the replaced text, such as NaN, a number of too many digits, or \ud83d
 };
 
 struct RepairedJson {
@@ -155,7 +156,7 @@ RepairedJson repair_json(std::string_view text);
 // Every line is a document, as in the "text" loader of Hugging Face's datasets, in the column "text". Lines end with LF,
 // CRLF or a single CR, which are read as LF. An empty line is a document as well.
 
-// True if the line break belongs to the document (--keep_linebreaks).
+// States if the line break belongs to the document (--keep_linebreaks).
 enum class LineBreaks : uint8_t { kKeep, kDrop };
 
 // Parses the text. The table takes the memory of the file. The last line may have no line break.
@@ -163,7 +164,8 @@ Table read_lines(TextFile file, LineBreaks line_breaks);
 
 struct TableOptions {
   QuoteRule quotes = QuoteRule::kRfc4180;  // used for CSV and TSV
-  int64_t max_bytes = 0;                   // limit for a text that is decompressed; 0: no limit
+  // Largest size in bytes of a text that is decompressed; 0: no limit.
+  int64_t max_bytes = 0;
 };
 
 // Reads a file: .csv is CSV; .tsv and .tab are tab-separated with CSV's quotes;

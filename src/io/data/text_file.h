@@ -31,13 +31,13 @@ struct TextFile {
 // `max_bytes` limits the text that is decompressed (0: no limit).
 TextFile read_data_file(const std::filesystem::path& path, int64_t max_bytes = 0);
 
-// Applies the same checks to bytes that are already in memory.
+// Makes a TextFile of bytes that are already in memory. Validates them as read_data_file() does.
 TextFile text_file_from_memory(std::string name, std::string bytes, int64_t first_line = 1);
 
 // Returns the position of a byte offset. Cost: a scan from the start. Requires: offset <= text.size().
 TextPlace place_of(std::string_view text, int64_t offset);
 
-// Returns the same for a file, or for a part of one.
+// Returns the position of a byte offset in a file, or in a part of one that begins at first_line.
 TextPlace place_in(const TextFile& file, int64_t offset);
 
 // Returns the start of a text for an error message: at most `max_code_points`, with control characters

@@ -29,10 +29,10 @@ TEST(TextFile, SaysWhatIsWrongAndWhere) {
       {"ab\ncd\0e"s, "4: f.csv:2:3: NUL byte (0x00) at byte 5"},
       {"\xFF\xFE"s + "a\0"s, "4: f.csv: the file begins with a UTF-16 byte-order mark"},
       {"ok\n\xC3\xA4 caf\xE9 x", "4: f.csv:2:6: byte 0xE9 is not valid UTF-8"},
-      {"a\xC0\xAF", "4: f.csv:1:2: byte 0xC0 is not valid UTF-8"},     // overlong
-      {"\xED\xA0\x80", "4: f.csv:1:1: byte 0xED is not valid UTF-8"},  // surrogate
+      {"a\xC0\xAF", "4: f.csv:1:2: byte 0xC0 is not valid UTF-8"},     // overlong encoding
+      {"\xED\xA0\x80", "4: f.csv:1:1: byte 0xED is not valid UTF-8"},  // encoded surrogate
       {"\xF4\x90\x80\x80", "4: f.csv:1:1: byte 0xF4 is not valid"},    // above U+10FFFF
-      {"cut \xE2\x82", "4: f.csv:1:5: byte 0xE2 is not valid UTF-8"},  // incomplete
+      {"cut \xE2\x82", "4: f.csv:1:5: byte 0xE2 is not valid UTF-8"},  // incomplete sequence
   };
   for (const auto& c : cases) {
     const std::string error = error_of([&] { text_file_from_memory("f.csv", c.bytes); });

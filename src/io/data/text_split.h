@@ -20,9 +20,9 @@ namespace plimsoll {
 
 class TextSplit {
  public:
-  // Uses every row of the table and the given columns. Errors: kBadData with file:line for a text cell that
-  // is not text (a number, null or a list; only in JSON), or in conversations of messages not a list, for a column that the table does not have (the
-  // message contains both lists of columns), and for lists as read_tagged_words().
+  // Uses every row of the table and the given columns. Errors: kBadData with file:line for a text cell that is not text (a number, null
+  // or a list; only in JSON), for a cell of messages that is not a list, for a column that the table does not have (the message contains
+  // both lists of columns), and for lists as read_tagged_words().
   TextSplit(Table table, const ColumnChoice& columns);
   // Uses the table and the columns as the constructor does, but skips and counts rows with a kNull cell in a used
   // column (some rows of GLUE's own files have one).

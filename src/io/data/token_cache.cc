@@ -125,8 +125,8 @@ bool offsets_are_sane(std::span<const int64_t> offsets, int64_t num_tokens) {
   return offsets.front() == 0 && offsets.back() == num_tokens && std::ranges::is_sorted(offsets);
 }
 
-// Checks the hash of everything before the header and returns the largest id, or nothing if the hash is another. Reads
-// the file in pieces, so that a mapping of it stays unread.
+// Checks the hash of everything before the header and returns the largest id, or nothing if the hash is another. Reads the file in pieces
+// instead of through its mapping, so that no mapped page becomes memory of this process.
 std::optional<int64_t> check_payload(const File& file, const Header& header) {
   std::vector<std::byte> piece(static_cast<size_t>(kFileChunkBytes));
   HashStream64 hash;

@@ -43,7 +43,7 @@ struct CachedTokens {
   TokenSet tokens;
   std::vector<int32_t> word_starts;  // as in WordTokens; empty unless the rows are words
   CacheOutcome outcome = CacheOutcome::kBuilt;
-  std::string detail;  // reason why it was rebuilt or not saved
+  std::string detail;  // reason why the file was written again or not saved
 };
 
 enum class CacheUse { kReadAndWrite, kRewrite };
@@ -64,9 +64,8 @@ std::optional<WordTokens> read_token_cache(FileSystem& files, const std::string&
 std::string write_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
                               const WordTokens& tokens);
 
-// Writes a file of tokens that arrive part by part, so that they need not fit into memory: it holds 8 bytes per row, and 1 byte
-// per token if tokens have types. A
-// writer that is not finished leaves no file. One thread at a time. Errors: FileError.
+// Writes a file of tokens that arrive part by part, so that they need not fit into memory. The writer keeps 8 bytes per row, and 1 byte
+// per token if tokens have types. If finish() is not called, no file is left. One thread at a time. Errors: FileError.
 class TokenCacheWriter {
  public:
   // `max_id`: the largest id that a part may have. The folder is created if necessary.
@@ -99,7 +98,7 @@ class TokenCacheWriter {
   TruncationCount truncation_;
 };
 
-// Returns the hash of the content of a set, which is that of its file.
+// Returns the hash of the content of a set. It equals the payload hash in the header of the set's cache file.
 uint64_t content_hash(const TokenSet& tokens, std::span<const int32_t> word_starts = {});
 
 }  // namespace plimsoll

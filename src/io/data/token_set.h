@@ -56,7 +56,7 @@ class TokenSet {
   const TruncationCount& truncation() const { return truncation_; }
   bool has_types() const { return !arrays_.types.empty(); }
   TypeUse type_use() const { return type_use_; }
-  // Requires: there are types, or no tokens.
+  // Sets the meaning of the types. Requires: the set has types, or has no tokens.
   void set_type_use(TypeUse use);
   bool is_narrow() const { return arrays_.wide_ids.empty(); }
   int64_t held_bytes() const { return ids_bytes_ + offsets_bytes_; }
@@ -91,11 +91,11 @@ class TokenSet {
                              TruncationCount truncation);
   // Creates a set whose tokens stay in a file. Requires: as from_parts().
   static TokenSet from_mapped(MappedTokens tokens, TruncationCount truncation);
-  // Returns the same tokens with other boundaries between the rows; tokens outside of them are in no row, but are held as
-  // before. Requires: offsets never decrease and are within the tokens.
+  // Returns the same tokens with other boundaries between the rows. Tokens outside of the new rows are in no row, but their memory is not
+  // freed. Requires: offsets never decrease and are within the tokens.
   TokenSet with_rows(std::vector<int64_t> offsets) const;
 
-  // Returns the same rows with tokens of their own, so that those outside of the rows are not held.
+  // Returns a set with its own copy of the tokens of the rows. It does not hold the memory of tokens that are in no row.
   TokenSet copied() const;
 
   // Creates a set of rows of one length without their ids, for a plan: lengths and held_bytes() are as if there were ids,
@@ -157,7 +157,7 @@ struct TokenRows {
   int64_t held_bytes() const;
 };
 
-// The index of each column of such rows in the table; -1 if the table does not have the column.
+// The index in a table of each column that TokenRows are read from; -1 if the table does not have the column.
 struct TokenColumns {
   int64_t ids = -1;
   int64_t types = -1;

@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-// Threads take this number of rows at a time: enough to keep them independent, few enough to balance the
+// The number of rows that a thread takes at a time: large enough that threads rarely wait for each other, small enough to balance the
 // work.
 constexpr int64_t kRowsPerPart = 256;
 

@@ -50,7 +50,7 @@ struct TextRows {
   std::function<std::string(int64_t row)> where;
 };
 
-// Tokenizes such rows, with the requirements, errors and memory of tokenize_split.
+// Tokenizes texts that are not in a TextSplit, with the requirements, errors and memory of tokenize_split.
 TokenSet tokenize_texts(const TextRows& rows, const TextEncoder& encoder, const TokenizeOptions& options);
 
 // The tokens of rows of words.

@@ -88,7 +88,7 @@ class WordColumns {
       const int64_t column = table_.find_column(words);
       if (column >= 0 && is_word_list(table_, column)) return column;
     }
-    // The first column of lists. A table with one such column has lists of labels (multi-label).
+    // If a table has only one column of lists, these are lists of labels (multi-label), not words, unless words were requested.
     int64_t first = -1;
     int64_t num_lists = 0;
     for (int64_t column = 0; column < table_.num_columns(); ++column) {
@@ -121,13 +121,14 @@ class WordColumns {
     return -1;
   }
 
-  // Returns true if a file of words without tags, which can only be predicted, is not a file of texts.
+  // Returns true if this column of word lists may be read without a column of tags, for prediction: if words were requested or the file
+  // is CoNLL, or if no other column could be a label or a text.
   bool may_lack_tags(int64_t words) const {
     if (!options_.tagging.empty() || !options_.text.empty() || table_.is_conll()) return true;
     return table_.find_column(options_.label) < 0 && !has_texts_besides(words);
   }
 
-  // Returns true if a column other than that of the words has texts that are not names of rows.
+  // Returns true if another column than that of the words contains texts. Columns that number the rows do not count.
   bool has_texts_besides(int64_t words) const {
     for (int64_t column = 0; column < table_.num_columns(); ++column) {
       const std::optional<int64_t> row = first_filled_row(table_, column);

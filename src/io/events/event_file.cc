@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// The numbers of the fields that are written, and their types on the wire.
+// The encodings of the fields that are written: the wire types of Protocol Buffers.
 constexpr uint32_t kVarint = 0;
 constexpr uint32_t kFixed64 = 1;
 constexpr uint32_t kBytes = 2;
@@ -129,7 +129,7 @@ void EventFile::add_scalars(int64_t step, double wall_time, const std::vector<Ev
 }
 
 void EventFile::add_text(std::string_view tag, std::string_view text, int64_t step, double wall_time) {
-  constexpr uint64_t kStringType = 7;  // DT_STRING
+  constexpr uint64_t kStringType = 7;  // DT_STRING of TensorFlow's DataType
   // TensorProto {DataType dtype = 1; TensorShapeProto tensor_shape = 2; repeated bytes string_val = 8;}
   // TensorShapeProto {repeated Dim dim = 2;}  Dim {int64 size = 1;}
   std::string dimension;

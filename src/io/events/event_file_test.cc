@@ -24,7 +24,7 @@ std::string temporary_file(const std::string& name) {
   return (std::filesystem::path(::testing::TempDir()) / name).string();
 }
 
-// Known answers of RFC 3720, appendix B.4, and of the usual check word.
+// Known answers of RFC 3720, appendix B.4, and the answer for "123456789", with which implementations of CRCs are usually checked.
 TEST(Crc32c, HasTheKnownAnswers) {
   const auto of = [](const std::string& text) { return crc32c(std::as_bytes(std::span(text))); };
   EXPECT_EQ(of(""), 0u);

@@ -1,4 +1,4 @@
-// The elements of a GGUF file: fp32 to the types of the format.
+// Converts fp32 numbers to the element types of a GGUF file.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,7 +19,7 @@ void encode_q8_block(const float* values, std::byte* out) {
   float largest = 0.0f;
   for (int64_t i = 0; i < kGgufBlock; ++i) largest = std::max(largest, std::fabs(values[i]));
   const float scale = largest / 127.0f;
-  // The scale of a block of tiny numbers has no finite reciprocal, and is zero in f16.
+  // The scale of a block of tiny numbers has no finite reciprocal and becomes zero in f16, so the integers are set to zero.
   const float reciprocal = std::isfinite(1.0f / scale) ? 1.0f / scale : 0.0f;
   const uint16_t stored_scale = f32_to_f16(scale);
   std::memcpy(out, &stored_scale, sizeof(stored_scale));

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kMagic = "GGUF";
 constexpr uint32_t kFormatVersion = 3;
-// The memory of a piece of a tensor in fp32. A unit of rows may need more.
+// A tensor is read in fp32 in pieces of about this size. A piece has at least rows_per_unit rows, which may need more.
 constexpr int64_t kPieceBytes = 4 * kFileChunkBytes;
 
 // The numbers of the types of values in the format.

@@ -25,15 +25,15 @@ namespace plimsoll {
 enum class GgufType : uint32_t { kF32 = 0, kF16 = 1, kQ8_0 = 8, kBF16 = 30 };
 
 inline constexpr int64_t kGgufBlock = 32;      // elements in a block of kQ8_0
-inline constexpr int64_t kGgufAlignment = 32;  // bytes
+inline constexpr int64_t kGgufAlignment = 32;  // in bytes
 
 // Returns the size of a row in bytes. Requires: a row of kQ8_0 has complete blocks.
 int64_t gguf_row_bytes(GgufType type, int64_t columns);
 
-// Encodes numbers, which are rounded to nearest: to f16 and bf16 with ties to even, and to the integers of a block with ties
-// away from zero after the multiplication by the reciprocal of its scale, as the reference implementation of the format does. Requires: `bytes` has
-// gguf_row_bytes(type, values.size()) bytes. Returns the index of the first number that the type cannot store (one that is not finite,
-// or beyond the largest of f16), or -1.
+// Encodes numbers, which are rounded to nearest: to f16 and bf16 with ties to even, and to the integers of a block with ties away from
+// zero after the multiplication by the reciprocal of its scale, as the reference implementation of the format does. Requires: `bytes` has
+// gguf_row_bytes(type, values.size()) bytes. Returns the index of the first number that the type cannot store (one that is not finite, or
+// beyond the largest of f16), or -1.
 int64_t encode_gguf(GgufType type, std::span<const float> values, std::span<std::byte> bytes);
 
 // A tensor to write. Its rows are the elements of the innermost dimension; a vector has one row.

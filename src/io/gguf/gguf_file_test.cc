@@ -119,7 +119,7 @@ TEST(GgufEncoding, BlocksOfEightBitsAreScaledByTheirLargestNumber) {
   for (size_t i = 34; i < 68; ++i) EXPECT_EQ(bytes[i], std::byte{0});
 }
 
-// Halves are rounded away from zero, and the numbers next to a bound of f16 on its two sides.
+// Integers of a block round halves away from zero. f16 accepts the number just below its limit of 65520 and refuses the limit itself.
 TEST(GgufEncoding, RoundsAndRefusesAtTheBounds) {
   std::vector<float> block(32, 0.0f);
   block[0] = 127.0f;

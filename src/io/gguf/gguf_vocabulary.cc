@@ -43,11 +43,11 @@ constexpr const char* kInstead =
               kInstead);
 }
 
-// The steps of a tokenizer under their names in llama.cpp.
+// The names by which llama.cpp knows how a tokenizer normalizes and splits text.
 struct Steps {
   std::string model;  // tokenizer.ggml.model: "gpt2" for byte-level BPE, "llama" for SentencePiece
   std::string pre;    // tokenizer.ggml.pre
-  bool adds_space_prefix = false;  // used by "llama"
+  bool adds_space_prefix = false;  // for model "llama": a space is put before the text
 };
 
 constexpr std::string_view kDigitsThenByteLevel =
@@ -80,7 +80,8 @@ Steps byte_level_steps(const TokenizerSpec& spec, const BpeSpec& bpe, std::vecto
   return {.model = "gpt2", .pre = std::move(pre)};
 }
 
-// The steps of SentencePiece models in the two forms that conversions write.
+// Recognizes the tokenizers of SentencePiece models in the two forms in which conversion programs write them: as normalizers Prepend and
+// Replace, or as the pre-tokenizer Metaspace.
 Steps sentence_piece_steps(const TokenizerSpec& spec, const BpeSpec& bpe, std::vector<std::string>& notes) {
   constexpr std::string_view kReplace = R"({"content":"▁","pattern":{"String":" ",},"type":"Replace",})";
   const std::string prepend_first = fmt::format(
@@ -150,7 +151,7 @@ TokenLists list_tokens(const TokenizerSpec& spec, int64_t vocab_size) {
     set(token.id, token.content, token.special ? TokenType::kControl : TokenType::kUserDefined);
   for (size_t id = 0; id < tokens.size(); ++id) {
     std::string text = tokens[id].value_or(fmt::format("[PAD{}]", id));
-    // llama.cpp needs distinct texts.
+    // Ids without a token get a placeholder. It must differ from all other tokens, because llama.cpp requires distinct texts.
     while (!tokens[id] && lists.ids.contains(text)) text = "[" + text + "]";
     if (!tokens[id]) lists.ids[text] = static_cast<int32_t>(id);
     lists.tokens.push_back(std::move(text));

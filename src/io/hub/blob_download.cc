@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// Bytes after which the system is asked to write to the disk, so that the sync at the end waits for less.
+// Number of bytes after which the system is asked to start writing to the disk, so that the sync at the end takes less time.
 constexpr int64_t kSyncBytes = int64_t{32} << 20;
 
 // The position and the total of "bytes 100-199/200"; -1 if not stated.
@@ -177,7 +177,7 @@ class BlobTransfer {
     num_parts_ = 0;
   }
 
-  // Asks once for the missing bytes. Returns why they are not complete.
+  // Requests the missing bytes once. Returns "" if the file is then complete, otherwise the reason why it is not.
   std::string read_once() {
     const int64_t offset = file_.done_bytes();
     std::string failure;
@@ -218,7 +218,7 @@ class BlobTransfer {
     return fmt::format("the answer ended after {} of {} bytes", file_.done_bytes(), request_.file.size_bytes);
   }
 
-  // Checks the head of an answer with bytes. Returns why they are not wanted, or "".
+  // Checks status and headers of an answer before its bytes are stored. Returns the reason why the bytes cannot be used, or "".
   std::string check_start(const HttpHead& head, int64_t offset) {
     ContentRange range = content_range(head.value("content-range"));
     if (head.status == 200) {
@@ -243,7 +243,7 @@ class BlobTransfer {
   const OnBytes& on_bytes_;
   IncompleteFile file_;
   int64_t num_parts_;   // the parts in which the bytes have arrived, in this process and in an earlier one
-  HttpHead head_ = {};  // of the last answer
+  HttpHead head_ = {};  // status and headers of the last answer
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ struct BlobRequest {
   const HubRepository& repository;
   const std::string& commit;
   const HubFile& file;
-  std::string path;  // of the complete blob; bytes arrive in the same name with ".incomplete"
+  std::string path;  // path of the complete blob; while bytes arrive, the file has the suffix kIncomplete
 };
 
 // Called with the number of bytes that have arrived since the last call; it is negative if bytes were discarded.

@@ -23,7 +23,7 @@ class ContentDigest {
   void add(std::span<const std::byte> bytes);
   // Returns the hash in hexadecimal digits of lower case, and begins a new one.
   std::string finish();
-  // Forgets all bytes.
+  // Starts a new hash, without the bytes that were added before.
   void restart();
 
  private:

@@ -80,7 +80,8 @@ size_t take_header(char* data, size_t size, size_t count, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   try {
     const std::string_view line(data, size * count);
-    // A new status line follows an answer of a proxy, or "100 Continue".
+    // libcurl also passes the headers of earlier answers, such as that of a proxy or "100 Continue". A status line begins the next
+    // answer.
     if (line.starts_with("HTTP/")) {
       transfer.head = {};
       const size_t space = line.find(' ');
@@ -169,7 +170,8 @@ class CurlClient final : public HttpClient {
   void set_options(const HttpRequest& request, Transfer& transfer, curl_slist* headers, char* text) {
     constexpr long kConnectSeconds = 10;
     constexpr long kBufferBytes = 512L << 10;
-    curl_.easy_reset(handle_);  // connections stay open
+    // Resets the options of the last request. Connections stay open.
+    curl_.easy_reset(handle_);
     set(CURLOPT_URL, request.url.c_str());
     // libcurl before 7.85 does not know the option. The addresses that a hub names are checked in any case (HubRequests).
     curl_.easy_setopt(handle_, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -177,7 +179,7 @@ class CurlClient final : public HttpClient {
     set(CURLOPT_HTTPHEADER, headers);
     set(CURLOPT_ERRORBUFFER, text);
     set(CURLOPT_FOLLOWLOCATION, 0L);
-    // Signals belong to the program.
+    // libcurl must not use signals, because the program that calls Plimsoll may use them.
     set(CURLOPT_NOSIGNAL, 1L);
     set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);

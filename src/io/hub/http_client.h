@@ -16,7 +16,7 @@ namespace plimsoll {
 struct HttpRequest {
   std::string url;
   bool only_head = false;              // HEAD instead of GET
-  std::vector<std::string> headers{};  // "Name: value"
+  std::vector<std::string> headers{};  // each in the form "Name: value"
   int64_t idle_timeout_s = 10;         // the transfer fails after this time without a byte
 };
 
@@ -49,7 +49,7 @@ class HttpClient {
 
 struct CurlSettings {
   std::string ca_file = {};    // certificates of authorities, instead of libcurl's own choice
-  std::string ca_folder = {};  // folder with such certificates
+  std::string ca_folder = {};  // folder with certificates of authorities
 };
 
 // Opens libcurl.so.4 and returns a client that keeps connections open between requests. Proxies are those of the environment

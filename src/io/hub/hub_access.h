@@ -29,9 +29,9 @@ struct HubAccess {
 // Returns the variable that forbids the network and its value, as "HF_HUB_OFFLINE=1", or "".
 std::string offline_reason(const std::map<std::string, std::string>& environment);
 
-// The token file is HF_TOKEN_PATH, or `token` in HF_HOME, as `hf auth login` writes it. `given_token` counts more than all of
-// them. Errors: kUsage for an address that is not http or https, for a time that is no positive whole number, and for a token with
-// characters that a header cannot contain.
+// The token is `given_token`, or otherwise the first one of HF_TOKEN, HUGGING_FACE_HUB_TOKEN and the token file, which is HF_TOKEN_PATH,
+// or `token` in HF_HOME, as `hf auth login` writes it. Errors: kUsage for an address that is not http or https, for a time that is no
+// positive whole number, and for a token with characters that a header cannot contain.
 HubAccess hub_access(FileSystem& files, const std::map<std::string, std::string>& environment,
                      const std::string& given_token = {});
 

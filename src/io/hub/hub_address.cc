@@ -56,7 +56,7 @@ std::string percent_encoded(std::string_view text, std::string_view safe) {
 std::string origin_of(std::string_view address) {
   const AddressParts parts = split_address(address);
   if ((parts.scheme != "http" && parts.scheme != "https") || parts.authority.empty()) return {};
-  const size_t bracket = parts.authority.rfind(']');  // of an IPv6 address
+  const size_t bracket = parts.authority.rfind(']');  // end of an IPv6 address, which contains colons itself
   const size_t colon = parts.authority.rfind(':');
   const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
   const char* port = parts.scheme == "https" ? ":443" : ":80";

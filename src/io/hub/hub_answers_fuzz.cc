@@ -1,6 +1,6 @@
-// Fuzzes the readers of a hub's answers. A finding is any result other than a complete download or an Error of bad data or
-// of the network, and a path outside the cache. The first byte selects the answer that the input is, the first line of the input the value of
-// the headers, and the rest is the body.
+// Fuzzes the readers of a hub's answers. A finding is any result other than a complete download or an Error of bad data or of the
+// network, and a path outside the cache. The first byte selects which answer the input replaces, the rest of the first line is the value
+// of the headers, and the remaining lines are the body.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -36,7 +36,7 @@ class FuzzedHub final : public HttpClient {
     if (asked == FuzzedAnswer::kState || asked == FuzzedAnswer::kContent)
       result.head.headers["etag"] = "\"9e26dfeeb6e641a33dae4961196235bdb965b21b\"";
     if (asked == fuzzed_) {
-      // An endless list of pages or redirects is one of few.
+      // After 20 fuzzed answers the list of pages ends, so that links or redirects without an end cannot loop forever.
       if (++num_fuzzed_ > 20) body = "[]";
       if (num_fuzzed_ <= 20) {
         for (const char* name :

@@ -16,8 +16,8 @@ bool is_folder(FileSystem& files, const std::string& path) {
   return status && status->kind == FileKind::kFolder;
 }
 
-// Expands a path as Python's os.path.expanduser, except for "~name", which remains as it is. Without a home
-// directory "~" remains too, and an empty one means the root.
+// Expands a path as Python's os.path.expanduser, except for "~name", which remains as it is. Without the variable HOME "~" remains too,
+// and an empty HOME means the root.
 std::string expand_home(const std::string& path, const HubEnvironment& environment) {
   if ((!path.starts_with("~/") && path != "~") || !environment.home) return path;
   std::string home = *environment.home;

@@ -40,7 +40,7 @@ struct HubEnvironment {
   std::optional<std::string> home;                   // HOME, or the home directory in the password database
 };
 
-// Extracts these variables from the environment of a process.
+// Extracts the variables of HubEnvironment from the environment of a process.
 HubEnvironment hub_environment(const std::map<std::string, std::string>& environment);
 
 // Returns the folder that contains the models--org--name folders: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub,
@@ -53,14 +53,14 @@ std::string hub_cache_folder(const HubEnvironment& environment);
 // '_' and '.'.
 bool is_hub_name(std::string_view text);
 
-// Returns true for the form of a branch, tag or commit, which does not lead out of a folder.
+// Returns true if the text has the form of a branch, tag or commit and contains no path that leads out of a folder.
 bool is_revision(std::string_view revision);
 
 // Returns the name of a repository's folder in the cache: models--org--name or datasets--org--name.
 std::string repository_folder(RepositoryKind kind, std::string_view name);
 
-// Returns the commit of a branch or tag in the cache, or the revision itself if the cache has no such name. `repository`: the
-// path of its folder. Errors: kBadData for a damaged file.
+// Returns the commit of a branch or tag in the cache, or the revision itself if the cache has no such name. `repository`: the path of the
+// repository's folder in the cache. Errors: kBadData for a damaged file.
 std::string cached_commit(FileSystem& files, const std::string& repository, const std::string& revision);
 
 // Returns the folder of a snapshot, models--org--name/snapshots/<commit>, for a revision that is a branch, a

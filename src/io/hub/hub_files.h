@@ -1,5 +1,5 @@
-// Chooses the files of a repository that are downloaded, and reads and writes the list of files of a commit in the cache (trees/<commit>.json, as Hugging
-// Face's tools write it). Thread-safe: pure functions, except for reading and writing files.
+// Chooses the files of a repository that are downloaded, and reads and writes the list of files of a commit in the cache
+// (trees/<commit>.json, as Hugging Face's tools write it). Thread-safe: pure functions, except for reading and writing files.
 #pragma once
 
 #include <optional>
@@ -28,7 +28,7 @@ SelectedFiles select_files(const DownloadRequest& request, const std::vector<Hub
 
 // Formats the list byte for byte as Hugging Face's tools do.
 std::string tree_json(const std::vector<HubFile>& files);
-// Returns the list in the file of that name, or nothing if there is none or if it is damaged.
+// Returns the list of files that a file of the cache contains; nothing if that file is missing or damaged.
 std::optional<std::vector<HubFile>> read_tree(FileSystem& files, const std::string& path);
 
 }  // namespace plimsoll

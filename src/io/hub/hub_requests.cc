@@ -74,10 +74,10 @@ std::string text_member(const nlohmann::json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// No repository is larger, so that sums of sizes cannot overflow.
+// A listing with more bytes than this is refused. No real repository is as large, and sums of sizes below it cannot overflow.
 constexpr int64_t kMostBytes = int64_t{1} << 50;
 
-// Reads an entry of a listing. Errors: kBadData if it is not one.
+// Reads an entry of a listing. Errors: kBadData if the value does not describe a file.
 HubFile read_entry(const nlohmann::json& entry, const std::string& url) {
   HubFile file{.path = text_member(entry, "path"), .git_hash = text_member(entry, "oid")};
   const auto size = entry.find("size");
@@ -162,7 +162,7 @@ HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHe
     const std::string origin = origin_of(request.url);
     request.headers = headers;
     request.headers.emplace_back(kUserAgent);
-    // Sizes and hashes are those of the plain bytes.
+    // Requests uncompressed bytes, because the hub's sizes and hashes are those of the uncompressed file.
     request.headers.emplace_back("Accept-Encoding: identity");
     if (!access_.token.empty() && origin == own_origin)
       request.headers.push_back("Authorization: Bearer " + access_.token);
@@ -287,7 +287,7 @@ std::vector<HubFile> HubRequests::files_of(const HubRepository& repository, cons
       if (entry.is_object() && text_member(entry, "type") == "file") files.push_back(read_entry(entry, url));
     }
     std::string next = next_page(answer.result.head.value("link"));
-    // A mirror may pass on the address of the hub that it copies.
+    // A mirror may return an address of the hub that it copies. The address of the mirror then replaces that of the hub.
     if (next.starts_with(kDefaultEndpoint)) next = access_.endpoint + next.substr(kDefaultEndpoint.size());
     const std::string here = url;
     url = next.empty() ? next : resolved_address(here, next);

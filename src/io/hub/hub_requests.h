@@ -72,8 +72,8 @@ class HubRequests {
 
   const HubAccess& access() const { return access_; }
   DownloadPace& pace() const { return pace_; }
-  // Errors of the next three: kBadData if the repository, revision or file does not exist or may not be read, or if the answer is not
-  // that of a hub; kDevice if the hub does not answer; kInterrupted.
+  // Errors of commit_of(), files_of() and state_of(): kBadData if the repository, revision or file does not exist or may not be read, or
+  // if the answer is not that of a hub; kDevice if the hub does not answer; kInterrupted.
   std::string commit_of(const HubRepository& repository, const std::string& revision);
   std::vector<HubFile> files_of(const HubRepository& repository, const std::string& commit);
   HubFileState state_of(const HubRepository& repository, const std::string& commit, const std::string& path);
@@ -81,7 +81,7 @@ class HubRequests {
   // The outcome of one attempt to read a file.
   struct BodyOutcome {
     HttpResult result;
-    std::string etag;  // of the hub's own answer; "" if not stated
+    std::string etag;  // entity tag in the hub's own answer; "" if not stated
   };
   // Asks once for the bytes from `offset` on, or for all if it is 0. `sink` receives only bodies with status 200 or 206. Errors:
   // kBadData for answers that no further attempt changes, such as 404.

@@ -34,7 +34,7 @@ std::string tree_path(const std::string& folder, const std::string& commit) {
   return join_path(join_path(folder, "trees"), commit + ".json");
 }
 
-// The name that the blob of a file has if the hub states the usual entity tag.
+// Returns the entity tag that the hub usually states for a file. It is the name of the file's blob.
 const std::string& usual_etag(const HubFile& file) {
   return file.sha256.empty() ? file.git_hash : file.sha256;
 }
@@ -134,7 +134,8 @@ void SnapshotDownload::remember_absence(const DownloadRequest& request) {
       make_folders(files_, parent_folder(path));
       if (!files_.status(path)) write_synced_file(files_, path, "");
     } catch (const FileError&) {
-      return;  // The missing file is the error to report.
+      // This record is only a hint. The caller reports that the file does not exist, which matters more than a failed write.
+      return;
     }
   }
 }
@@ -193,7 +194,7 @@ void SnapshotDownload::run() {
   require_space();
   const bool is_linked = std::ranges::all_of(
       selected_, [&](const HubFile& file) { return has_blob(snapshot_path(file), file); });
-  // A cache that has everything may be read-only.
+  // Returns before anything is written: a cache that is complete may be read-only.
   if (is_linked && has_ref()) return;
   start_ = std::chrono::steady_clock::now();
   prepare_folders();
@@ -231,7 +232,8 @@ void SnapshotDownload::download_file(size_t index) {
                   "'{}': {} states {} bytes, and lists {}; check HF_ENDPOINT and the proxy", file.path,
                   host_of(plan_.endpoint), state.size_bytes, file.size_bytes);
     }
-    // A tag of this form is the name of another file's content, which other programs would then read for that file.
+    // A tag that looks like a hash must be the hash in the listing. Otherwise the blob would get the name of another file's content, and
+    // other programs would read it as that file.
     const bool is_hash = (state.etag.size() == 40 || state.etag.size() == 64) &&
                          state.etag.find_first_not_of("0123456789abcdef") == std::string::npos;
     if (is_hash && state.etag != etag) {
@@ -256,7 +258,8 @@ void SnapshotDownload::download_file(size_t index) {
   }
   const std::string blob = blob_path(etag);
   if (!has_blob(blob, file)) {
-    // A partial file of another tag than the planned one, or one that another process has continued, counts now.
+    // Counts the bytes of the incomplete file again: another process may have continued it, or the hub may have stated another tag than
+    // the one that was planned with.
     const int64_t partial = std::max(file_bytes(files_, blob + std::string(kIncomplete)), int64_t{0});
     const int64_t usable = partial <= file.size_bytes ? partial : 0;
     progress_.done_bytes += usable - plan_.files[index].present_bytes;
@@ -270,7 +273,7 @@ void SnapshotDownload::download_file(size_t index) {
   plan_.files[index].present_bytes = file.size_bytes;
 }
 
-// Gives a blob its name in the snapshot.
+// Creates the link to a blob under the name of the file in the snapshot.
 void SnapshotDownload::link(const std::string& blob, const HubFile& file) {
   const std::string path = snapshot_path(file);
   std::string target = "../../";
@@ -284,7 +287,7 @@ void SnapshotDownload::link(const std::string& blob, const HubFile& file) {
     if (!files_.status(path) && !files_.read_link(path)) {
       files_.make_link(target, path);
     } else {
-      // The file in the snapshot is damaged.
+      // The file in the snapshot exists but is damaged, so the link replaces it by a rename.
       const std::string temporary = temporary_path(path);
       files_.make_link(target, temporary);
       files_.rename(temporary, path);
@@ -293,13 +296,13 @@ void SnapshotDownload::link(const std::string& blob, const HubFile& file) {
     const bool has_no_links = error.operation() == FileOperation::kMakeLink &&
                               (error.error_number() == EPERM || error.error_number() == EOPNOTSUPP);
     if (!has_no_links) throw;
-    // Without symbolic links, Hugging Face's tools store the file in the snapshot too.
+    // Without symbolic links, the file itself goes into the snapshot, where Hugging Face's tools also store it.
     files_.rename(blob, path);
   }
   files_.sync_folder(parent_folder(path));
 }
 
-// Returns true if the name of the revision already has the commit in the cache.
+// Returns true if refs/<revision> in the cache already contains the commit.
 bool SnapshotDownload::has_ref() {
   const std::string path = join_path(join_path(folder_, "refs"), plan_.revision);
   return plan_.revision == plan_.commit ||

@@ -18,9 +18,9 @@ namespace plimsoll {
 
 class SnapshotDownload {
  public:
-  // Finds the commit and its files, and what the cache of the environment has of them. Writes nothing, except that a file that was asked for by name
-  // does not exist. Errors: kUsage for a wrong name or revision, or if the place of the cache is unknown; otherwise as HubRequests
-  // and select_files().
+  // Finds the commit and its files, and what the cache of the environment has of them. Writes only .no_exist records of files that were
+  // asked for by name and do not exist. Errors: kUsage for a wrong name or revision, or if the place of the cache is unknown; otherwise
+  // as HubRequests and select_files().
   SnapshotDownload(FileSystem& files, HubRequests& requests, const HubEnvironment& environment,
                    const DownloadRequest& request, ModelParts parts);
 
@@ -49,7 +49,7 @@ class SnapshotDownload {
   HubRequests& requests_;
   HubRepository repository_;
   std::string cache_;              // folder of all repositories
-  std::string folder_;             // of this repository
+  std::string folder_;             // folder of this repository
   std::vector<HubFile> listed_;    // all files of the commit
   std::vector<HubFile> selected_;  // in the order of plan_.files
   DownloadPlan plan_;
@@ -58,7 +58,7 @@ class SnapshotDownload {
   std::chrono::steady_clock::time_point last_report_;
 };
 
-// Returns true if a snapshot in the cache has all files that a command reads of a model. `folder`: that of the repository.
+// Returns true if a snapshot in the cache has all files that a command reads of a model. `folder`: the repository's folder in the cache.
 bool is_snapshot_complete(FileSystem& files, const std::string& folder, const std::string& commit,
                           ModelParts parts);
 

@@ -31,7 +31,7 @@ TEST(SnapshotDownload, FillsThePublishedLayout) {
   world.hub.log.clear();
   world.download(files);
   ASSERT_EQ(world.hub.log.size(), 1u);
-  // A file in a folder has a longer link.
+  // The link of a file in a subfolder needs one more "../".
   world.request.files = {"sub/notes.txt"};
   world.download(files);
   EXPECT_EQ(files.read_link(snapshot_file("sub/notes.txt")),
@@ -54,7 +54,7 @@ TEST(SnapshotDownload, OnlyTheHubReceivesTheToken) {
   EXPECT_EQ(num_stored, 1);
 }
 
-// The connection breaks after every number of bytes, once and again and again.
+// The connection breaks after each possible number of bytes: once, four times, or every time.
 TEST(SnapshotDownload, ContinuesAfterACutAtEveryByte) {
   for (int64_t cut = 0; cut <= 24; ++cut) {
     for (const int num_cuts : {1, 4, 1000}) {
@@ -78,7 +78,7 @@ TEST(SnapshotDownload, ContinuesAfterACutAtEveryByte) {
   }
 }
 
-// The process is interrupted at every chance, and the next one continues.
+// The user's program interrupts the download each time that it is asked, and the next process continues it.
 TEST(SnapshotDownload, ContinuesAfterEveryInterruption) {
   MemoryFileSystem files;
   World world;
@@ -131,7 +131,7 @@ TEST(SnapshotDownload, SurvivesPowerLossAtEveryCall) {
   EXPECT_GT(num_calls, 30);
 }
 
-// Every call fails as on a full disk, once and from then on. The error says so, and after space was made the download completes.
+// Fails one call as on a full disk, or this call and all later ones. The error says so, and once there is space the download completes.
 TEST(SnapshotDownload, AFullDiskIsAnErrorAtEveryCall) {
   for (const bool stays_full : {false, true}) {
     int64_t call = 0;

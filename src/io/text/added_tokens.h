@@ -62,7 +62,7 @@ struct StatedToken {
 // for "normalized", whose default is the opposite of "special", as in Hugging Face's AddedToken.
 StatedToken read_added_token(const JsonFields& fields);
 
-// Reads either a string, which means a special token matched in the raw text, or an object as above.
+// Reads either a string, which means a special token matched in the raw text, or an object as read_added_token() does.
 StatedToken read_special_token(const Json& value, const std::string& where, const std::string& name);
 
 // Converts an id. Errors: kBadData if not 0 <= id < 2^31 - 1.

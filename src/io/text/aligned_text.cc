@@ -62,7 +62,8 @@ namespace {
 
 using Changed = std::vector<ChangedCodePoint>;
 
-// Decomposes and sorts in the canonical order. Only the first code point of a decomposition replaces one.
+// Decomposes and sorts in the canonical order. The first code point of a decomposition replaces the old one, and the others are
+// insertions.
 Changed decompose(std::u32string_view chars, bool compatible) {
   struct Part {
     ChangedCodePoint c;
@@ -94,8 +95,8 @@ Changed decompose(std::u32string_view chars, bool compatible) {
   return out;
 }
 
-// Composes a decomposed text (Unicode 15.0, section 3.11, "Canonical Composition Algorithm"). A composite adds up the
-// changes of its parts and removes one code point.
+// Composes a decomposed text (Unicode 15.0, section 3.11, "Canonical Composition Algorithm"). The `change` of a composite is the sum of
+// those of its two parts, minus one, because two code points become one.
 Changed compose(const Changed& parts) {
   const UnicodeTable& unicode = UnicodeTable::get();
   Changed out;
@@ -127,7 +128,7 @@ Changed compose(const Changed& parts) {
 void apply_normal_form(NormalForm form, AlignedText* text) {
   const bool compatible = form == NormalForm::kNfkd || form == NormalForm::kNfkc;
   const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  // No normal form changes ASCII.
+  // ASCII has the same form in every normal form.
   if (std::all_of(text->chars.begin(), text->chars.end(), [](char32_t c) { return c < 128; })) return;
   if (!composes) return change_text(decompose(text->chars, compatible), 0, text);
   // Only code points that may change, and the one before each of them, need the algorithm.
@@ -143,7 +144,7 @@ void apply_normal_form(NormalForm form, AlignedText* text) {
     for (done = at + 1; done < chars.size() && may_change(chars[done]);) ++done;
     const Changed part = compose(decompose(chars.substr(begin, done - begin), compatible));
     changed.insert(changed.end(), part.begin(), part.end());
-    at = done;  // does not change
+    at = done;  // the code point at `done` does not change, so the search continues after it
   }
   if (done == 0) return;
   for (; done < chars.size(); ++done) changed.push_back({chars[done], 0});

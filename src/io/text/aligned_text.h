@@ -1,8 +1,8 @@
-// A text in code points, each with the part of the original text from which it came, and the changes that the
-// steps of a pipeline make to it.
+// A text in code points, each with the part of the original text from which it came, and the changes that the steps of a pipeline make to
+// it.
 //
-// The sources follow the rules of Hugging Face's NormalizedString, so that offsets equal: a replaced code point
-// keeps its source, an inserted one takes the source of the code point before it. Not thread-safe.
+// The sources follow the rules of Hugging Face's NormalizedString, so that offsets of tokens equal those of Hugging Face: a replaced code
+// point keeps its source, and an inserted one takes the source of the code point before it. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ void append_changed(const AlignedText& text, size_t from, size_t to,
 // code points that the text would have, `before` the number before the step. Errors: kBadData with `where`.
 void check_growth(size_t size, size_t before, const std::string& where);
 
-// Changes a whole text.
+// Replaces the whole text by the changed code points, as append_changed() does for a part of a text.
 void change_text(const std::vector<ChangedCodePoint>& changed, size_t removed, AlignedText* text);
 
 // Keeps the code points for which keep(c) is true.

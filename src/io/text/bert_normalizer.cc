@@ -8,7 +8,7 @@
 namespace plimsoll::text {
 namespace {
 
-// The steps as Hugging Face's tokenizers do them. A code point that a step inserts has the source of the one
+// The functions below do one step each, as Hugging Face's tokenizers do them. A code point that a step inserts has the source of the one
 // before it.
 
 void clean(SourcedText* text) {
@@ -34,8 +34,8 @@ void space_cjk(SourcedText* text) {
   *text = std::move(out);
 }
 
-// Applies NFD. Sorting moves code points but not their sources: like Hugging Face's tokenizers, which apply their
-// list of replacements and insertions in the sorted order.
+// Applies NFD. Canonical sorting moves code points but not their sources, because Hugging Face's tokenizers assign the sources in the
+// sorted order.
 void decompose(SourcedText* text) {
   struct Part {
     int rank;

@@ -50,7 +50,7 @@ class BertNormalizer {
   // UTF-8. Returns the number of code points in `text`. Overwrites `out` and reuses its memory.
   int32_t normalize(std::string_view text, int32_t first_code_point, NormalizedText* out) const;
 
-  // Computes the same result step by step, which is slower.
+  // Computes the result of normalize() in separate steps, which is slower.
   int32_t normalize_in_steps(std::string_view text, int32_t first_code_point, NormalizedText* out) const;
 
  private:

@@ -69,7 +69,7 @@ Bpe::Bpe(const Vocabulary& vocabulary, const TokenIds& ids, const BpeSpec& spec)
   if (!is_byte_level_ || !spec.ignore_merges) return;
   size_t num_bytes = 0;
   for (const auto& entry : vocabulary) num_bytes += entry.first.size();
-  raw_text_.reserve(num_bytes);  // keeps the views valid
+  raw_text_.reserve(num_bytes);  // the text is not moved later, so that views of it stay valid
   raw_ids_.reserve(vocabulary.size());
   for (const auto& [token, id] : vocabulary) {
     const size_t begin = raw_text_.size();
@@ -148,7 +148,8 @@ void Bpe::add_characters(std::string_view word, BpeScratch& scratch) const {
     const bool has_bytes = spec_.byte_fallback && std::all_of(text.begin(), text.end(), [&](char byte) {
                              return fallback_ids_[static_cast<unsigned char>(byte)] != kNoToken;
                            });
-    if (has_bytes) {  // before an unknown token that is not added yet, as in the reference
+    // The bytes are added now, before an unknown token that is still pending, as in the reference.
+    if (has_bytes) {
       for (const char byte : text) add(fallback_ids_[static_cast<unsigned char>(byte)], 1);
       continue;
     }

@@ -103,7 +103,7 @@ class Scanner {
       while (end < text_.size() && is_newline(text_[end])) ++end;
       return end;
     }
-    // White space ends with its last line break, if it has one.
+    // A word of white space ends with the last line break of the white space, if there is one.
     const size_t end = run(begin_, Kind::kSpace);
     const size_t newline = text_.substr(begin_, end - begin_).find_last_of("\r\n");
     return newline != std::string_view::npos ? begin_ + newline + 1 : spaces();
@@ -160,7 +160,7 @@ class Scanner {
 
 constexpr std::string_view kGpt2Regex =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// The same expression in the form of newer files.
+// GPT-2's expression as newer files spell it.
 constexpr std::string_view kGpt2RegexGrouped =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kThreeDigitsRegex =
@@ -181,7 +181,7 @@ void append_steps(const JsonFields& fields, std::vector<JsonFields>* steps) {
   for (const JsonFields& step : fields.required_objects("pretokenizers")) append_steps(step, steps);
 }
 
-// Returns the known pattern of a Split that makes a word of every match.
+// Returns the pattern of a pre-tokenizer Split if its expression is a known one and every match is a word of its own.
 std::optional<WordPattern> find_split_pattern(const JsonFields& split) {
   if (type_of(split) != "Split" || split.text("behavior") != "Isolated" || split.flag_or("invert", false))
     return std::nullopt;

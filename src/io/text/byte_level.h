@@ -22,7 +22,7 @@ char32_t byte_character(uint8_t byte);
 // Returns the byte that a character represents, or nothing if it represents none.
 std::optional<uint8_t> byte_of_character(char32_t c);
 
-// Appends the characters of the UTF-8 bytes of a code point. All of them have its source.
+// Appends the characters of the UTF-8 bytes of a code point. The source of each is `span`, that of the code point.
 void append_byte_characters(char32_t c, TextSpan span, AlignedText* out);
 
 // The expressions that are matched without the general engine.
@@ -42,9 +42,9 @@ std::optional<WordPattern> find_word_pattern(std::string_view regex);
 // A pipeline whose words are parts of the original text.
 struct ByteLevelSteps {
   WordPattern pattern = WordPattern::kGpt2;
-  bool adds_space = false;  // a space before a text that does not start with one
-  bool composes = false;    // the normal form C first
-  // All pre-tokenizers but the last one split the text first, without changing it.
+  bool adds_space = false;  // puts a space before a text that does not start with one
+  bool composes = false;    // normal form C is applied first
+  // True if pre-tokenizers precede the last one. They split the text without changing it.
   bool has_splitters = false;
 };
 

@@ -43,7 +43,7 @@ class ChatWriter {
   std::string_view eos() const { return eos_; }
   bool adds_prompt() const { return prompt_ == GenerationPrompt::kAdd; }
 
-  // Writes a part that the assistant writes.
+  // Writes text of the assistant, and records its range as trained.
   template <typename... Texts>
   void train(const Texts&... texts) {
     const size_t begin = text_.size();
@@ -60,7 +60,7 @@ class ChatWriter {
                 "template with --chat_template",
                 i + 1, message.role, record_.name, wanted);
   }
-  // Requires that users and assistants alternate: the messages from `first` on begin with a user.
+  // Checks that users and assistants alternate, and that the messages from `first` on begin with a user. Errors: kBadData.
   void require_turns(Messages messages, size_t first) const {
     for (size_t i = first; i < messages.size(); ++i) {
       const bool is_users_turn = (i - first) % 2 == 0;
@@ -92,7 +92,7 @@ class ChatWriter {
   const std::string_view eos_;
   const GenerationPrompt prompt_;
   std::string text_;
-  std::vector<std::pair<size_t, size_t>> trained_;  // bytes
+  std::vector<std::pair<size_t, size_t>> trained_;  // ranges in bytes
   int64_t num_left_out_ = 0;
 };
 
@@ -168,7 +168,7 @@ void write_tool_answer(Messages messages, size_t i, ChatWriter& out) {
   if (i + 1 == messages.size() || messages[i + 1].role != "tool") out << "<|im_end|>\n";
 }
 
-// Writes the turns of Qwen. write_answer(i) writes that of an assistant.
+// Writes the turns of a conversation in Qwen's form. write_answer(i) writes message i, which is an assistant's.
 template <typename WriteAnswer>
 void write_qwen_turns(const ChatRecord& record, Messages messages, ChatWriter& out,
                       const WriteAnswer& write_answer) {
@@ -193,7 +193,7 @@ void render_qwen(const ChatRecord& record, Messages messages, ChatWriter& out) {
                    [&](size_t i) { write_im_turn(messages[i], messages[i].content, out); });
 }
 
-// Returns the index of the last message of a user that is not the answer of a tool, or that of the last message.
+// Returns the index of the last message of a user that is not the answer of a tool; without one, the index of the last message.
 size_t last_query(Messages messages) {
   for (size_t i = messages.size(); i-- > 0;) {
     const std::string& content = messages[i].content;
@@ -203,7 +203,8 @@ size_t last_query(Messages messages) {
   return messages.size() - 1;
 }
 
-// Qwen 3 writes the reasoning of the answers after the last query, that of the last answer even if it is empty.
+// Qwen 3 writes the reasoning of the answers after the last query only. For the last answer it writes the reasoning even if that is
+// empty.
 void render_qwen3(const ChatRecord& record, Messages messages, ChatWriter& out) {
   const size_t query = last_query(messages);
   write_qwen_turns(record, messages, out, [&](size_t i) {
@@ -333,7 +334,7 @@ void render_mistral_v1(const ChatRecord&, Messages messages, ChatWriter& out) {
 
 // --- Zephyr, Gemma, Phi 3
 
-// Writes the turns of templates that begin each with <|role|>, for three roles.
+// Writes a turn per message of a system, user or assistant. In these templates a turn begins with <|role|>.
 void write_bar_turns(Messages messages, std::string_view end, ChatWriter& out) {
   for (const ChatMessage& message : messages) {
     if (message.role != "user" && message.role != "system" && message.role != "assistant") {
@@ -429,7 +430,7 @@ struct StatedTemplate {
   std::string text;
 };
 
-// Returns the template in tokenizer_config.json: a text, or that named "default" of a list.
+// Returns the template in tokenizer_config.json. It is either a text, or the entry named "default" of a list.
 std::optional<StatedTemplate> template_in_config(const std::string& path, const std::string& content) {
   const Json document = parse_json(content, path);
   const JsonFields fields(document, path, "");

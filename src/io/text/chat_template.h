@@ -51,9 +51,9 @@ class ChatTemplate {
   // Returns the template of this name. Errors: kUsage for an unknown name (the message lists the known ones), and if the
   // template ends turns with the end-of-text token and the tokenizer has none.
   static ChatTemplate named(std::string_view name, const Tokenizer& tokenizer);
-  // Returns the template of a folder: the one that kTrainedChatTemplate names, else that in chat_template.jinja, else chat_template in tokenizer_config.json (if these are
-  // several, the one called "default"). Errors: kUsage if there is none or if it is not known, with the file, the first line,
-  // the fingerprint and the names of known templates; as named().
+  // Returns the template of a folder: the one that kTrainedChatTemplate names, else that in chat_template.jinja, else chat_template in
+  // tokenizer_config.json (if these are several, the one called "default"). Errors: kUsage if there is none or if it is not known, with
+  // the file, the first line, the fingerprint and the names of known templates; as named().
   static ChatTemplate of_folder(const std::string& folder, const Tokenizer& tokenizer);
 
   std::string_view name() const;
@@ -62,7 +62,7 @@ class ChatTemplate {
   // Renders a conversation. Requires: there is a message. Errors: kBadData for roles that the template refuses, with the number of
   // the message.
   RenderedChat render(std::span<const ChatMessage> messages, GenerationPrompt prompt) const;
-  // Returns a hash of everything on which texts depend.
+  // Returns a hash of everything on which rendered texts depend.
   uint64_t content_hash() const;
 
  private:

@@ -174,7 +174,7 @@ class FuseDecoder : public DecoderStep {
   }
 };
 
-// Removes up to `start` and `stop` times a character from the ends of every text.
+// Removes a character from the start of every text at most `start` times, and from its end at most `stop` times.
 class StripDecoder : public DecoderStep {
  public:
   StripDecoder(std::string content, int64_t start, int64_t stop)
@@ -233,7 +233,7 @@ class CtcDecoder : public DecoderStep {
   bool cleans_up_;
 };
 
-// Reads the field of a number of repetitions.
+// Reads a field that states a number of repetitions.
 int64_t required_count(const JsonFields& fields, const char* key) {
   const auto value = fields.integer(key);
   if (!value || *value < 0) {
@@ -307,7 +307,7 @@ std::string Decoder::decode(Texts texts) const {
 }
 
 void read_decoder(const JsonFields& fields, Decoder* decoder) {
-  describe(fields);  // refuses too deep nesting
+  describe(fields);  // throws if decoders are nested too deeply
   read_steps(fields, decoder);
 }
 

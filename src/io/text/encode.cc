@@ -75,7 +75,7 @@ void TokenizerImpl::encode_pieces(size_t begin, size_t end, Offsets offsets, Scr
   Words& words = scratch.pipeline.words;
   words.text.clear();
   if (begin == end) return;
-  // A whole text begins where its original does, even if a normalizer dropped the first code points.
+  // The first word of a text begins where the original text does, even if a normalizer dropped the first code points.
   words.text.begin = begin == 0 ? text.begin : text.spans[begin].begin;
   words.text.chars.assign(text.chars, begin, end - begin);
   words.text.spans.assign(text.spans.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -101,7 +101,7 @@ void TokenizerImpl::encode_pieces(size_t begin, size_t end, Offsets offsets, Scr
       out->offsets.push_back(
           {words.text.spans[char_of[token_begin]].begin, words.text.spans[char_of[token_end - 1]].end});
       if (!spec_.offset_trimming) continue;
-      // An unknown token of Unigram is the text itself.
+      // Unigram's unknown token stands for the text itself, so the white space of the text is trimmed instead of that of the token.
       const bool is_text = is_unigram && token.id == model_.unk_id();
       trim_offsets(
           to_code_points(is_text ? std::string_view(bytes).substr(token_begin, token_end - token_begin)
@@ -239,7 +239,7 @@ int32_t TokenizerImpl::encode_byte_level(std::string_view text, int32_t first_co
 
 void TokenizerImpl::encode_byte_words(std::string_view text, int32_t first_code_point, Offsets offsets,
                                       ScratchImpl& scratch, Sequence* out) const {
-  // In offsets, the added space belongs to the first character.
+  // In offsets, a space that is added before the text belongs to the first character.
   int32_t num_added = 0;
   if (spec_.byte_level->adds_space && !text.empty() && text[0] != ' ') {
     scratch.spaced_text.assign(1, ' ');
@@ -252,7 +252,7 @@ void TokenizerImpl::encode_byte_words(std::string_view text, int32_t first_code_
   Words& parts = scratch.pipeline.words;
   parts.text.assign(text, first_code_point);
   spec_.pipeline->split_except_last(&parts);
-  size_t chars = 0, byte = 0;  // the same position
+  size_t chars = 0, byte = 0;  // the same position, as an index of code points and of bytes
   const auto byte_of = [&](size_t position) {
     for (; chars < position; ++chars) byte += decode_valid_utf8(text.data() + byte).num_bytes;
     return byte;
@@ -288,7 +288,8 @@ void TokenizerImpl::encode_byte_part(size_t begin, size_t end, ByteWords& words,
           {words.first_code_point + std::max(first, 0), words.first_code_point + std::max(last, 1)});
       if (!spec_.offset_trimming) continue;
       const auto leading = std::min(bytes.find_first_not_of(' '), bytes.size());
-      const size_t trailing = bytes.size() - 1 - bytes.find_last_not_of(' ');  // npos counts as -1
+      // If the word is all spaces, find_last_not_of() returns npos, which acts as -1: all bytes are trailing.
+      const size_t trailing = bytes.size() - 1 - bytes.find_last_not_of(' ');
       if (leading > 0 || trailing > 0)
         trim_span(static_cast<int32_t>(leading), static_cast<int32_t>(trailing), scratch, out);
     }
@@ -296,7 +297,8 @@ void TokenizerImpl::encode_byte_part(size_t begin, size_t end, ByteWords& words,
   }
 }
 
-// Encodes text without tokens of the first pass. Returns its number of code points.
+// Encodes text from which the added tokens that are matched in raw text (the first pass) have been removed. Returns its number of code
+// points.
 int32_t TokenizerImpl::encode_plain(std::string_view text, int32_t first_code_point, Offsets offsets,
                                     ScratchImpl& scratch, Sequence* out) const {
   if (spec_.byte_level && model_.is_byte_level() && (!spec_.byte_level->composes || surely_composed(text))) {

@@ -47,7 +47,7 @@ class JsonFields {
   std::optional<int64_t> integer(const std::string& key) const;
   std::optional<JsonFields> object(const std::string& key) const;
   const Json* array(const std::string& key) const;
-  // Returns the members of an array of objects. Errors: also if the field is absent.
+  // Returns the members of an array of objects. Errors: kBadData also if the field is absent.
   std::vector<JsonFields> required_objects(const std::string& key) const;
 
   // Returns the start of messages: "tokenizer.json: model.vocab".

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kCopyAgain = "copy the file again from its source";
 
-// Returns the field if it is present. Errors: kBadData if it is missing.
+// Returns the value of a field. Errors: kBadData if the field is missing.
 template <typename T>
 T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   if (!value) throw_error(ErrorCode::kBadData, "{} is missing; {}", fields.name_of(key), kCopyAgain);
@@ -28,7 +28,7 @@ Vocabulary read_vocabulary(const JsonFields& vocab) {
   for (const auto& [token, id] : vocab.json().get_ref<const Json::object_t&>()) {
     if (id.is_number_integer() && id >= 0 && id < std::numeric_limits<int32_t>::max()) {
       result.emplace_back(token, id.get<int32_t>());
-    } else {  // throws the error
+    } else {  // an id of another type, which integer() refuses
       checked_id(required(vocab, token.c_str(), vocab.integer(token)), vocab.name_of(token));
     }
   }
@@ -43,7 +43,7 @@ Vocabulary read_vocabulary(const JsonFields& vocab) {
   return result;
 }
 
-// Adds merges, whose three tokens must be in the vocabulary.
+// Adds merges. The two tokens of a merge and the token that they are joined to must be in the vocabulary.
 class MergeAdder {
  public:
   MergeAdder(const Vocabulary& vocabulary, BpeSpec* spec) : ids_(vocabulary), spec_(spec) {}

@@ -1,5 +1,5 @@
-// Compares tokenizers of every model and decoder with Hugging Face's by fixtures, and the parts of the fast path with the
-// general one.
+// Compares tokenizers of every model and decoder with Hugging Face's by fixtures, and the fast path of byte-level words with the general
+// pipeline.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -194,7 +194,7 @@ TEST(ByteLevelTest, KnowsTextsThatTheNormalFormLeaves) {
   EXPECT_GT(num_left, 100000u);
 }
 
-// Returns a tokenizer.json with this model and this tail.
+// Returns a tokenizer.json that consists of this model and the fields in `tail`.
 std::string with_model(const std::string& model, const std::string& tail = "") {
   return "{\"model\": " + model + tail + "}";
 }

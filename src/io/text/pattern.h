@@ -16,10 +16,10 @@ namespace plimsoll::text {
 
 // The regular expressions of tokenizers: the part of Oniguruma's Ruby syntax that tokenizer.json files use.
 //
-// Supported: literals and escapes, character classes with ranges, negation, nested and POSIX classes, \d \s \w \h and
-// their negations, \p{category}, groups (capturing ones as plain groups), (?i) for single characters and (?m), alternation, greedy, lazy and
-// possessive quantifiers, atomic groups, lookahead and lookbehind of bounded length, ^ $ \A \z \Z \b \B. Other
-// constructs (references, scripts, absent operators, ...) are refused by name.
+// Supported: literals and escapes, character classes with ranges, negation, nested and POSIX classes, \d \s \w \h and their negations,
+// \p{category}, groups (capturing ones as plain groups), (?i) for single characters and (?m), alternation, greedy, lazy and possessive
+// quantifiers, atomic groups, lookahead and lookbehind of bounded length, ^ $ \A \z \Z \b \B. Other constructs (references, scripts,
+// absent operators, ...) are refused by name.
 //
 // Matching backtracks, as Oniguruma does, with a limit of steps per position. Immutable after construction;
 // thread-safe.
@@ -65,10 +65,11 @@ Pattern read_pattern(const JsonFields& fields);
 
 std::u32string to_code_points(std::string_view utf8);
 
-// Replaces every match by `content`, whose code points take the source of the last one of the match.
+// Replaces every match by `content`. The code points of `content` take the place in the original text that the last code point of the
+// match has.
 void replace_matches(const Pattern& pattern, std::u32string_view content, AlignedText* text);
 
-// Inserts a prefix with the source of the first code point. An empty text stays empty.
+// Inserts a prefix, which takes the place in the original text that the first code point has. An empty text stays empty.
 void prepend_text(std::u32string_view prefix, AlignedText* text);
 
 }  // namespace plimsoll::text

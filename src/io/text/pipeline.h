@@ -1,9 +1,8 @@
 // The general pipeline of tokenizer.json: any sequence of normalizers and pre-tokenizers, from a text to words.
 //
-// BERT's own normalizer and pre-tokenizer have a faster path (bert_normalizer.h, encode.cc); everything else runs
-// here, step by step, as in Hugging Face's tokenizers. The model that follows sees words and does not know how they
-// came about, so that other models than WordPiece can follow. Immutable after construction; thread-safe, with one
-// set of Words per thread.
+// BERT's own normalizer and pre-tokenizer have a faster path (bert_normalizer.h, encode.cc); everything else runs here, step by step, as
+// in Hugging Face's tokenizers. The result is independent of the model: WordPiece, BPE, Unigram and WordLevel read the same words.
+// Immutable after construction; thread-safe, with one set of Words per thread.
 #pragma once
 
 #include <cstdint>

@@ -63,7 +63,7 @@ void arrange(std::vector<Span> spans, Behavior behavior, std::vector<std::pair<s
                [](const auto& part) { return part.first < part.second; });
 }
 
-// Adds the parts between matches.
+// Returns the matches and the parts of the text between them, in order.
 std::vector<Span> with_gaps(const Matches& matches, size_t size) {
   std::vector<Span> spans;
   size_t done = 0;

@@ -13,7 +13,8 @@
 namespace plimsoll::text {
 namespace {
 
-// Longer clusters are mapped code point by code point, as in the reference.
+// A grapheme cluster of at most this number of bytes is looked up as a whole. Longer clusters are mapped code point by code point, as in
+// the reference.
 constexpr size_t kMaxClusterBytes = 5;
 
 // Decodes base64 with padding. Returns nothing if it is malformed.

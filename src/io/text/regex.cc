@@ -21,9 +21,9 @@ constexpr int64_t kStepsPerCodePoint = 1000;
 constexpr size_t kNoLimit = static_cast<size_t>(-1);
 
 enum class Op : uint8_t {
-  kSet,    // one code point of sets[a]
-  kSplit,  // tries a, then b
-  kJump,   // to a
+  kSet,    // matches one code point of sets[a]
+  kSplit,  // tries the program from the index `a` on, then from `b` on
+  kJump,   // continues at the index `a` of the program
   kLineStart,
   kLineEnd,
   kTextStart,
@@ -31,11 +31,12 @@ enum class Op : uint8_t {
   kTextEndOrLast,  // \Z: the end, or before a line feed at the end
   kWordBoundary,
   kNotWordBoundary,
-  kMark,        // stores the position in register a
-  kProgress,    // fails if nothing was matched since kMark of register a
-  kLookahead,   // the program [pc + 1, a) has to match here; b: negated
-  kLookbehind,  // the same for a text that ends here; c, d: its lengths
-  kAtomic,      // the program [pc + 1, a) is matched without a return into it
+  kMark,       // stores the position in register a
+  kProgress,   // fails if nothing was matched since kMark of register a
+  kLookahead,  // the program [pc + 1, a) has to match here, or, if b is 1, must not match
+  // The program [pc + 1, a) has to match a text that ends here; b as in kLookahead; c, d: the least and largest length of that text.
+  kLookbehind,
+  kAtomic,  // the program [pc + 1, a) is matched without a return into it
   kMatch,
 };
 
@@ -601,7 +602,7 @@ class Compiler {
   bool dot_all_ = false;
 };
 
-// Runs a program on one text.
+// Runs a compiled expression on one text.
 class Matcher {
  public:
   Matcher(const std::vector<Instruction>& code, const std::vector<CharSet>& sets, size_t num_registers,
@@ -707,7 +708,7 @@ bool Matcher::step(const Instruction& instruction, size_t* pc, size_t* at) {
 
 std::optional<size_t> Matcher::run(size_t pc, size_t at, size_t must_end) {
   const size_t base = choices_.size();
-  // Undoes the registers of abandoned choices. Returns false if no choice is left.
+  // Returns to the latest choice: restores the registers that were changed after it. Returns false if no choice is left.
   const auto go_back = [&] {
     while (choices_.size() > base) {
       const Choice choice = choices_.back();

@@ -24,7 +24,7 @@ struct CharSet {
   // Inside a class, Oniguruma's \w lacks the superscripts and fractions below U+0100, which it has outside.
   bool strict_word = false;
 
-  // Requires: ranges as merge_ranges() leaves them.
+  // Requires: the ranges are sorted and merged, as merge_ranges() leaves them.
   bool in_ranges(char32_t c) const {
     const auto after =
         std::upper_bound(ranges.begin(), ranges.end(), c,
@@ -65,7 +65,8 @@ struct CharSet {
   std::bitset<kNumStored> stored;
 };
 
-// Returns the lower case, or for letters without one the letter of which they are a form.
+// Returns the lower case of a code point. Variant forms without a lower case, such as the long s (U+017F) and the micro sign, give the
+// letter of which they are a form; other code points give themselves.
 char32_t simple_lower(char32_t c);
 
 // Returns the upper case of the code points whose lower case is c.

@@ -76,7 +76,7 @@ class WordCache {
   void grow();
 
   std::vector<Entry> entries_;  // the number of entries is a power of two
-  size_t num_stored_ = 0;       // since the table last grew
+  size_t num_stored_ = 0;       // number of words stored since the table last grew
 };
 
 }  // namespace plimsoll::text

@@ -38,7 +38,7 @@ class FormWriter {
     tokens_.clear();
   }
   void token(char kind, std::string text) {
-    // x['name'] is x.name.
+    // x['name'] gets the normal form of x.name.
     const size_t count = tokens_.size();
     if (kind == 'o' && text == "]" && count >= 3 && tokens_[count - 1].kind == 's' &&
         tokens_[count - 2].text == "[" && tokens_[count - 2].kind == 'o' &&
@@ -139,7 +139,7 @@ class FormReader {
     if (sign == '-') {
       while (at_ < text_.size() && is_space(text_[at_])) ++at_;
     } else if (sign != '+' && kind != '{' && at_ < text_.size() && text_[at_] == '\n') {
-      ++at_;  // trim_blocks
+      ++at_;  // trim_blocks: removes the line feed after a block
     }
   }
 

@@ -23,7 +23,7 @@ namespace plimsoll::text {
 // Buffers of one thread. They may be used with several models one after the other.
 struct ModelScratch {
   uint64_t model = 0;           // the number of the model to which the caches belong
-  WordCache words, byte_words;  // for split and for split_bytes
+  WordCache words, byte_words;  // the caches of split() and of split_bytes()
   BpeScratch bpe;
   UnigramScratch unigram;
 };

@@ -138,8 +138,8 @@ TokenStream::TokenStream(const Tokenizer& tokenizer, const DecodeOptions& option
       num_returned_(context.size()) {
   options_.clean_up_spaces = false;
   returned_ = decode();
-  // If the context ends within a character, the mark of the incomplete part does not count as returned, so that the character is
-  // returned when it is complete.
+  // If the context ends within a character, its text ends with U+FFFD for the incomplete part. That is not counted as returned, so that
+  // the character is returned when later ids complete it.
   while (returned_.ends_with(kReplacement)) returned_.resize(returned_.size() - kReplacement.size());
 }
 

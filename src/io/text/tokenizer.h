@@ -243,7 +243,7 @@ class TokenStream {
   const Tokenizer& tokenizer_;
   DecodeOptions options_;
   std::vector<int32_t> ids_;  // ids whose text may still be needed
-  size_t num_returned_ = 0;   // the first of them, whose text `returned_` was returned
+  size_t num_returned_ = 0;   // number of first ids in ids_ whose text, `returned_`, was returned
   std::string returned_;
 };
 

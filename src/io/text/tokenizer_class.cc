@@ -12,7 +12,7 @@
 namespace plimsoll::text {
 namespace {
 
-// A class whose tokenizer is WordPiece. Where 4.57 and 5.24 of transformers differ, the columns are those of 5.24.
+// A class whose tokenizer is WordPiece. Where transformers 4.57 and 5.24 differ, the fields are those of 5.24.
 struct WordPieceClass {
   std::string_view name;  // without "Tokenizer"
   bool sets_normalizer;
@@ -261,7 +261,7 @@ Json precompiled_of(const Json& normalizer) {
   return nullptr;
 }
 
-// Returns the place of the token for unknown pieces in a Unigram vocabulary, or 0 if it is not there.
+// Returns the index of the token for unknown pieces in a Unigram vocabulary, or 0 if the vocabulary does not contain it.
 int64_t index_of_unknown(const Json& vocab, const std::optional<JsonFields>& config) {
   std::string unknown = "<unk>";
   if (const Json* stated = config ? config->find("unk_token") : nullptr; stated != nullptr)

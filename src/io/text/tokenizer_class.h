@@ -33,7 +33,8 @@ enum class BuiltPipeline : uint8_t {
 };
 
 struct TokenizerClass {
-  std::string name;    // as in the file, or "" if no file names one and no model_type implies one
+  // Name of the class as in the file; "" if no file names one and no model_type implies one.
+  std::string name;
   std::string source;  // "config.json: tokenizer_class is 'XTokenizer'", for messages
   // True if the class sets the options of a BertNormalizer: lower case, accents, Chinese characters and cleaning.
   bool sets_normalizer = false;
@@ -66,8 +67,8 @@ TokenizerClass find_tokenizer_class(const std::optional<JsonFields>& tokenizer_c
                                     const std::optional<JsonFields>& model_config,
                                     const std::string& model_type, bool is_byte_level = false);
 
-// Replaces the steps of a tokenizer.json by those that the class builds from its own arguments. Requires: a class with a
-// pipeline. Errors: kBadData if the file has another model than the class.
+// Replaces the steps of a tokenizer.json by those that the class builds from its own arguments. Requires: the class builds a pipeline.
+// Errors: kBadData if the file has another model than the class.
 void build_pipeline(const TokenizerClass& tokenizer_class, const std::optional<JsonFields>& tokenizer_config,
                     Json* document);
 

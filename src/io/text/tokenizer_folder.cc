@@ -216,7 +216,7 @@ void add_named_tokens(const NamedTokens& named, const TokenizerClass& tokenizer_
   resolve_added_tokens(stated, spec);
 }
 
-// Returns the id of a token that a BERT model requires.
+// Returns the id of the token with a role, which is required for BERT. Errors: kBadData if the vocabulary does not contain the token.
 int32_t vocab_id(const TokenizerSpec& spec, const char* role) {
   const std::string& token = spec.special_tokens.at(role);
   for (const auto& [text, id] : spec.model.vocab) {
@@ -413,7 +413,8 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     spec.model.vocab = parse_vocab_txt(files.vocab_txt.value_or(""), spec.where);
   }
   check_class(tokenizer_class, spec);
-  if (tokenizer_class.built != BuiltPipeline::kNone) spec.special_tokens.clear();  // the class has its own
+  // The class sets its own special tokens.
+  if (tokenizer_class.built != BuiltPipeline::kNone) spec.special_tokens.clear();
   // vocab.txt names no special tokens, so every class that reads it has BERT's.
   if (reads_vocab_txt) tokenizer_class.roles = bert_roles();
   if (!tokenizer_class.name.empty()) spec.transformers_class = tokenizer_class.name;
@@ -430,7 +431,7 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     read_roles(*config.fields(), &named);
     read_added_tokens_decoder(*config.fields(), &named);
     has_decoder = config.fields()->has_key("added_tokens_decoder");
-    // A class that builds its own pipeline takes the added tokens from one file.
+    // If tokenizer_config.json has added_tokens_decoder, a class that builds its own pipeline takes the added tokens from there alone.
     if (has_decoder && tokenizer_class.built != BuiltPipeline::kNone) spec.added_tokens.clear();
   }
   // The older files are used only if the newer field is missing.

@@ -223,7 +223,7 @@ TEST(TokenizerFolderTest, VocabTxtDecodesAsTransformersDo) {
     for (const Case& each : cases) {
       EXPECT_EQ(tokenizer.decode(each.ids, {.skip_special_tokens = false}), each.whole) << type;
       EXPECT_EQ(tokenizer.decode(each.ids, {.skip_special_tokens = true}), each.without_special) << type;
-      // If any first part of the ids is the context, the stream returns the text of the rest.
+      // Whatever number of first ids is the context, the stream returns the text of the other ids.
       for (size_t begin = 0; begin <= each.ids.size(); ++begin) {
         const std::span<const int32_t> context(each.ids.data(), begin);
         TokenStream stream(tokenizer, {.skip_special_tokens = true}, context);
@@ -532,7 +532,7 @@ std::vector<BadFolder> bad_folders() {
           "added_tokens[0].content is missing"),
       bad_json(
           "added_id", [](J& d) { d["added_tokens"][0]["id"] = 7; },
-          "has id 7 there, but Hugging Face would give it id 0"),
+          "is stored with id 7, but Hugging Face would give it id 0"),
       bad_json(
           "added_empty",
           [](J& d) {

@@ -154,7 +154,8 @@ void fuzz(const uint8_t* data, size_t size) {
     const Encoding encoding = tokenizer.encode(text);
     check_encoding(encoding, text, {});
     check_decoding(tokenizer, encoding.ids);
-    // Templates in the input may repeat a text, so a limit holds only for those that do not.
+    // A template in the input may repeat a text, so that max_length need not hold. Inputs that can contain a template are not checked for
+    // it.
     if (choice % kNumChoices == 0 || (choice % kNumChoices >= 6 && choice % kNumChoices <= 9)) return;
     const EncodeOptions options{.max_length = choice / kNumChoices % 16,
                                 .truncation_side = choice & 0x80 ? TextSide::kLeft : TextSide::kRight};

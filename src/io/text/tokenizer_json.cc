@@ -16,7 +16,7 @@ std::string type_of(const JsonFields& fields) {
   return fields.text("type").value_or("(none)");
 }
 
-// Returns the field if it is present. Errors: kBadData if it is missing.
+// Returns the value of a field. Errors: kBadData if the field is missing.
 template <typename T>
 T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   if (!value) {
@@ -84,7 +84,7 @@ SpecialIds read_template_tokens(const JsonFields& processor) {
   return result;
 }
 
-// Token types are stored in a byte.
+// Checks that a token type fits into the byte in which it is stored.
 int32_t checked_type(int64_t type, const std::string& name) {
   if (type < 0 || type > 255) {
     throw_error(ErrorCode::kBadData, "{} is {}, but a token type is 0 to 255; correct the file", name, type);

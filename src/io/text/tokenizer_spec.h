@@ -59,7 +59,7 @@ struct BpeSpec {
 };
 
 struct UnigramSpec {
-  std::vector<double> scores;  // by id
+  std::vector<double> scores;  // the score of each token, by id
   std::optional<int32_t> unk_id;
   bool byte_fallback = false;
 };
@@ -95,7 +95,7 @@ struct OffsetTrimming {
 };
 
 struct TokenizerSpec {
-  std::string source;  // "tokenizer.json", "vocab.json" or "vocab.txt"
+  std::string source;  // name of the file: "tokenizer.json", "vocab.json" or "vocab.txt"
   std::string where;   // the path, for messages
   // BERT's normalizer, which BERT's pre-tokenizer follows; not used if there is a pipeline without it.
   NormalizerSpec normalizer;

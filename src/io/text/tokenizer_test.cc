@@ -244,7 +244,7 @@ TEST(TokenizerTest, RefusesALengthWithoutRoomForSpecialTokens) {
   EXPECT_EQ(message(1),
             "a maximum length of 1 tokens has no room for the 2 special tokens of a text; raise it");
   EXPECT_NE(message(-5), "");
-  EXPECT_EQ(message(2), "");  // [CLS] [SEP]
+  EXPECT_EQ(message(2), "");  // room for [CLS] and [SEP]
   EXPECT_EQ(tokenizer.encode("x", {.max_length = 2}).ids, (Ids{2, 3}));
 }
 

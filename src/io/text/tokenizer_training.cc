@@ -28,7 +28,7 @@ constexpr int64_t kWordPieceAlphabet = 1000;
 constexpr const char* kEndOfText = "<|endoftext|>";
 const std::vector<std::string> kBertTokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 
-// The steps of a tokenizer that has no vocabulary yet.
+// Returns the normalizer, pre-tokenizer, post-processor and decoder of a new tokenizer.json.
 OrderedJson steps_of(const TrainingOptions& options) {
   if (options.model == TrainedModel::kBpe) {
     const OrderedJson byte_level = {

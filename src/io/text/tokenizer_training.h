@@ -31,7 +31,7 @@ struct BpeTraining {
 };
 
 struct TrainedBpe {
-  std::vector<std::string> tokens;                  // by id
+  std::vector<std::string> tokens;                  // the token of each id
   std::vector<std::pair<int32_t, int32_t>> merges;  // pairs of ids by rank
 };
 
@@ -56,13 +56,14 @@ struct TrainingOptions {
 struct TrainedTokenizer {
   std::string tokenizer_json, tokenizer_config_json;
   int64_t num_bytes = 0;  // total size of the files
-  int64_t num_words = 0;  // different ones
+  int64_t num_words = 0;  // number of different words
   int64_t num_tokens = 0;
   int64_t num_merges = 0;
 };
 
-// Trains a tokenizer on the lines of text files, with their line breaks. Requires: paths is not empty. Errors: kBadData for a file that cannot be read, that is not UTF-8 (with the number of the line), or
-// for files without text; kUsage for a folder, and for a vocabulary without room for the special tokens and the alphabet.
+// Trains a tokenizer on the lines of text files, with their line breaks. Requires: paths is not empty. Errors: kBadData for a file that
+// cannot be read, that is not UTF-8 (with the number of the line), or for files without text; kUsage for a folder, and for a vocabulary
+// without room for the special tokens and the alphabet.
 TrainedTokenizer train_tokenizer(const std::vector<std::string>& paths, const TrainingOptions& options);
 
 }  // namespace plimsoll::text

@@ -12,7 +12,7 @@ namespace {
 
 #include "io/text/tables/unicode_tables.inc"
 
-// Builds the pages from a run table; equal uniform pages are stored once.
+// Builds pages of flags from a run-length table. Pages in which all flags are equal are stored once per flag.
 struct PageBuilder {
   std::vector<uint16_t> page_of;
   std::vector<uint8_t> flags;

@@ -150,12 +150,12 @@ uint32_t grapheme_flags(char32_t c) {
   return kGraphemeRuns[2 * low + 1];
 }
 
-// Properties of the beginning of a cluster that decide whether the cluster continues.
+// Properties of the part of a cluster before a position, which decide whether the cluster continues there.
 struct ClusterState {
   bool one_regional = false;        // an odd number of regional indicators
-  bool pictographic = false;        // a pictographic character and extending ones
-  bool joins_pictographic = false;  // ... and then a zero-width joiner
-  bool conjunct = false;            // a consonant, and linkers and extending characters
+  bool pictographic = false;        // ends with a pictographic character and any number of extending ones
+  bool joins_pictographic = false;  // ends with `pictographic` and a zero-width joiner
+  bool conjunct = false;            // consists of a consonant and any linkers and extending characters
   bool has_linker = false;
 
   void add(uint32_t flags) {

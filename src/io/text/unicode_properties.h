@@ -23,7 +23,7 @@ enum PropertyFlags : uint16_t {
   kRegexWord = 128,              // \w of regular expressions
   kRegexSpace = 256,             // \s of regular expressions
   kMayCompose = 512,             // the normal form C may change it, or join it to a code point before it
-  kMayComposeCompatible = 1024,  // the same for the normal form KC
+  kMayComposeCompatible = 1024,  // the normal form KC may change it, or join it to a code point before it
 };
 
 class UnicodeProperties {

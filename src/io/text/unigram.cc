@@ -16,7 +16,8 @@ ByteTrie build_trie(const Vocabulary& vocabulary, const TokenIds& ids) {
   std::vector<std::pair<std::string_view, int32_t>> entries;
   entries.reserve(vocabulary.size());
   for (const auto& [token, id] : vocabulary) {
-    if (!token.empty() && ids.find(token) == id) entries.emplace_back(token, id);  // the last of equal tokens
+    // Keeps the last of several tokens with the same text.
+    if (!token.empty() && ids.find(token) == id) entries.emplace_back(token, id);
   }
   return ByteTrie(std::move(entries));
 }

@@ -69,11 +69,10 @@ void resolve_added_tokens(const std::vector<int32_t>& stated, TokenizerSpec* spe
       token.id = next_id++;
     }
     if (stated[i] >= 0 && stated[i] != token.id) {
-      throw_error(
-          ErrorCode::kBadData,
-          "{}: added token '{}' has id {} there, but Hugging Face would give it id {} (the vocabulary has "
-          "{} tokens); make the files of the folder agree",
-          spec->where, token.content, stated[i], token.id, spec->model.vocab.size());
+      throw_error(ErrorCode::kBadData,
+                  "{}: added token '{}' is stored with id {}, but Hugging Face would give it id {} (the "
+                  "vocabulary has {} tokens); make the files of the folder agree",
+                  spec->where, token.content, stated[i], token.id, spec->model.vocab.size());
     }
     if (known != places.end()) {
       settled[known->second] = token;  // the later properties override

@@ -25,14 +25,15 @@ struct MapBuffer {
 };
 
 struct MapSegment {
-  std::string name = {};  // "forward"
+  std::string name = {};  // such as "forward"
   uint32_t first = 0;     // the position of its first op
 };
 
 struct BufferMap {
   std::string program = {};
   int64_t arena_bytes = 0;
-  std::vector<double> start_ms = {};  // the estimated start of each op, and at last the end of the program
+  // The estimated start of each op; the last element is the end of the program.
+  std::vector<double> start_ms = {};
   std::vector<std::string> ops = {};  // the name of each op
   std::vector<MapSegment> segments = {};
   std::vector<MapBuffer> buffers = {};
@@ -40,7 +41,7 @@ struct BufferMap {
 
   size_t num_ops() const { return ops.size(); }
   int64_t live_bytes(uint32_t op) const;
-  // Returns the sum over all buffers of bytes times the ops at which they are live.
+  // Returns the sum over all buffers of bytes times the number of ops at which the buffer is live.
   double byte_ops() const;
 };
 

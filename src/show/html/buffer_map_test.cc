@@ -17,8 +17,8 @@ int64_t sum_of_purposes(const PurposeBytes& bytes) {
   return sum;
 }
 
-// The areas of the map are the bytes of the plan: at every op, the buffers add up to what the anatomy of memory states, purpose by
-// purpose, and over all ops to the same area.
+// At every op and for every purpose, the buffers of the map have as many bytes as the anatomy of memory states, and byte_ops() is the sum
+// of these over all ops.
 TEST(BufferMap, AddsUpToThePlan) {
   int checked = 0;
   for (const PlanRequest& request : all_plan_cases()) {

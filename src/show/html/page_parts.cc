@@ -25,7 +25,7 @@ std::string table_cell(std::string_view tag, std::string_view text, bool is_text
   return fmt::format("<{0}{1}{2}>{3}</{0}>", tag, is_text ? "" : " class=\"n\"", scope, html_escaped(text));
 }
 
-// The first cell of a row. Long names of buffers and arguments may be broken after these characters.
+// Returns the first cell of a row. Long names of buffers and arguments may be broken after '.', '_' and '/'.
 std::string row_head(std::string_view text) {
   std::string cell;
   for (const char c : html_escaped(text)) {

@@ -26,7 +26,7 @@ struct MethodGain {
 // Errors of the predictions: predicted / measured - 1.
 struct PredictionErrors {
   int64_t rows = 0;
-  int64_t near = 0;  // number of rows within 15 %
+  int64_t near = 0;  // number of rows whose predicted speed is off by at most 15 %
   double worst = 0;  // largest error of the speed, with its sign
   double worst_memory = 0;
 };
@@ -88,9 +88,10 @@ std::string planned_experiment_json(const ExperimentPlan& plan);
 // Returns the file: origin, summary and rows.
 std::string experiment_json(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin);
 
-// Draws memory and speed by method as bars next to each other. The colours are those of Okabe and Ito (2008), which people
-// with any common form of colour blindness can distinguish: blue for this program, orange for Hugging Face's Trainer if it
-// ran the rows too. Predictions are marks across the bars, so they need no colour. Rows without figures have no bars; the caption names them. Requires: at least one row.
+// Draws memory and speed by method as bars next to each other. The colours are those of Okabe and Ito (2008), which people with any
+// common form of colour blindness can distinguish: blue for this program, orange for Hugging Face's Trainer if it ran the rows too.
+// Predictions are marks across the bars, so they need no colour. Rows without figures have no bars; the caption names them. Requires: at
+// least one row.
 Picture experiment_picture(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin);
 
 }  // namespace plimsoll

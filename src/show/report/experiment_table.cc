@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kNameWidth = 36;
-// Columns of the table of predictions.
+// Width of the table of predictions, in characters.
 constexpr size_t kPlannedWidth = 80;
 
 std::string mib(int64_t bytes) {

@@ -95,7 +95,7 @@ TEST(ExperimentTable, LongNamesAreShownWhole) {
                             "\n  per_device_train_batch_size=8 fp16=0\n"})
     EXPECT_TRUE(contains(table, words)) << words << " in " << table;
   EXPECT_FALSE(contains(table, "..")) << table;
-  // The figures stay in their columns.
+  // Long arguments must not move the figures out of their columns.
   const size_t first = table.find("   12.8 ");
   ASSERT_NE(first, std::string::npos) << table;
   EXPECT_EQ(first - table.rfind('\n', first) - 1, 38u) << table;
@@ -276,11 +276,11 @@ TEST(ExperimentPicture, HasThePeersBars) {
   rows[1].peer = PeerFigures{.samples_per_s = 0, .measured_bytes = 0, .refused = "no bitsandbytes here"};
   const std::string svg = experiment_picture(rows, origin()).svg();
   EXPECT_EQ(xml_fault(svg), "");
-  // There is one row in two panels, and the legend.
+  // Trainer ran one row, whose bars in the two panels and whose legend have this colour.
   EXPECT_EQ(count(svg, "#E69F00"), 3u) << svg;
   EXPECT_EQ(count(svg, "#0072B2"), 9u) << svg;
   EXPECT_TRUE(contains(svg, "Trainer, measured")) << svg;
-  // There are three rows in two panels.
+  // Three rows without figures of Trainer have this text in each of the two panels.
   EXPECT_EQ(count(svg, "not run by Trainer"), 6u) << svg;
 }
 

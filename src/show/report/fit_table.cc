@@ -20,7 +20,7 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kMostRows = 12;
-// Columns of the table and of the text below it.
+// Width of the table and of the text below it, in characters.
 constexpr size_t kFitWidth = 80;
 
 std::string format_methods(const FitRow& row) {
@@ -75,7 +75,7 @@ std::string command_of(const FitRow& row, const FitTableContext& context) {
   return format_program(context) + " " + context.command + " " + words_of(row);
 }
 
-// Returns the rows of a table that fit.
+// Returns the first rows, at most `most`, of those that fit into the memory.
 std::span<const FitRow> shown_rows(const FitReport& report, size_t most) {
   const auto end = std::ranges::find(report.rows, 0, &FitRow::micro_batch);
   const auto count = std::min(static_cast<size_t>(end - report.rows.begin()), most);

@@ -64,7 +64,7 @@ TEST(FitTable, EveryRowCanBeToldFromTheOthers) {
     if (line.starts_with("trains: ") || line.starts_with("vs. ")) break;
     if (contains(line, " x 2 ")) {
       if (!row.empty()) rows.insert(row);
-      row = line.substr(5);  // after the rank
+      row = line.substr(5);  // the line without the rank
     } else if (!row.empty()) {
       row += line;
     }
@@ -109,7 +109,7 @@ TEST(FitTable, WhatIsToBeFilledInIsSaidOnce) {
             "plimsoll train --model_name_or_path MODEL --train_file FILE --bf16");
 }
 
-// The table has twelve rows and the fastest row that trains like the run itself.
+// The table has twelve rows, and in addition the fastest row that trains like the run itself, however slow it is.
 TEST(FitTable, TheFastestThatTrainsAlikeIsThereHoweverSlow) {
   FitReport report;
   for (int i = 0; i < 14; ++i) report.rows.push_back(row_of({"sgd"}, 50 - i, MethodEffect::kOtherPath));
@@ -141,7 +141,7 @@ TEST(FitTable, CardsThatRunTheSameWordsShareALine) {
   for (const std::string& line : lines_of(text)) EXPECT_LE(line.size(), 80u) << line;
 }
 
-// Rows of a tie share a letter, and the sentence about ties is only there if there is one.
+// Rows of a tie share a letter. A sentence explains the letters only if the table has a tie.
 TEST(FitTable, NamesTies) {
   FitReport report;
   const std::vector<int> ties{1, 1, 2, 3, 3};
@@ -161,7 +161,7 @@ TEST(FitTable, NamesTies) {
   EXPECT_FALSE(contains(text, "1a")) << text;
 }
 
-// The fastest row is shown even if more rows than a table has are a tie with it and change the run less.
+// The fastest row is shown, even if it changes the run more than other rows of its tie, and these rows alone would fill the table.
 TEST(FitTable, TheFastestIsThereHoweverMuchItChanges) {
   FitReport report;
   for (int i = 0; i < 14; ++i) {

@@ -186,7 +186,7 @@ std::string memory_figures_text(const Json& object) {
          memory_outcome_table({.predicted_total_bytes = integer(object, "predicted_total_bytes"),
                                .arena_bytes = integer(object, "arena_bytes"),
                                .arena_high_water_bytes = integer(object, "arena_high_water_bytes"),
-                               .arena_written_bytes = 0,  // which the table does not show
+                               .arena_written_bytes = 0,  // memory_outcome_table() does not show it
                                .lower_bound_bytes = integer(object, "lower_bound_bytes"),
                                .constant_bytes = integer(object, "constant_bytes"),
                                .measured_peak_bytes = integer(object, "measured_peak_bytes")});

@@ -42,7 +42,7 @@ class Picture {
             TextAnchor anchor = TextAnchor::kStart, TextWeight weight = TextWeight::kNormal);
   // Draws a text that reads from bottom to top and whose middle is at (x, y).
   void upward_text(double x, double y, std::string_view words, double size, std::string_view colour);
-  // Adds what another picture contains.
+  // Adds the shapes and texts of another picture.
   void append(const Picture& other);
 
   // Returns the complete SVG file with a newline at the end.

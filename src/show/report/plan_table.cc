@@ -84,7 +84,7 @@ std::string describe_ranks(const RankOptions& ranks) {
       ranks.zero_stage == ZeroStage::kStates ? "; the groups divide optimizer states (ZeRO stage 1)" : "");
 }
 
-// Returns the work that the plan has room for, with an estimate of its speed where there is one.
+// Describes the size of the generation that the plan has room for, or the estimated speed of the training or evaluation.
 std::string describe_work(const Plan& plan) {
   const GenerationOptions& generation = plan.request.generation;
   if (generation.num_pages > 0) {
@@ -306,7 +306,7 @@ std::string describe_disk(const Plan& plan, size_t columns) {
                  columns);
 }
 
-// Describes the memory for saves in the background on a GPU. On a CPU it is part of the table.
+// Describes the memory for saves in the background on a GPU; "" on a CPU, where the table contains this memory.
 std::string describe_checkpoint_copy(const Plan& plan, size_t columns) {
   if (!plan.is_on_gpu() || plan.host.checkpoint_bytes == 0) return "";
   return wrapped(

@@ -13,8 +13,8 @@
 
 namespace plimsoll {
 
-// Formats the plan with at most `columns` columns, of which 80 is the least that fits, and a newline at the end. `plan`, `train --dry_run` and the start
-// of every run print it. Cost: about a millisecond.
+// Formats the plan with at most `columns` columns (at least 80) and a newline at the end. `plan`, `train --dry_run` and the start of
+// every run print it. Cost: about a millisecond.
 std::string plan_table(const Plan& plan, const PlanLabels& labels = {},
                        Characters characters = Characters::kUnicode, size_t columns = 100);
 
@@ -68,7 +68,7 @@ std::string recompute_table(const Plan& plan, size_t columns);
 // end of the used part of the arena, and the peak seen by the operating system. Ends with the verdict and a
 // newline.
 std::string memory_outcome_table(const MemoryFigures& figures);
-// Returns its last line without the line feed. It states if the prediction was right.
+// Returns the last line of memory_outcome_table() without its line feed. It states if the prediction was right.
 std::string memory_verdict(const MemoryFigures& figures);
 
 }  // namespace plimsoll

@@ -102,7 +102,7 @@ TEST(PlanTable, TheVerdictStandsLast) {
   EXPECT_TRUE(last_line(request).starts_with("fits: ")) << last_line(request);
   request.memory_limit_bytes = 1 << 20;
   EXPECT_TRUE(last_line(request).starts_with("will not fit: ")) << last_line(request);
-  // The refusal that follows on the other stream contains the same figures.
+  // The verdict of the table and the error message of require_fit() state the same figures.
   for (const int64_t limit : {int64_t{1} << 20, build_plan(request).total_bytes() - 1}) {
     request.memory_limit_bytes = limit;
     const std::string line = last_line(request);
@@ -373,7 +373,7 @@ TEST(PlanTable, FitsANarrowTerminal) {
   EXPECT_GE(checked, 20);
 }
 
-// The short forms have the same figures as the table, in five lines, and one or two for ranks, and in one line.
+// plan_summary() has five lines, and one or two more for ranks; plan_headline() has one. Both state the figures of the table.
 TEST(PlanSummary, IsShortForEveryPlan) {
   int checked = 0;
   for (const PlanRequest& request : all_plan_cases()) {

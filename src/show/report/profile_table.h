@@ -13,8 +13,9 @@ struct ProfileContext {
   int64_t num_steps = 0;  // number of measured steps; 0 if unknown
   // Number of steps in which a bucket ran for the first time. The figures exclude these steps if other steps were measured.
   int64_t num_first_steps = 0;
-  double step_ms = 0;      // wall time of a step; 0 if unknown
-  double peak_gflops = 0;  // measured rate of the device, used for its fraction; 0 if unknown
+  double step_ms = 0;  // wall time of a step; 0 if unknown
+  // Measured peak rate of the device, with which the rates are compared; 0 if unknown.
+  double peak_gflops = 0;
   double peak_gb_per_s = 0;
 };
 

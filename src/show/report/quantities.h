@@ -46,9 +46,9 @@ struct ProgressFigures {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  double tokens_per_s = 0;                             // real tokens
+  double tokens_per_s = 0;                             // tokens without padding
   std::optional<double> model_flops_utilization = {};  // 0 to 1; shown if known
-  int64_t memory_bytes = 0;                            // planned
+  int64_t memory_bytes = 0;                            // planned memory
   double elapsed_s = 0;
   double remaining_s = -1;  // negative if unknown
 };
@@ -58,8 +58,8 @@ struct ProgressFigures {
 // fit, the last ones are omitted first, but the elapsed and the remaining time are omitted last.
 std::string progress_bar(const ProgressFigures& figures, size_t columns = 100,
                          Characters characters = Characters::kUnicode);
-// Formats the figures of progress_bar() without a bar, for a log. The figures that do not fit are omitted in the same
-// order.
+// Formats the figures of progress_bar() without a bar, for a log. If the figures do not fit, they are omitted in the order of
+// progress_bar().
 std::string progress_line(const ProgressFigures& figures, size_t columns = std::string::npos);
 
 }  // namespace plimsoll

@@ -8,8 +8,8 @@
 namespace plimsoll {
 
 struct RankFitContext {
-  std::string
-      subject;  // "bert-large-uncased, 128 tokens, 512 sequences per step, on 64 x h100: 8 machines of 8"
+  // Heading: "bert-large-uncased, 128 tokens, 512 sequences per step, on 64 x h100: 8 machines of 8".
+  std::string subject;
   std::string to_fill_in;  // arguments that the user must supply: "FILE: the training data"; may be empty
 };
 

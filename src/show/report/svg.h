@@ -49,7 +49,7 @@ class SvgPlot {
   // Width of the drawing area in pixels; finer detail is not visible.
   static constexpr int kColumns = 700;
 
-  // Returns the complete drawing, and as an SVG file with a newline at the end.
+  // Return the complete drawing: as a Picture, and as the text of an SVG file with a newline at the end.
   Picture picture() const;
   std::string finish() const { return picture().svg(); }
 

@@ -45,7 +45,7 @@ class CheckpointFixture {
     return save_checkpoint(files, output, step_, contents);
   }
 
-  // Returns true if the tensors of an opened checkpoint equal these bit for bit.
+  // Returns true if the tensors of an opened checkpoint equal those of this fixture bit for bit.
   bool equals(const OpenCheckpoint& opened) const {
     bool equal = opened.step == step_;
     for (const TensorSource& tensor : contents.model.tensors) {

@@ -19,8 +19,8 @@
 
 namespace plimsoll {
 
-// Encodes as [1], the bytes of the first text, [2], then the bytes of the second text, [2] with type 1. Ids
-// of letters begin at first_letter.
+// Encodes a text as the id 1, an id per byte, and the id 2. The second text of a pair follows as an id per byte and the id 2, with type
+// 1. The ids of bytes begin at first_letter.
 class LetterEncoder : public TextEncoder {
  public:
   explicit LetterEncoder(int32_t first_letter = 10) : first_letter_(first_letter) {}

@@ -127,7 +127,7 @@ class SimulatedHub final : public HttpClient {
   }
 };
 
-// Waits without waiting, and adds the time.
+// Returns at once instead of waiting, and adds up the requested times.
 class SimulatedPace final : public DownloadPace {
  public:
   using DownloadPace::DownloadPace;
