@@ -53,9 +53,9 @@ AttentionBackward attention_bwd_cuda_mma, attention_bwd_cuda_tf32, attention_bwd
 AttentionForward attention_fwd_cuda_wgmma, attention_fwd_cuda_tf32_wgmma;
 AttentionBackward attention_bwd_cuda_wgmma, attention_bwd_cuda_tf32_wgmma;
 
-// Returns the function that computes a row of the catalog in a bucket. It is the function of the same name,
-// except that *_cuda_mma replaces *_cuda_wgmma in a bucket of short sequences
-// (attention_is_of_short_sequences), where it is faster. Errors: kInternal if no row has the name.
+// Returns the function to call for the catalog row `implementation` in a bucket of sizes `dims`. It is the function of the same name,
+// except that *_cuda_mma replaces *_cuda_wgmma in a bucket of short sequences (attention_is_of_short_sequences), where it is faster.
+// Errors: kInternal if no row has the name.
 AttentionForward* attention_fwd_cuda_of(std::string_view implementation, const AttentionDims& dims);
 AttentionBackward* attention_bwd_cuda_of(std::string_view implementation, const AttentionDims& dims);
 

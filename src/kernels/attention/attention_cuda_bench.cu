@@ -103,7 +103,7 @@ class Tensors {
   const AttentionFwdArgs& forward(int set) const { return forward_[static_cast<size_t>(set)]; }
   const AttentionBwdArgs& backward(int set) const { return backward_[static_cast<size_t>(set)]; }
   const int64_t* rng() const { return forward_[0].options.dropout > 0 ? rng_.as<int64_t>() : nullptr; }
-  // Returns the sum of S^2 H D.
+  // Returns the sum of S^2 H D over the sequences.
   double products() const { return products_; }
 
  private:

@@ -74,7 +74,7 @@ int expect_within_bounds(const AttentionProblem& problem, const std::vector<cons
   return static_cast<int>(families.size());
 }
 
-// Returns the families that accept a type and head size.
+// Returns the families of kernels that accept an element type and a head size.
 std::vector<const Kernels*> families_of(DType dtype, int64_t head_dim) {
   if (dtype == DType::kF32 && head_dim % 4 == 0) return {&kTiled, &kTf32, &kTf32Wgmma};
   if (dtype == DType::kF32 || head_dim % 8 != 0) return {&kTiled};
@@ -206,7 +206,8 @@ TEST(AttentionCudaRows, FamiliesAgreeSmall) {
   }
 }
 
-// Runs sequences so long that the forward pass stores none of its random numbers.
+// Runs sequences that are too long for the first kernel of the backward pass to store dropout bits, so that the second kernel draws the
+// random numbers again.
 void expect_families_agree_on_dropout_drawn_again(AttentionProblem problem) {
   problem.dropout = 0.1;
   problem.dtype = DType::kBF16;

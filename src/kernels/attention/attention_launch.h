@@ -33,8 +33,8 @@ struct AttentionKernelArgs {
   float scale = 1.0f;
   int tokens = 0, sequences = 0, longest = 0, heads = 0, head_dim = 0;
   int kv_heads = 0;  // heads of k and v
-  // The number of heads of all ranks that divide the attention, and the index of the first head of this rank; random numbers depend on
-  // both.
+  // The number of heads of all ranks that divide the attention, and the index of the first head of this rank. The random numbers of dropout
+  // depend on both.
   int all_heads = 0, first_head = 0;
   int group = 1;   // heads of q per head of k and v
   int window = 0;  // rows that are this far apart or farther do not see each other; 0: no limit

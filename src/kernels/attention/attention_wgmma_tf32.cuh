@@ -1,9 +1,9 @@
 // Tiles of 64 rows of 64 floats for Hopper's tensor cores, multiplied in tf32. A tile consists of two halves
 // of 64 rows of 32 columns; each half has the layout that attention_mma.cuh describes for rows of 128 bytes.
 //
-// In tf32 the summed index of a right operand must run along its rows. If it does not, the operand is
-// transposed in the pass that rounds a tile after its arrival, by the thread that copied it (each element is
-// rounded by one thread only). Left operands are held in registers. Device code only.
+// In tf32 the summed index of a right operand must run along its rows. If it does not, the operand is transposed when its tile is rounded
+// after its arrival. The thread that copied an element also rounds and transposes it. Left operands are held in registers. Device code
+// only.
 #pragma once
 
 #include "kernels/attention/attention_wgmma.cuh"
@@ -46,7 +46,7 @@ __device__ inline void copy_tf32(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
-enum class Rounded { kStays, kGoes };  // states whether matrix products also read the tile itself
+enum class Rounded { kStays, kGoes };  // kStays: matrix products also read the tile that is transposed
 
 // Rounds the elements of a tile that this thread copied: in place, into `transposed`, or both. Column 4 c + j of the 32 columns of a half
 // becomes row 8 j + c, so that accumulators hold the columns that store_rows expects. Of eight rows, the even ones are stored first and

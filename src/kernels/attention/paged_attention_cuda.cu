@@ -31,7 +31,7 @@ struct KernelArgs {
   const int32_t* lengths = nullptr;
   void* o = nullptr;
   float* results = nullptr;  // [T, parts, H, D]; null if there is one part
-  float* lse = nullptr;      // [T, parts, H], with base 2
+  float* lse = nullptr;      // [T, parts, H], in base 2: log2 of the sum of 2^score
   float scale = 1.0f;        // multiplied by log2(e)
   int sequences = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int page_size = 0, max_pages = 0, window = 0, parts = 0;
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   const int first_of_warp = keys.first + warp * kKeysPerWarp;
   int64_t slots[kBatch] = {};
   Pack k_packs[kBatch][kPacks] = {}, v_packs[kBatch][kPacks] = {};
-  // Loads the keys and values of a batch from position `begin` to `end`.
+  // Loads the keys and values of this lane's next kBatch positions, except those outside [begin, end).
   const auto load_batch = [&](int first, int begin, int end) {
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) {
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
     }
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) {
-      if (first + u * kApart >= keys.end) continue;  // the same for all lanes of the warp
+      if (first + u * kApart >= keys.end) continue;  // the condition is the same for all lanes of the warp
       const bool is_key = first + u * kApart + key < keys.end;
       float k[kElements], v[kElements];
       unpack_head(k_packs[u], k);
@@ -378,13 +378,14 @@ struct AppendArgs {
   const int32_t* lengths = nullptr;
   const int32_t* copy_from = nullptr;
   int sequences = 0, page_size = 0, max_pages = 0;
-  int q_units = 0, token_units = 0;  // number of copy units of q, and of k (and v), in a row of qkv
+  int q_units = 0, token_units = 0;  // sizes of q, and of k (or v), in a row of qkv, in elements of type Unit
 };
 
 // The number of threads of a block that appends: enough to copy most of the tokens of a page at once.
 constexpr int kAppendThreads = 512;
 
-// The units that one thread copies: number `first` and every kAppendThreads-th after it. Several are loaded before the first one is stored.
+// Elements of type Unit, the type that is copied at a time. A thread copies element `first` and every kAppendThreads-th element after it,
+// and loads kCount of them before it stores the first one.
 template <typename Unit>
 struct Units {
   static constexpr int kCount = 4;
@@ -404,7 +405,7 @@ struct Units {
   }
 };
 
-// Copies the units from `begin` to `count` of k and of v with all threads of a block.
+// Copies elements begin .. count - 1 of k and of v with all threads of a block.
 template <typename Unit>
 struct Pair {
   const Unit* from[2];
@@ -439,7 +440,7 @@ __global__ void __launch_bounds__(kAppendThreads) append_kernel(AppendArgs args)
   const int slot = row.position % args.page_size;
   const bool copies = args.copy_from != nullptr && t == args.cu_seqlens[row.sequence];
   const int source = copies ? args.copy_from[row.sequence] : -1;
-  // Loads the first units of a shared page before the wait, because no launch of the chain writes its tokens.
+  // Loads the first elements of a shared page before the wait, because no launch of the chain writes its tokens.
   const int shared_units = source < 0 ? 0 : slot * args.token_units;
   const Unit* shared = cache + int64_t{max(source, 0)} * 2 * part_units;
   const Pair<Unit> shared_page{{shared, shared + part_units}, {page, page + part_units}};
