@@ -1,5 +1,5 @@
-// Sums of two tensors, of a tensor and a row, and of the rows of a tensor. The header states the contracts of these
-// kernels, which do not use graphs and allocate nothing.
+// Sums of two tensors, of a tensor and a row, and of the rows of a tensor. The header states the contracts of these kernels, which allocate
+// no memory.
 //
 // Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe: distinct
 // calls may run concurrently on distinct outputs. Ownership: views do not own memory.

@@ -45,7 +45,7 @@ HWY_INLINE void store_any([[maybe_unused]] D d, hn::Vec<D> value, F16* to) {
 template <class D>
 HWY_INLINE hn::Vec<D> load_any(D d, const double* from) {
 #if HWY_TARGET == HWY_SCALAR
-  // Highway's scalar code would turn an overflow into the largest finite number.
+  // Does not use Highway's scalar conversion, which turns an overflow into the largest finite number.
   return hn::Set(d, static_cast<float>(*from));
 #else
   const hn::Rebind<double, D> d64;

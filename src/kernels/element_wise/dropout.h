@@ -1,5 +1,5 @@
-// Dropout with counter-based random numbers. One function serves both passes. The header states the contract of these
-// kernels, which do not use graphs and allocate nothing.
+// Dropout with counter-based random numbers. One function serves both passes. The header states the contract of these kernels, which
+// allocate no memory.
 //
 //   y[i] = x[i] * factor[i], i = row * C + column of the tensor
 //   factor[i] = dropout_scale(p) if random_half(where, i) >= dropout_threshold(p), else 0

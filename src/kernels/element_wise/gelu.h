@@ -1,6 +1,6 @@
-// The activation functions of feed-forward layers, alone and together with the bias that is added before them, with
-// gradients from the input. The header states the contracts of these kernels, which do not use graphs and allocate
-// nothing. activation.h has tanh and ReLU with gradients from the output.
+// The activation functions of feed-forward layers, alone and together with the bias that is added before them, with gradients from the
+// input. The header states the contracts of these kernels, which allocate no memory. activation.h has tanh and ReLU with gradients from the
+// output.
 //
 //   kGelu      x * Phi(x)                            slope Phi(x) + x * phi(x)
 //   kGeluTanh  x * S(v), v = 2 sqrt(2/pi) (x + 0.044715 x^3)  slope S + x * S * (1 - S) * v'(x)

@@ -1,5 +1,5 @@
-// Gain and bias per column: the affine part of layer normalization. The header states the contracts of these kernels,
-// which do not use graphs and allocate nothing.
+// Gain and bias per column: the affine part of layer normalization. The header states the contracts of these kernels, which allocate no
+// memory.
 //
 // Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe: distinct
 // calls may run concurrently on distinct outputs. Ownership: views do not own memory. The _ref functions are plain
