@@ -1,5 +1,5 @@
-// Sums of rows of tables (word, position, token type) and their gradients. The header states the contract of these
-// kernels, which do not use graphs and allocate nothing.
+// Sums of rows of tables (word, position, token type) and their gradients. The header states the contract of these kernels, which allocate
+// no memory.
 //
 //   fwd:  x[t, c] = sum over k of table_k[ids_k[t], c]          for t < num_tokens;  0 for t >= num_tokens
 //   fwd of some rows: table_0 holds rows [first_row, first_row + num_rows) of a table; an id of another row adds nothing
@@ -51,8 +51,8 @@ struct EmbeddingSumFwdArgs {
   int64_t T = 0;
   int64_t C = 0;
   int64_t num_tokens = 0;
-  int64_t first_row = 0;  // of table_0
-  int64_t num_rows = 0;   // of table_0; 0: all rows
+  int64_t first_row = 0;  // row of the whole table that is row 0 of table_0
+  int64_t num_rows = 0;   // number of rows that table_0 contains; 0: the whole table
 };
 // Returns the row of table_0 that belongs to an id, or -1 if table_0 does not contain it.
 constexpr int64_t row_in_first_table(int64_t id, int64_t first_row, int64_t num_rows) {

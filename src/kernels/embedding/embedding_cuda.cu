@@ -15,8 +15,8 @@ struct Lookup {
   int64_t T = 0;
   int64_t C = 0;
   Integer num_tokens;
-  int64_t first_row = 0;  // of the first table
-  int64_t num_rows = 0;   // of the first table; 0: all rows
+  int64_t first_row = 0;  // row of the whole table that is row 0 of the first table
+  int64_t num_rows = 0;   // number of rows that the first table contains; 0: the whole table
 };
 
 // Sums the rows of kTables tables. blockDim = (packs of a row, tokens). The packs of all tables are loaded before the first is added.

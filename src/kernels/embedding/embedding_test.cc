@@ -309,7 +309,7 @@ TEST(EmbeddingCatalog, AsksForTheScratchOfTheKernel) {
 
 TEST(Embedding, MissingOrWronglyTypedOperandsAreInternalErrors) {
   FwdCase test(2, 4, 4, 4, DType::kF32, DType::kF32);
-  EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);  // no x
+  EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);  // x is missing
   test.args.x = test.got.view();
   test.args.ids[1].dtype = DType::kI64;
   EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);

@@ -36,7 +36,8 @@ __global__ void __launch_bounds__(kThreads) rope_table_kernel(const __grid_const
   if (t >= args.T) return;
   const RopeFrequencies& f = args.frequencies;
   double frequency = f.beyond[i];
-  // Only types with an original length have frequencies that depend on the sequence.
+  // Only the RoPE types that have an original length (such as dynamic and longrope) have frequencies that depend on the length of the
+  // sequence.
   if (f.original > 0) {
     const int length = length_of_sequence(args.cu_seqlens, args.B, t);
     if (length <= f.original) {

@@ -1,5 +1,5 @@
-// Sorts the tokens of a batch by their ids, for the gradients of embeddings (embedding.h). The header states the
-// contract of these kernels, which do not use graphs and allocate nothing.
+// Sorts the tokens of a batch by their ids, for the gradients of embeddings (embedding.h). The header states the contract of these kernels,
+// which allocate no memory.
 //
 //   sorted_k[i] = (ids_k[t], t) over t < num_tokens, by id and within an id by t;  (kNoId, t) for the others
 //

@@ -15,12 +15,12 @@ constexpr int kPacks = 2;                            // packs per thread
 constexpr int kMostAdders = 128;                     // threads that add
 constexpr int kColumns = kMostAdders * kPacks * kN;  // largest number of columns per block
 constexpr int kStages = 6;
-constexpr int kZeroRows =
-    32;  // number of rows per block to which zeros are written, if the pieces alone would give too few blocks
+// Number of rows per block to which zeros are written, if the pieces alone would give too few blocks.
+constexpr int kZeroRows = 32;
 
 struct Ring {
   uint32_t rows;  // address of the rows in shared memory: [kStages][rows of a stage][row_bytes]
-  uint32_t full;  // barriers
+  uint32_t full;  // addresses of the barriers: rows have arrived, rows have been read
   uint32_t empty;
   uint32_t row_bytes;
 

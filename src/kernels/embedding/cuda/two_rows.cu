@@ -7,7 +7,8 @@ namespace {
 constexpr int kTokens = 4;  // number of tokens that a warp loads at once
 
 // Sums both rows of a table. Tokens are distributed as in column_sums_kernel: warp w of block i starts at token i * kColumnSumWarps + w and
-// then advances by one sweep at a time. If the tokens of an id are adjacent, the rows that are read at the same time are adjacent too.
+// then advances by the number of warps of all blocks. If the tokens of an id are adjacent, the rows that are read at the same time are
+// adjacent too.
 template <typename X, int N>
 __global__ void __launch_bounds__(kColumnSumWarps * 32, kColumnSumBlocks)
     add_two_rows_kernel(const __grid_constant__ EmbeddingBwd a, const X* d_x, PartialSums partials) {
