@@ -28,8 +28,8 @@ __device__ __forceinline__ float block_max(float value, float* slots) {
   return most;
 }
 
-// The largest logit of a row, and the number of classes whose logit is above `limit`, the logit of class `label`, or equal to it with a
-// smaller class.
+// The largest logit of a row, and the number of classes that precede class `label` in descending order of logits: those whose logit is
+// above `limit`, the logit of the label, and those with a smaller number and an equal logit.
 struct BeatenLabel {
   float most = -INFINITY;
   float better = 0.0f;

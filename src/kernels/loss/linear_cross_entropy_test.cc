@@ -90,7 +90,7 @@ struct Results {
   GuardedBuffer loss, z_loss, d_x, d_w, d_bias;
 };
 
-// Which kernels compute the results: three kernels with one result each, or one kernel that computes everything.
+// The kernels that compute the results: three kernels with one result each, or one kernel that computes everything.
 enum class Way { kRef, kCpu, kRefTogether, kCpuTogether };
 constexpr Way kWays[] = {Way::kRef, Way::kCpu, Way::kRefTogether, Way::kCpuTogether};
 constexpr bool is_reference(Way way) {

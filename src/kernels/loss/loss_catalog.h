@@ -28,9 +28,9 @@ struct LinearCrossEntropyProblem {
   DType bias_dtype = DType::kF32;
   MatmulBias bias = MatmulBias::kNone;
   double label_smoothing = 0.0;
-  double z_coefficient = 0.0;  // of the z-loss, which is then stored too
-  // Set if the ranks of a tensor-parallel group divide the classes: the kernels compute the sums of class_sums.h instead of the loss, and
-  // gradients from their gradients. `classes` are then those of a rank, with padding.
+  double z_coefficient = 0.0;  // coefficient of the z-loss, which is stored if this is not 0
+  // Set if the ranks of a tensor-parallel group divide the classes: the forward kernels compute the sums of class_sums.h instead of the
+  // loss, and the gradient kernels start from the gradients of these sums. `classes` are then those of a rank, with padding.
   ClassColumns columns = {};
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;

@@ -213,7 +213,8 @@ TEST(SoftmaxCrossEntropyCuda, DoesNotReadThePaddingBetweenRows) {
   }
 }
 
-// Small integers make many logits equal; a thread's part of the largest rows has more of the largest logits than it keeps.
+// Small integers make many logits equal. In the longest rows one thread reads more of the largest logits than it can keep, so that it must
+// read its elements again.
 TEST(TopLogitsCuda, EqualsTheReference) {
   for (const auto& [shape, k] : {std::pair{RowsAndColumns{3, 1}, 1},
                                  {RowsAndColumns{5, 7}, 7},
@@ -228,7 +229,7 @@ TEST(TopLogitsCuda, EqualsTheReference) {
             log_sums("log_sums", DType::kF64, shape.T), want_values("want values", DType::kF32, shape.T * k),
             want_ids("want ids", DType::kI32, shape.T * k), want_sums("want log_sums", DType::kF64, shape.T);
         has_ties ? logits.fill_small_integers() : logits.fill_normal(0.0, 3.0);
-        if (has_ties && k > 8) {  // one thread has all of the largest
+        if (has_ties && k > 8) {  // one thread reads all of the largest logits
           for (int64_t i = 0; i < shape.C; i += 8192) logits.view().store(i, 9.0);
         }
         TopLogitsArgs args{.logits_BV = logits.view(),
