@@ -10,7 +10,8 @@
 // block computes several tiles; copying them first takes longer.
 //
 // With a norm before the layer (norm_linear.h), each block normalizes the rows of x, and the first block writes their sums with the
-// residual. With a gated unit after it, a tile has eight columns of the gate and the same columns of the rest.
+// residual. With a gated unit after it, a tile has eight columns of the gate and the same eight columns of the half that the gate
+// multiplies.
 #include <algorithm>
 
 #include "base/check.h"
@@ -36,9 +37,9 @@ inline constexpr int kGroupsAhead = kTiles == 1 ? 12 : 6;  // groups of terms th
 // The number of elements between two rows of x in shared memory, in addition to their terms. It places neighbouring rows in different
 // banks.
 constexpr int kFewRowsPadding = 32;
-constexpr int64_t kFewRowsSharedBytes =
-    200 << 10;                // shared memory of a multiprocessor that blocks may use; the rest is cache
-constexpr int kColumns = 16;  // rows of w, which are columns of y, per tile
+// Shared memory of a multiprocessor that blocks may use; the rest is cache.
+constexpr int64_t kFewRowsSharedBytes = 200 << 10;
+constexpr int kColumns = 16;        // rows of w, which are columns of y, per tile
 constexpr int kRowsPerProduct = 8;  // rows of x that an instruction multiplies
 constexpr int kTerms = 32;          // terms of a group: eight for each of the four threads that share a row
 static_assert(kTerms == kCudaFewRowsTerms);
@@ -244,7 +245,8 @@ __device__ void stage_rows(const FewRowsArgs& args, T* to, int stride) {
   }
 }
 
-// Where the matrix product reads the rows of x: in device memory, in shared memory, or in shared memory after the norm.
+// The memory from which the matrix product reads the rows of x: device memory, shared memory, or shared memory that contains the normalized
+// rows.
 enum class Rows : uint8_t { kInPlace, kStaged, kNormalized };
 
 // Computes the layer. kTiles is the number of groups of eight rows of x.

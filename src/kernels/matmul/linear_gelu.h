@@ -1,5 +1,4 @@
-// A linear layer fused with its activation: contract and reference. The code does not use graphs, and run() does not
-// allocate.
+// A linear layer fused with its activation: contract and reference. run() does not allocate memory.
 //
 //   y_TN = gelu(x w^T + bias), the erf form of element_wise/gelu.h
 //
@@ -43,8 +42,8 @@ double linear_gelu_error_bound(const LinearProblem& problem, double abs_sum, dou
 // Thread-safety and errors: as prepare_matmul_cuda(). No device memory is allocated: the library's workspace is `scratch`.
 
 std::unique_ptr<CudaMatmul> prepare_linear_gelu_cuda(const LinearProblem& problem);
-// Prepares the own kernel for any number of rows. Requires: linear_sizes_fit(). In a build without code for
-// compute capability 9.0, run() throws kInternal.
+// Prepares Plimsoll's own kernel for any number of rows. Requires: linear_sizes_fit(). In a build without code for compute capability 9.0,
+// run() throws kInternal.
 std::unique_ptr<CudaMatmul> prepare_own_linear_gelu_cuda(const LinearProblem& problem);
 
 }  // namespace plimsoll

@@ -39,7 +39,7 @@ class CudaMatmul {
   // op(B). *accumulate is 0 or the bits of 1.0f, because the library reads it as the factor of C. Null:
   // overwrites C; if the problem writes kAddend, with the sum of product and addend.
   virtual void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) = 0;
-  // Describes the library's choice or the own kernel, for `--why` and profiles.
+  // Describes the library's choice or Plimsoll's own kernel, for `--why` and profiles.
   virtual std::string description() const = 0;
 };
 

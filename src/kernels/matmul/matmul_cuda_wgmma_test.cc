@@ -50,7 +50,7 @@ MatmulProblem layer_with_addend(int64_t rows, int64_t columns, int64_t terms, DT
   return problem;
 }
 
-// Where y is stored: in a separate tensor, or in the addend.
+// The tensor in which y is stored: a separate one, or the addend.
 enum class Place : uint8_t { kApart, kInPlace };
 
 // The operands of a layer on the host and on the device.

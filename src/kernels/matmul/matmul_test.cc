@@ -201,7 +201,8 @@ TEST(MatmulCpuOnednn, KeepsWithinTheWorkspaceThatThePlanGrants) {
             ++num_prepared;
             if (matmul->description().find("threads") != std::string::npos) {
               ++num_reduced;
-              // The limit of the workspace may reduce the number of threads only if there are more than four threads.
+              // With up to four threads the workspace of the plan must suffice for all of them; only with more may the product use fewer
+              // threads to fit.
               EXPECT_GT(threads, 4) << describe_matmul(problem) << ": " << matmul->description();
             }
             EXPECT_EQ(matmul->description().find("ref"), std::string::npos) << matmul->description();
@@ -334,7 +335,7 @@ TEST(MatmulCatalog, AsksForTheSameScratchAsTheKernel) {
     problem.isa = CpuIsa::kAmx;
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       problem.a = problem.c = dtype;
-      problem.cpu_products = CpuProducts::kLibrary;  // the catalog chooses
+      problem.cpu_products = CpuProducts::kLibrary;  // overwritten below
       const Selection selection = select_kernel(asked_of(problem, {.num_threads = 3, .isa = CpuIsa::kAmx}));
       ASSERT_NE(selection.row, nullptr);
       problem.cpu_products = preferred_cpu_products(problem);

@@ -21,7 +21,7 @@ Problem on_card(const MatmulProblem& problem, int sm = 90) {
   return asked_of(problem, {.device = KernelDevice::kCuda, .sm = sm});
 }
 
-// Returns the own kernel's reason for declining a problem that the library supports.
+// Returns the reason why Plimsoll's own kernel declines a problem that the library supports.
 std::string reason(const MatmulProblem& problem, int sm = 90) {
   const Selection selection = select_kernel(on_card(problem, sm));
   EXPECT_EQ(selection.row->implementation, "matmul_cuda_cublaslt");
