@@ -47,10 +47,10 @@ struct AdafactorTensor {
   View column = {};  // column state of a matrix
   View v = {};       // state of a vector
   View m = {};       // first moment, if beta1 is used
-  View low = {};     // bf16 or f16 copy of param that products read, rounded to nearest even; null: none
+  View low = {};  // bf16 or f16 copy of param that products read, rounded as OptimizerTensor::low; null: none
   int64_t rows = 1;  // 1 for a vector
   int64_t columns = 0;
-  int64_t first = 0;  // number of its first element in its parameter
+  int64_t first = 0;  // index, in the parameter, of the tensor's first element
 
   bool is_matrix() const { return row.data != nullptr; }
   int64_t count() const { return rows * columns; }

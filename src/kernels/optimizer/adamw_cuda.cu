@@ -17,7 +17,7 @@ struct AdamwScalars {
   OptionalScalar clip, finite;
   double beta1, beta2, epsilon, weight_decay;
   NoiseScalars noise;
-  double log_beta1, log_beta2;  // computed by the host, so that a power is one exponential
+  double log_beta1, log_beta2;  // computed by the host, so that the GPU computes beta^t by one exponential
 };
 
 // The coefficients of the call, computed in double and rounded to fp32 once, and the update of one element.

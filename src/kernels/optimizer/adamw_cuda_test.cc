@@ -43,7 +43,7 @@ TEST(AdamwCuda, TakesMoreTensorsThanALaunch) {
 }
 
 // Split parameters must have, bit for bit, the values of unsplit parameters with a bf16 copy: their upper halves are the copy. Every third
-// weight starts as a tie.
+// weight starts halfway between two bf16 numbers.
 void check_split_parameters(const std::vector<int64_t>& counts) {
   TensorList whole("adamw_cuda/whole", DType::kF32, counts), split("adamw_cuda/split", DType::kF32, counts);
   whole.fill();

@@ -169,7 +169,7 @@ inline void expect_adamw_8bit(EightBitList& start, EightBitList& want, EightBitL
     differing += expect_codes(EightBitSign::kUnsigned, v, got.v(i), got.v_absmax(i));
     total += 2 * start.param(i).count();
   }
-  // A limit is within 1e-6 of an element about once in a thousand elements.
+  // About one element in a thousand is within 1e-6 of the limit between two codes, so that rounding may select the other code.
   EXPECT_LE(static_cast<double>(differing), 1e-3 * static_cast<double>(total) + 2.0);
 }
 
