@@ -1,5 +1,5 @@
-// Quantization of a matrix to 8-bit floating point with one scale ("current scaling"): contract. The functions do not use
-// graphs and allocate nothing.
+// Quantization of a matrix to 8-bit floating point with one scale ("current scaling"): contract. The functions
+// allocate no memory.
 //
 //   amax = max |x|                            over the rows that count
 //   s    = max(amax / L, 2^-126)              L: largest_fp8() of the type of q; s is NaN if amax is infinite or NaN
@@ -37,8 +37,9 @@ struct QuantizeFp8Args {
   int64_t rows = 0;
   int64_t columns = 0;
   DType format = DType::kE4M3;
-  int64_t num_rows = -1;                           // number of rows that count; -1: all
-  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd: keeps the outputs as they are
+  int64_t num_rows = -1;  // number of rows that count; -1: all
+  // kAdd: the call does nothing and keeps the outputs of an earlier call.
+  Accumulate accumulate = Accumulate::kOverwrite;
 };
 
 // Returns s for the largest magnitude of a matrix.
