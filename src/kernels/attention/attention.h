@@ -166,7 +166,7 @@ struct AttentionBwdArgs {
   int64_t scratch_bytes = 0;  // at least attention_bwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
-// Returns attention_row() of query row t and head h of the arguments of a kernel, among all heads.
+// Returns attention_row() of query row t and head h of this rank, counted among the heads of all ranks.
 template <typename Args>
 uint64_t random_row(const Args& args, int64_t t, int64_t h) {
   const AttentionOptions& options = args.options;

@@ -206,7 +206,7 @@ constexpr int64_t paged_attention_ref_scratch_bytes(const PagedAttentionDims& di
 }
 // On a GPU, sequences are divided into parts if a call has few rows, which would otherwise leave most of the GPU idle. Up to 2048 positions
 // form at most kPagedCudaJoinedParts parts, each a multiple of 64 positions, the number of keys that the warps of a thread block load at
-// once. More positions form parts of kPagedPart. Calls with more rows use one part per row and head.
+// once. More positions form parts of kPagedPart. Calls with more than kPagedCudaDividedRows rows do not divide sequences.
 inline constexpr int64_t kPagedCudaDividedRows = 128;
 // GPUs of compute capability 9.0 join up to this number of parts without another launch.
 inline constexpr int64_t kPagedCudaJoinedParts = 8;

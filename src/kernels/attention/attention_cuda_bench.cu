@@ -151,7 +151,7 @@ class Tensors {
   std::vector<void*> blocks_;
 };
 
-// Times other numbers of rows per thread block.
+// Times the mma.sync kernels with 64 and with 128 rows per thread block.
 void compare_blocks(const Tensors& tensors) {
   for (const int rows : {64, 128}) {
     const double fwd = median_ms([&](int set) {
@@ -168,7 +168,7 @@ void compare_blocks(const Tensors& tensors) {
   }
 }
 
-// `by` names the implementation.
+// Times both passes of an implementation in tf32; the printed line calls it `by`.
 template <typename Forward, typename Backward>
 void run_tf32(const char* by, const Tensors& tensors, const Forward& forward, const Backward& backward) {
   const double fwd = median_ms([&](int set) { forward(tensors.forward(set), tensors.rng(), nullptr); });

@@ -162,7 +162,7 @@ TEST(AttentionCudaRows, TwoRunsGiveTheSameBits) {
 TEST(AttentionCudaRows, ASequenceDoesNotDependOnTheBatchAroundIt) {
   for (const auto& [kernels, dtype] : families()) {
     AttentionProblem here{.name = test_name(), .lengths = {3, 77, 20}, .tail = 0, .heads = 2, .head_dim = 40};
-    here.dropout = 0.1;  // needs the same row in both batches: random numbers depend on it
+    here.dropout = 0.1;  // depends on the row in the batch, which is the same in both batches
     here.dtype = dtype;
     AttentionProblem there = here;
     there.lengths = {1, 2, 77};

@@ -74,7 +74,7 @@ __device__ inline int end_query(const AttentionKernelArgs& args, const Work& wor
 // sums at zero; with minus infinity the difference of two such values would be NaN.
 inline constexpr float kNoScore = -1e30f;
 
-// Writes zeros to the tail rows of one head. The blocks of the tail share the rows.
+// Writes zeros to the tail rows of one head. The thread blocks for the tail divide the rows among themselves.
 __device__ inline void clear_tail(const AttentionKernelArgs& args, const Work& work, void* rows,
                                   int64_t stride) {
   const int words = args.head_dim * (args.dtype == DType::kF32 ? 2 : 1);
@@ -168,7 +168,7 @@ __device__ inline void draw_block(const Dropout& dropout, const BlockStart& star
                                   uint32_t (&words)[4]) {
   uint32_t key0 = dropout.key[0] + 2 * kPhiloxW0, key1 = dropout.key[1] + 2 * kPhiloxW1;
   uint32_t high, low;
-  // The part of the second round that depends on the row, and the third round.
+  // Completes the second round, of which only this product depends on the row, and computes the third.
   cuda::multiply_wide(kPhiloxM0, dropout.site_high ^ row ^ dropout.key[0], high, low);
   const uint32_t word2 = high ^ start.word3 ^ (dropout.key[1] + kPhiloxW1);
   cuda::multiply_wide(kPhiloxM1, word2, high, words[1]);

@@ -51,12 +51,12 @@ void launch_attention_bwd_tiled(const AttentionKernelArgs& args, CudaStream stre
 void launch_attention_fwd_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
 void launch_attention_dq_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
 void launch_attention_dkv_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
-// Launch the kernels for 16-bit tensors with a head size of up to 64 on a device of compute capability 9.0.
-// They exist if the program was built for it (PLIMSOLL_HAS_WGMMA).
+// Launch the kernels for 16-bit tensors with a head size of up to 128 on a device of compute capability 9.0. They exist if the program was
+// built for it (PLIMSOLL_HAS_WGMMA).
 void launch_attention_fwd_wgmma(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dq_wgmma(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dkv_wgmma(const AttentionKernelArgs& args, CudaStream stream);
-// Launch the kernels for fp32 tensors, which are multiplied in tf32, under the same conditions.
+// Launch the kernels for fp32 tensors with a head size of up to 64, which are multiplied in tf32, under the same conditions.
 void launch_attention_fwd_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dq_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dkv_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream);

@@ -158,7 +158,7 @@ TEST(AttentionSharedHeads, EveryInstructionSetIsWithinTheBound) {
   });
 }
 
-// ModernBERT's local attention: sequences of many tiles, of which each row sees 64 rows on both sides.
+// Tests ModernBERT's local attention: sequences consist of many tiles, and each row sees 64 rows on both sides.
 TEST(AttentionWindow, SymmetricWindowsSkipTilesOnBothSides) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     AttentionProblem problem{

@@ -46,7 +46,8 @@ __device__ inline void copy_tf32(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
-enum class Rounded { kStays, kGoes };  // kStays: matrix products also read the tile that is transposed
+// kStays: products also read the original tile, so it is rounded in place; kGoes: they read only its transpose.
+enum class Rounded { kStays, kGoes };
 
 // Rounds the elements of a tile that this thread copied: in place, into `transposed`, or both. Column 4 c + j of the 32 columns of a half
 // becomes row 8 j + c, so that accumulators hold the columns that store_rows expects. Of eight rows, the even ones are stored first and
@@ -64,7 +65,7 @@ __device__ inline void transpose_tf32(const Tf32Part& part, uint32_t tile, uint3
       x[j] = round_tf32(x[j]);
       if (kRounded == Rounded::kStays) store_16(part.at(tile, i, j), x[j]);
     }
-    const uint32_t half = to + i * kTf32Half;  // groups from 8 on belong to the second half
+    const uint32_t half = to + i * kTf32Half;  // rows 32 to 63 become columns of the second half
     store_16(half, {x[0].x, x[1].x, x[2].x, x[3].x});
     store_16(half + 8 * 128, {x[0].y, x[1].y, x[2].y, x[3].y});
     store_16(half + 16 * 128, {x[0].z, x[1].z, x[2].z, x[3].z});

@@ -24,11 +24,11 @@
 //
 // Error bound: first_token_attention_error_bounds() below.
 //
-// Repeatability: the same bits on the same card, whatever the other sequences of the batch are. In a plan for
-// sequences longer than 8192 rows, the parts in which sums are taken depend on the longest sequence.
+// Repeatability: the same bits on the same GPU model, whatever the other sequences of the batch are. If dims.longest exceeds 8192 rows, the
+// length of the parts in which sums are taken depends on it, and so do the bits.
 //
-// Cost: 6 B H D C + 4 T H C FLOPs, and x is read once. Projecting all T rows to q, k and v first would take 6 T H D C FLOPs more than the
-// projections here. Thread-safety and ownership: as in attention.h.
+// Cost: 6 B H D C + 4 T H C FLOPs, and x is read once. The usual projection of all T rows to q, k and v alone takes 6 T H D C FLOPs.
+// Thread-safety and ownership: as in attention.h.
 #pragma once
 
 #include <vector>
@@ -70,8 +70,8 @@ std::vector<double> first_token_attention_error_bounds(const FirstTokenAttention
 // function allocates nothing and may be captured in a CUDA graph. It does not check cu_seqlens
 // (attention_cuda.h states the requirements).
 
-// Requires: first_token_attention_sizes_fit() and a card of compute capability 9.0. Errors: kInternal if the
-// sizes do not fit or scratch is too small, kDevice for an error from CUDA.
+// Requires: first_token_attention_sizes_fit() and a GPU of compute capability 9.0. Errors: kInternal if the sizes do not fit or scratch is
+// too small, kDevice for an error from CUDA.
 void first_token_attention_cuda(const FirstTokenAttentionArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -315,7 +315,7 @@ __global__ void __launch_bounds__(kThreads) join_kernel(KernelArgs args) {
   const int head = static_cast<int>(blockIdx.x), t = static_cast<int>(blockIdx.y);
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
   cuda::wait_for_launch_before();
-  if (row.sequence < 0) return;  // part_kernel has cleared the row
+  if (row.sequence < 0) return;  // a tail row, which part_kernel has cleared
   const Parts parts = parts_of(args, row.position);
   const auto place = [&](int part) { return (int64_t{t} * args.parts + part) * args.heads + head; };
   for (int d = static_cast<int>(threadIdx.x); d < args.head_dim; d += kThreads) {

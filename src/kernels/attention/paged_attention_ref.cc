@@ -23,7 +23,7 @@ void check_dims(const PagedAttentionDims& dims) {
 }
 
 void check_integers(ConstView view, const char* name) {
-  PLIMSOLL_CHECK(view && view.dtype == DType::kI32, "{} is missing or not i32", name);
+  PLIMSOLL_CHECK(view && view.dtype == DType::kI32, "{} must be present and i32", name);
 }
 
 template <typename Args>

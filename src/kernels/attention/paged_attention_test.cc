@@ -48,7 +48,8 @@ void attend(PagedCase* c, const std::string& name) {
   attend(c, name, paged_attention_cpu);
 }
 
-// Appends with both implementations and compares every byte of the cache, then attends and compares with the reference.
+// Calls append_kv of both implementations and compares every byte of the cache, then calls paged_attention and compares its results with
+// the reference.
 template <typename Append, typename Attend>
 void check_kernels(const std::string& name, const PagedShape& shape, DType dtype, const Append& append_kv,
                    const Attend& paged_attention) {

@@ -109,7 +109,7 @@ struct AttentionBounds {
   std::vector<double> d_q, d_k, d_v;  // [T, H, D], [T, G, D], [T, G, D]
 };
 AttentionBounds attention_bounds(const AttentionCase& exact, const AttentionRounding& rounding);
-// Returns the bounds of *_cpu for a type.
+// Returns the bounds of the *_cpu functions for tensors of this type.
 AttentionBounds attention_bounds(const AttentionCase& exact, DType dtype);
 
 }  // namespace plimsoll::test
