@@ -120,7 +120,7 @@ struct Selection {
   const KernelRow* row = nullptr;  // null if every row refuses
   int64_t scratch_bytes = 0;       // scratch memory of `row`
   int64_t library_bytes = 0;       // upper bound of the bytes that its library allocates while it runs
-  std::vector<Refusal> refused;    // the rows of this kind of device that come before `row`, in order
+  std::vector<Refusal> refused;    // the rows for this device that come before `row`, with their reasons
 };
 
 // Returns the first row that accepts the problem. If `forced` names an implementation, only that row is considered.
