@@ -20,10 +20,11 @@
 namespace plimsoll {
 
 struct AllReduceArgs {
-  Communicator* communicator = nullptr;         // used on a CPU
-  GpuCommunicator* gpus = nullptr;              // used by all_reduce_cuda_nccl
-  PeerMemory* peers = nullptr;                  // used by all_reduce_cuda_peers
-  std::shared_ptr<PeerMemory> at_offsets = {};  // owns the object behind `peers` if it was made for this call
+  Communicator* communicator = nullptr;  // used on a CPU
+  GpuCommunicator* gpus = nullptr;       // used by all_reduce_cuda_nccl
+  PeerMemory* peers = nullptr;           // used by all_reduce_cuda_peers
+  // Owns the object that `peers` points to, if it was created for this call.
+  std::shared_ptr<PeerMemory> at_offsets = {};
   std::span<const ReducedTensor> tensors = {};
   View scratch = {};
 };

@@ -16,7 +16,7 @@
 namespace plimsoll::test {
 namespace {
 
-// Returns numbers of elements: zero, and tensors below and above kSmallTensorBytes.
+// Returns the numbers of elements of the tested tensors: an empty tensor, some smaller than kSmallTensorBytes, and some larger.
 std::vector<int64_t> sizes() {
   return {3, 0, 1000, 1, 40'000, 17, 32'768};
 }

@@ -21,8 +21,8 @@ namespace plimsoll::cuda {
 inline constexpr int kPartThreads = 256;
 inline constexpr int kMostParts = 40;  // the most per launch; the space for kernel arguments is limited
 
-// A range of a tensor that one launch sums: the address of this rank's elements, and for each rank the distance in bytes from this address
-// to that of the rank's elements.
+// A range of a tensor that one launch sums: the address of this rank's elements, the destination of the sums, and the distances to the
+// copies of the other ranks' elements.
 template <typename T>
 struct Part {
   const T* own = nullptr;

@@ -22,10 +22,11 @@
 namespace plimsoll {
 
 struct RankSlicesArgs {
-  Communicator* communicator = nullptr;         // used on a CPU
-  GpuCommunicator* gpus = nullptr;              // used by kernels with NCCL
-  PeerMemory* peers = nullptr;                  // used by kernels with mapped memory
-  std::shared_ptr<PeerMemory> at_offsets = {};  // owns the object behind `peers` if it was made for this call
+  Communicator* communicator = nullptr;  // used on a CPU
+  GpuCommunicator* gpus = nullptr;       // used by kernels with NCCL
+  PeerMemory* peers = nullptr;           // used by kernels with mapped memory
+  // Owns the object that `peers` points to, if it was created for this call.
+  std::shared_ptr<PeerMemory> at_offsets = {};
   std::span<const DividedTensor> tensors = {};
   View scratch = {};
 };
