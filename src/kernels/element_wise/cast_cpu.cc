@@ -98,8 +98,7 @@ void with_floating_type(DType dtype, const Body& body) {
     case DType::kF16:
       return body(F16{});
     default:
-      PLIMSOLL_CHECK(false, "cast_fwd_cpu: {} is not a floating-point type that casts support",
-                     dtype_name(dtype));
+      PLIMSOLL_CHECK(false, "cast_fwd_cpu supports f64, f32, bf16 and f16, not {}", dtype_name(dtype));
   }
 }
 
@@ -124,7 +123,7 @@ namespace plimsoll {
 HWY_EXPORT(cast_any);
 
 void cast_fwd_cpu(const CastFwdArgs& args) {
-  PLIMSOLL_CHECK(args.x && args.y, "cast_fwd_cpu: an operand is missing");
+  PLIMSOLL_CHECK(args.x && args.y, "cast_fwd_cpu needs both operands, but one is missing");
   if (args.x.dtype != args.y.dtype) return HWY_DYNAMIC_DISPATCH(cast_any)(args);
   if (args.y.data == args.x.data) return;
   const int64_t bytes = dtype_bytes(args.x.dtype);

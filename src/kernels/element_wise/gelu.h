@@ -117,7 +117,7 @@ void gelu_fwd_cuda(const GeluFwdArgs& args, CudaStream stream);
 void gelu_bwd_cuda(const GeluBwdArgs& args, CudaStream stream);
 void bias_gelu_fwd_cuda(const BiasGeluFwdArgs& args, CudaStream stream);
 
-// Computes bias_gelu_bwd on a GPU. Adds to d_b if *accumulate is not 0; with a null pointer args.accumulate decides. Scratch:
+// Computes bias_gelu_bwd on a GPU. Adds to d_b if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Scratch:
 // bias_gelu_bwd_cuda_scratch_bytes, aligned to 16.
 void bias_gelu_bwd_cuda(const BiasGeluBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 constexpr int64_t bias_gelu_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {
