@@ -75,7 +75,7 @@ struct EmbeddingBwdArgs {
   int64_t C = 0;
   int64_t V = 0;  // rows of d_table
   int64_t first_row = 0;
-  int64_t table_rows = 0;   // 0: V, which means all rows
+  int64_t table_rows = 0;   // number of rows of the whole table; 0: V, because d_table is the whole table
   int64_t padding_id = -1;  // tokens of this id do not change its row; -1: no padding id
   Accumulate accumulate = Accumulate::kOverwrite;
   View scratch;  // only the CUDA kernel needs it
@@ -93,15 +93,14 @@ double embedding_bwd_error_bound(int64_t num_terms, double abs_sum);
 // The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Tables and x may each be f32, bf16 or
 // f16; d_table is f32.
 
-// Reads the number of tokens from *num_tokens in device memory; with a null pointer it is args.num_tokens.
+// Reads the number of tokens from *num_tokens in device memory; if `num_tokens` is null, it is args.num_tokens.
 void embedding_sum_fwd_cuda(const EmbeddingSumFwdArgs& args, const int32_t* num_tokens, CudaStream stream);
 
-// The sorted tokens are divided into pieces of kEmbeddingPiece tokens, or into longer ones for large batches.
-// The terms of an id are added in the order of its tokens within a piece, then the sums of its pieces are
-// added, in an order that depends on the ids only: every run gives the same bits. For tables of two rows,
-// each warp adds the tokens of each row that it handles, and then the blocks' sums are added up. Adds to
-// d_table if *accumulate is not 0; with a null pointer args.accumulate decides. Error:
-// embedding_bwd_error_bound. Scratch: embedding_bwd_cuda_scratch_bytes, aligned to 16.
+// The sorted tokens are divided into pieces of kEmbeddingPiece tokens, or into longer ones for large batches. The terms of an id are added
+// in the order of its tokens within a piece, then the sums of its pieces are added, in an order that depends on the ids only: every run
+// gives the same bits. For tables of two rows, each warp adds the tokens of each row that it handles, and then the blocks' sums are added
+// up. Adds to d_table if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Error: embedding_bwd_error_bound. Scratch:
+// embedding_bwd_cuda_scratch_bytes, aligned to 16.
 void embedding_bwd_cuda(const EmbeddingBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 
 }  // namespace plimsoll

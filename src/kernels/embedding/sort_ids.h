@@ -46,8 +46,8 @@ void check_sort_ids(const char* kernel, const SortIdsArgs& args);
 
 // The function below runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels.
 
-// Sorts all lists in one launch, by digits of 8 bits, the lowest first; the sort is stable. Reads the number
-// of tokens from *num_tokens in device memory; with a null pointer it is args.num_tokens.
+// Sorts all lists in one launch, by digits of 8 bits, the lowest first; the sort is stable. Reads the number of tokens from *num_tokens in
+// device memory; if `num_tokens` is null, it is args.num_tokens.
 void sort_ids_cuda(const SortIdsArgs& args, const int32_t* num_tokens, CudaStream stream);
 
 }  // namespace plimsoll

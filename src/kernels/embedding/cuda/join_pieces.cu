@@ -43,7 +43,7 @@ __device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& 
   const auto count = static_cast<int>(run.before + 1 + run.after);
   // The number of packs that one block of the run adds.
   const int share = (static_cast<int>(ceil_div(a.C, N)) + count - 1) / count;
-  int width = 1;  // adjacent lanes, each of which handles other columns
+  int width = 1;  // number of adjacent lanes that handle different columns
   while (width < share && width < 32) width *= 2;
   const int turns = 32 / width;
   const int64_t first_piece = piece - run.before;
