@@ -45,7 +45,7 @@ struct BiasDropoutResidualNormFwdArgs {
   int64_t T = 0;
   int64_t C = 0;
   double eps = 1e-5;
-  double p = 0.0;  // dropout probability; element = row * C + column
+  double p = 0.0;  // dropout probability; random numbers are those of element row * C + column
   RandomSite where;
 };
 void bias_dropout_residual_norm_fwd_ref(const BiasDropoutResidualNormFwdArgs& args);
@@ -92,14 +92,13 @@ constexpr int64_t bias_dropout_residual_norm_bwd_scratch_bytes(int64_t T, int64_
 // reference: the bounds above; for column sums, norm_column_sum_cuda_depth times the roundoff and the sum of
 // magnitudes.
 
-// Reads the seed and the number of the micro-batch from rng[0] and rng[1] in device memory; the site is
-// args.where.site. With a null pointer all three come from args.where. The masks equal those of the CPU bit
-// for bit.
+// Reads the seed and the number of the micro-batch from rng[0] and rng[1] in device memory; the site is args.where.site. If `rng` is null,
+// all three come from args.where. The masks equal those of the CPU bit for bit.
 void bias_dropout_residual_norm_fwd_cuda(const BiasDropoutResidualNormFwdArgs& args, const int64_t* rng,
                                          CudaStream stream);
 
-// Adds to d_bias, d_gain and d_beta if *accumulate is not 0; with a null pointer args.accumulate decides.
-// Scratch: bias_dropout_residual_norm_bwd_cuda_scratch_bytes, aligned to 16.
+// Adds to d_bias, d_gain and d_beta if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Scratch:
+// bias_dropout_residual_norm_bwd_cuda_scratch_bytes, aligned to 16.
 void bias_dropout_residual_norm_bwd_cuda(const BiasDropoutResidualNormBwdArgs& args, const int64_t* rng,
                                          const int32_t* accumulate, CudaStream stream);
 constexpr int64_t bias_dropout_residual_norm_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {

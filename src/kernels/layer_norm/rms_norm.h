@@ -77,7 +77,7 @@ struct RmsNormBwdArgs {
 };
 void rms_norm_bwd_ref(const RmsNormBwdArgs& args);
 void rms_norm_bwd_cpu(const RmsNormBwdArgs& args);
-// Adds to the gradients of the gains if *accumulate is not 0; with a null pointer args.accumulate decides. Scratch:
+// Adds to the gradients of the gains if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Scratch:
 // rms_norm_bwd_cuda_scratch_bytes, aligned to 16.
 void rms_norm_bwd_cuda(const RmsNormBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 
