@@ -70,7 +70,7 @@ TEST(ClassSumsCuda, GradientsMatchTheReference) {
                            store_error_bound(dtype, std::abs(want.load(i))));
         }
         expect_within(got, want, bounds);
-        args.d_logits_BK = gpu(logits);  // overwrites the logits
+        args.d_logits_BK = gpu(logits);  // d_logits overwrites the logits
         class_sums_bwd_cuda(args, nullptr);
         gpu.download();
         for (int64_t i = 0; i < size; ++i) ASSERT_EQ(logits.load(i), got.load(i)) << i;

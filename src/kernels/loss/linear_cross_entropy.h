@@ -117,7 +117,7 @@ constexpr double linear_cross_entropy_d_logit_error(int64_t num_classes, double 
          softmax_cross_entropy_bwd_error(num_classes, scale, z);
 }
 
-// The references process the same chunks as the fast kernels, with the references of the kernels that these call.
+// The references process the same chunks as the fast kernels, and call the reference of each kernel that the fast kernels call.
 void linear_cross_entropy_fwd_ref(const LinearCrossEntropyProblem& problem,
                                   const LinearCrossEntropyFwdArgs& args);
 void linear_cross_entropy_bwd_ref(const LinearCrossEntropyProblem& problem,

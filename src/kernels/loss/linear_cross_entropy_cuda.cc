@@ -23,7 +23,7 @@ struct ClassRange {
 // bytes is a multiple of 16. GPT-2's 50257 classes do not fulfil this: on an H100, the three undivided products of 16384 rows take 26 ms.
 // The last classes, up to kRangeClasses of them, are therefore separate products. They are computed first, so that the intermediate
 // rounding of a 16-bit d_x affects a small sum.
-constexpr int64_t kRangeClasses = 128;  // later ranges begin at addresses that are multiples of 256 bytes
+constexpr int64_t kRangeClasses = 128;  // so that later ranges begin at multiples of 256 bytes
 std::vector<ClassRange> class_ranges(const LinearCrossEntropyProblem& problem) {
   const int64_t whole = problem.classes / kRangeClasses * kRangeClasses;
   if (problem.classes * dtype_bytes(problem.x) % 16 == 0 || whole == 0) return {{0, problem.classes}};

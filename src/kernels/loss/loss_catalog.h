@@ -55,7 +55,7 @@ constexpr bool computes_d_w(LossPart part) {
 // The matrix products of a chunk.
 struct LossChunkProducts {
   MatmulProblem logits;  // x w^T + bias
-  MatmulProblem d_w;     // d_logits^T x, overwriting or added
+  MatmulProblem d_w;     // d_logits^T x, which overwrites d_w or is added to it
   MatmulProblem d_x;     // d_logits w
 };
 // Returns the matrix products of a chunk of `rows` rows. `w` is the type in which the weight is read, which may be that of a copy;

@@ -184,7 +184,7 @@ void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype, double
   bwd.d_loss = gpu(problem.d_loss), bwd.d_logits_BK = gpu(padded), bwd.row_losses = gpu(together);
   softmax_cross_entropy_fwd_cuda(fwd, nullptr);
   count_correct_cuda(count, nullptr);
-  softmax_cross_entropy_bwd_cuda(bwd, nullptr);  // overwrites the logits
+  softmax_cross_entropy_bwd_cuda(bwd, nullptr);  // d_logits overwrites the logits
   gpu.download();
   const ZLossBound z = z_bound_of(problem.logits, shape.C, z_coefficient);
   const double row_error = softmax_cross_entropy_row_error(shape.C) +
@@ -354,7 +354,7 @@ void check_nll(RowsAndColumns shape, DType dtype, double smoothing) {
                     .relative = 0x1p-24 + 0x1p-50 * static_cast<double>(shape.T),
                     .zeros = Zeros::kExpected};
   EXPECT_TRUE(compare(loss, want_loss, limit).ok()) << compare(loss, want_loss, limit);
-  // One rounding in fp32 and one when storing.
+  // The error of an element is at most one rounding in fp32 and one when storing.
   std::vector<double> bounds;
   for (int64_t i = 0; i < shape.size(); ++i) {
     bounds.push_back(0x1p-24 * std::abs(want_d.load(i)) + store_error_bound(dtype, want_d.load(i)));
