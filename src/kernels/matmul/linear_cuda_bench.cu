@@ -9,9 +9,9 @@
 // - of few rows, as in a decoding step, by Plimsoll's own kernel with weights that it may or may not read early, and by cuBLASLt. Each of
 //   the captured calls reads another copy of the weights, so that they come from device memory.
 //
-// Prints milliseconds, the mean of consecutive calls for kSeconds: products keep a card at its power limit
-// and slow it down within that time, which single calls would not show. Compared kernels alternate,
-// kRepetitions times each; the median counts, provided that the results agree. This is a plain program.
+// Prints milliseconds, the mean of consecutive calls for kSeconds: products keep a GPU at its power limit and slow it down within that
+// time, which single calls would not show. Compared kernels alternate, kRepetitions times each; the median counts, provided that the
+// results agree. This is a plain program.
 //
 //   linear_cuda_bench [bias] [addend] [plain] [gelu] [norm] [chunks] [few]     default: all
 #include <cuda_runtime.h>

@@ -51,7 +51,7 @@ struct FewRowsArgs {
   const void* w;
   cuda::AnyFloats bias;
   void* y;
-  int rows, columns, terms;  // columns of y
+  int rows, columns, terms;  // `columns` are those of y
   int64_t y_stride;
   bool constant_w;  // no launch of the chain writes w (early_launch.cuh)
   LayerEnd end;
@@ -337,7 +337,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles>)
       uint4 x_terms[kTiles];
 #pragma unroll
       for (int i = 0; i < kTiles; ++i) x_terms[i] = *reinterpret_cast<const uint4*>(x[i] + at * kTerms);
-      wait_for_sets<kAhead - 2>();  // a thread reads what it copied itself
+      wait_for_sets<kAhead - 2>();  // needs no barrier: a thread reads only what it copied itself
       const uint4 low = shared.w[warp][slot][0][lane], high = shared.w[warp][slot][1][lane];
       copy_next((slot + kAhead - 1) % kAhead);
       slot = (slot + 1) % kAhead;

@@ -36,7 +36,8 @@ inline constexpr uint32_t kSharedBytes = kAddendBarriersAt + kConsumerWarps * 2 
 struct Args {
   CUtensorMap x, w, addend, y;
   cuda::AnyFloats bias;
-  int tiles_down, tiles_across, stages;  // stages of a tile's terms
+  // `stages` is the number of stages into which a tile's terms are divided.
+  int tiles_down, tiles_across, stages;
   // If set, the addend of a tile is prefetched into the L2 cache, a part at a time, before the products of the next tile run.
   bool prefetches_addend;
   CUtensorMap addend_parts;

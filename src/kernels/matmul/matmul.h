@@ -37,7 +37,7 @@ namespace plimsoll {
 
 struct MatmulArgs {
   ConstView a;
-  ConstView b;     // plain, or the output of pack_b() (then of the type of A)
+  ConstView b;     // row-major, or the output of pack_b(), which has the type of A
   ConstView bias;  // [n], null without bias
   View c;
   Accumulate accumulate = Accumulate::kOverwrite;
@@ -78,7 +78,7 @@ std::unique_ptr<PreparedMatmul> prepare_matmul_amx(const MatmulProblem& problem)
 std::unique_ptr<PreparedMatmul> prepare_matmul_few_rows(const MatmulProblem& problem);
 
 // Prepares the matrix product as dot products if it has few rows, otherwise as the problem's cpu_products states. oneDNN compiles it for
-// the number of threads of device/cpu/parallel.h (which the problem repeats). Errors: kInternal if the library's workspace exceeds
+// the number of threads of device/cpu/parallel.h (which the problem must state too). Errors: kInternal if the library's workspace exceeds
 // matmul_scratch_bytes for every method, or if the types are not among those above. Cost: up to a few milliseconds for the first product of
 // a shape.
 std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem);

@@ -40,7 +40,7 @@ struct MatmulProblem {
   int64_t k = 0;
   Transpose trans_a = Transpose::kNo;  // A is stored [k, m]
   Transpose trans_b = Transpose::kNo;  // B is stored [n, k]
-  DType a = DType::kF32;               // the type in which products are computed
+  DType a = DType::kF32;               // type of A, in which products are computed
   DType b = DType::kF32;               // f32 B with bf16 A is first rounded to bf16 (fp32 master weights)
   DType c = DType::kF32;
   DType bias_dtype = DType::kF32;
@@ -101,7 +101,7 @@ inline constexpr int64_t kMatmulMinRowsToPackTransposed = 768;
 // The memory that oneDNN holds outside the arena on a CPU. It depends on the major version with which the program is built (oneDNN 2 or 3).
 // Layers share compiled products; width, depth and number of threads make no difference.
 struct MatmulLibraryMemory {
-  // Pages of the library that the first product touches, in addition to those of oneDNN 2.6.
+  // The bytes of the library's pages that the first product touches, beyond those that oneDNN 2.6 touches.
   int64_t at_start_bytes = 0;
   int64_t per_bucket_bytes = 0;  // code and tables compiled for the products of one bucket
 };
@@ -173,8 +173,8 @@ bool matmul_takes_own_product(const MatmulProblem& problem, int sm);
 bool linear_few_rows_fit(const MatmulProblem& problem);
 inline constexpr int64_t kCudaFewRows = 32;
 inline constexpr int64_t kCudaFewRowsTerms = 32;
-// Returns true if that kernel computes the matrix product on this GPU, whichever catalog row was selected for the largest number of rows.
-// It was measured on compute capability 9.0.
+// Returns true if linear_few_rows_cuda.cu computes the matrix product on this GPU, whichever catalog row was selected for the largest
+// number of rows. It was measured on compute capability 9.0.
 bool matmul_takes_few_rows_cuda(const MatmulProblem& problem, int sm);
 
 // The kernel problem of a norm, the linear layer that reads it, and the activation after the layer (norm_linear.h).

@@ -70,7 +70,7 @@ TEST(MatmulWgmmaCatalog, PartlyFilledRoundsUseTheLibrary) {
   EXPECT_FALSE(matmul_takes_own_product(layer(2048, 3072, 1024), 90));
 }
 
-// Tests linear_add.
+// Tests which implementation of linear_add the catalog selects.
 TEST(MatmulWgmmaCatalog, HopperTakesLayersWithAnAddend) {
   const auto asked = [](int64_t columns, int64_t terms, int sm) {
     return asked_of(LinearProblem{.rows = 32768, .columns = columns, .terms = terms, .sm = sm}, "linear_add");

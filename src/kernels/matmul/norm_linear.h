@@ -11,8 +11,8 @@
 // Products are summed in fp32. z may be rounded to that type once before and once after the bias is added; y is rounded once. The reference
 // rounds s and h, and sums in double. Error of z against the reference: norm_linear_product_error_bound below; the activation adds the
 // error of gelu.h. Rows: a row of y and s depends only on the same rows of x and the residual; tail rows may contain anything finite.
-// Aliasing: y and s overlap no other operand. Repeatability: the same bits for the same problem and card and, if the library computes the
-// product, for the same version of the library. The number of rows decides which kernels compute the layer, and different kernels give
+// Aliasing: y and s overlap no other operand. Repeatability: the same bits for the same problem and GPU model and, if the library computes
+// the product, for the same version of the library. The number of rows decides which kernels compute the layer, and different kernels give
 // different bits. Cost: 2 T N K FLOPs plus 13 T K and 11 T N. With few rows the time is that of reading w once. Thread-safety and
 // ownership: views do not own memory; distinct calls may run concurrently on distinct outputs.
 #pragma once
