@@ -116,9 +116,8 @@ inline AdafactorErrorBound adafactor_error_bound(int64_t rows, int64_t columns) 
   bound.row = (across + 12.0) * kU;
   bound.column = (down + 12.0) * kU;
   bound.v = 12.0 * kU;
-  // Square roots halve the errors of the row over its mean (which has the error of a row) and of the column.
-  // Roots, quotients and products add 12. The rms of u has the error of u plus that of its sums over a row;
-  // the same holds for the rms of p.
+  // Square roots halve the errors of the row over its mean (which has the error of a row) and of the column. Roots, quotients and products
+  // add 12 u. The rms of u has the error of u plus that of its sums over a row; the same holds for the rms of p.
   const double u = std::max(bound.row + 0.5 * bound.column, 0.5 * bound.v) + 12.0 * kU;
   bound.step = 2.0 * u + (across + 12.0) * kU;
   return bound;

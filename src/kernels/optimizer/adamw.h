@@ -71,9 +71,8 @@ struct AdamwCoefficients {
 };
 AdamwCoefficients adamw_coefficients(const AdamwArgs& args);
 
-// Bounds on the absolute error in fp32 of one update of one element from the same starting values, u = 2^-24.
-// m and g are the larger magnitudes of before and after the update; v and denominator (sqrt(v)/sqrt(bc2) +
-// epsilon) are those after it.
+// Bounds on the absolute error in fp32 of one update of one element from the same starting values, u = 2^-24. m and g are the larger of the
+// magnitudes before and after the update; v and denominator (sqrt(v)/sqrt(bc2) + epsilon) are the values after it.
 struct AdamwErrorBound {
   double m, v, param;
 };

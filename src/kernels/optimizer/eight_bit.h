@@ -46,8 +46,8 @@ constexpr std::array<float, 256> eight_bit_numbers(EightBitSign sign) {
 
 // The table by which the code of a number is found. The upper 16 bits of the number's magnitude select a cell. A cell contains the lower of
 // two neighbouring codes and a limit: if the lower 16 bits of the magnitude exceed the limit, the next code is nearer. No cell needs two
-// limits. Codes of magnitudes are counted from the code of 0, so the codes of negative numbers mirror those of positive ones.
-// The cell of 2^-23, that is the upper 16 bits of this fp32 number. Every smaller magnitude rounds to 0.
+// limits. Codes of magnitudes are counted from the code of 0, so the codes of negative numbers mirror those of positive ones. The first
+// cell, kEightBitFirstCell, is that of 2^-23, because every smaller magnitude rounds to 0.
 inline constexpr uint32_t kEightBitFirstCell = (127u - 23u) << 7;
 // The last cell contains the number 1.
 inline constexpr uint32_t kEightBitCells = (127u << 7) - kEightBitFirstCell + 1;

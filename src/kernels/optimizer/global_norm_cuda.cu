@@ -198,7 +198,7 @@ NormEntry norm_entry(const OptimizerTensor& tensor) {
 
 void global_norm_cuda(const GlobalNormArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "global_norm_cuda";
-  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: the scratch memory is missing", kKernel);
+  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{} needs scratch memory, but has none", kKernel);
   auto* partials = static_cast<cuda::NormPartial*>(args.scratch.data);
   const cuda::NormOutputs outputs{
       .norm = cuda::scalar_of(kKernel, "norm", args.norm),

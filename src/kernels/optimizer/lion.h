@@ -33,7 +33,7 @@ namespace plimsoll {
 struct LionArgs {
   std::span<const OptimizerTensor> tensors = {};  // reads grad; reads and writes param and m; writes low
   ConstView learning_rate = {};                   // 1 element
-  ConstView step = {};                            // 1 element of i64; only the noise needs it
+  ConstView step = {};                            // 1 element of i64; needed only for stochastic rounding
   ConstView clip_coefficient = {};                // optional, 1 element: absent means 1
   ConstView finite = {};                          // optional, 1 element: 0 means update nothing
   double beta1 = 0.9;                             // Requires: in [0, 1)

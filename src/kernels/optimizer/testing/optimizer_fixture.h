@@ -21,7 +21,7 @@ inline double fixture_gradient(int step, int i) {
   return ((step * 7 + i * 13) % 17 - 8) / 8.0;
 }
 
-// The scalars of a step for a kernel.
+// The learning rate, clip coefficient and step number that a kernel gets.
 struct FixtureScalars {
   double lr = 0.0, clip = 1.0;
   int64_t step = 0;
