@@ -21,7 +21,7 @@ void quantize_fp8_ref(const QuantizeFp8Args& args) {
   for (const View& codes : {args.q, args.q_t})
     PLIMSOLL_CHECK(
         !codes || codes.dtype == args.format,
-        "quantize_fp8: the matrix of codes must have the format, but the format is {} and the matrix is {}",
+        "quantize_fp8: q and q_t must have the type that `format` states, but it is {} and one of them is {}",
         dtype_name(args.format), dtype_name(codes.dtype));
   if (args.accumulate == Accumulate::kAdd) return;
   const int64_t num_rows = args.num_rows < 0 ? args.rows : args.num_rows;
