@@ -27,7 +27,7 @@ struct AttentionDims {
 // The kernel problem of first_token_attention.
 struct FirstTokenAttentionProblem {
   AttentionDims dims = {};
-  int64_t columns = 0;    // C of x
+  int64_t columns = 0;    // C, the number of columns of x
   DType w = DType::kF32;  // element type of the weights
 };
 

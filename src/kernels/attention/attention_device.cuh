@@ -17,7 +17,7 @@ struct Work {
   int count = 0;
   int row = 0;
   int head = 0;
-  bool is_tail = false;  // this block clears tail rows instead
+  bool is_tail = false;  // true if this block clears tail rows instead
 };
 
 enum class TileOrder { kForward, kBackward };

@@ -28,8 +28,8 @@ struct AttentionKernelArgs {
   uint32_t* keep = nullptr;  // [H, S / 32, T]; null if the numbers are drawn again
   const int64_t* rng = nullptr;
   uint32_t site = 0;
-  uint32_t threshold = 0;   // a pair is kept if its number is at least this
-  float keep_scale = 1.0f;  // factor of a kept pair
+  uint32_t threshold = 0;   // dropout keeps a pair if its random number is at least this
+  float keep_scale = 1.0f;  // factor of a kept probability
   float scale = 1.0f;
   int tokens = 0, sequences = 0, longest = 0, heads = 0, head_dim = 0;
   int kv_heads = 0;  // heads of k and v

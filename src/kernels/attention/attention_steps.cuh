@@ -74,7 +74,7 @@ __device__ inline void multiply_by_row(const float (&factor)[kM][2], float (&out
   }
 }
 
-// Computes the probabilities and rescales `out`.
+// Does softmax_scores and multiplies `out`, the sums of earlier steps, by the factors that it sets.
 template <int kDim, int kM>
 __device__ inline void online_softmax_step(float exponent, float (&score)[kM][kKeys / 8][4],
                                            float (&largest)[kM][2], float (&sum)[kM][2],

@@ -17,7 +17,7 @@ inline constexpr uint32_t kTf32Tile = 2 * kTf32Half;
 // every other row of eight.
 struct Tf32Part {
   int chunk, group;
-  uint32_t offset;  // offset of element (0, 0)
+  uint32_t offset;  // offset in the tile of the element with i = j = 0
   __device__ Tf32Part() {
     chunk = static_cast<int>(threadIdx.x) % 16;
     group = static_cast<int>(threadIdx.x) / 16;

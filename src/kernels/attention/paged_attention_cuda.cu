@@ -32,7 +32,7 @@ struct KernelArgs {
   void* o = nullptr;
   float* results = nullptr;  // [T, parts, H, D]; null if there is one part
   float* lse = nullptr;      // [T, parts, H], in base 2: log2 of the sum of 2^score
-  float scale = 1.0f;        // multiplied by log2(e)
+  float scale = 1.0f;        // scale of the scores, multiplied by log2(e)
   int sequences = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int page_size = 0, max_pages = 0, window = 0, parts = 0;
   int part_size = 0;  // positions per part of a sequence
