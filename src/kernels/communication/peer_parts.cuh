@@ -19,7 +19,8 @@
 namespace plimsoll::cuda {
 
 inline constexpr int kPartThreads = 256;
-inline constexpr int kMostParts = 40;  // the most per launch; the space for kernel arguments is limited
+// The largest number of ranges per launch. Kernel arguments have limited space.
+inline constexpr int kMostParts = 40;
 
 // A range of a tensor that one launch sums: the address of this rank's elements, the destination of the sums, and the distances to the
 // copies of the other ranks' elements.
