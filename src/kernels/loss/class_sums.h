@@ -93,7 +93,7 @@ struct ClassSumsLossArgs {
   View num_correct = {};  // i32; null: not counted; if not null, requires columns.counts
   int64_t num_rows = 0;
   int64_t num_classes = 0;   // V
-  int64_t rank_classes = 0;  // K, from which the rank of a label follows
+  int64_t rank_classes = 0;  // K; class k belongs to rank k / K
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
   ClassColumns columns = {};

@@ -65,8 +65,8 @@ LossChunkProducts loss_chunk_products(const LinearCrossEntropyProblem& problem, 
 
 // The offset in bytes of each array in the scratch memory. Arrays that a kernel does not use have no bytes.
 struct LinearCrossEntropyScratch {
-  int64_t losses = 0;         // forward: the sum so far (f64); on a GPU one f64 per row
-  int64_t z_losses = 0;       // the same for the z-loss, if there is one
+  int64_t losses = 0;         // the loss in f64: the sum so far, or on a GPU that of each row
+  int64_t z_losses = 0;       // the z-loss, stored like `losses`, if there is one
   int64_t narrow = 0;         // a chunk of logits in the type of x, if `wide` has another type
   int64_t wide = 0;           // logits in the type that the loss reads: a chunk, or a row per thread of a CPU
   int64_t weight = 0;         // w in the type of x
