@@ -67,7 +67,7 @@ TEST(LinearNorm, TheReferenceMatchesThatOfItsParts) {
   check_against_parts(DType::kBF16, 0.0, false);
 }
 
-// Computed by hand: s = (1, 3), mean 2, variance 1.
+// Compares with a result computed by hand: s = (1, 3) has the mean 2 and the variance 1.
 TEST(LinearNorm, NormalizesTheSum) {
   GuardedBuffer x("x", DType::kF64, 2), w("w", DType::kF64, 4), bias("bias", DType::kF64, 2);
   GuardedBuffer residual("residual", DType::kF64, 2), gain("gain", DType::kF64, 2),

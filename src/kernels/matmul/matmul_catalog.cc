@@ -332,8 +332,8 @@ int64_t linear_norm_cuda_scratch(const MatmulProblem& problem) {
   return std::max(problem.workspace_bytes, linear_norm_sums_bytes({.rows = problem.m, .columns = problem.n}));
 }
 
-// The separate kernels of the norm, the matrix product and the activation compute layers of many rows. Only Hopper is supported, because
-// the kernel for few rows was measured only there.
+// Layers of many rows are computed with the separate kernels of the norm, the matrix product and the activation, not with this one. Only
+// Hopper is supported, because the kernel for few rows was measured only there.
 Support norm_linear_cuda_support(const Problem& asked, const NormLinearProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
   const MatmulProblem& product = problem.product;
