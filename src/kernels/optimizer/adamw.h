@@ -37,13 +37,14 @@
 namespace plimsoll {
 
 struct AdamwArgs {
-  std::span<const OptimizerTensor> tensors = {};  // reads grad; reads and writes param, m, v; writes low
-  ConstView learning_rate = {};                   // 1 element
-  ConstView step = {};                            // 1 element of i64; Requires: >= 1
-  ConstView clip_coefficient = {};                // optional, 1 element: absent means 1
-  ConstView finite = {};                          // optional, 1 element: 0 means update nothing
-  double beta1 = 0.9;                             // Requires: in [0, 1)
-  double beta2 = 0.999;                           // Requires: in [0, 1)
+  // The update reads grad, reads and writes param, m and v, and writes low.
+  std::span<const OptimizerTensor> tensors = {};
+  ConstView learning_rate = {};     // 1 element
+  ConstView step = {};              // 1 element of i64; Requires: >= 1
+  ConstView clip_coefficient = {};  // optional, 1 element: absent means 1
+  ConstView finite = {};            // optional, 1 element: 0 means update nothing
+  double beta1 = 0.9;               // Requires: in [0, 1)
+  double beta2 = 0.999;             // Requires: in [0, 1)
   double epsilon = 1e-8;
   double weight_decay = 0.0;
   // Selects the random numbers for bf16 parameters without a remainder and for v in bf16.

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-// The tensors that the kernel of one optimizer accepts.
+// The name of an optimizer, and which tensors its CPU kernel accepts.
 struct CpuUpdate {
   const char* name;  // name in messages
   UpdateStates states;
