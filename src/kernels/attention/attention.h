@@ -49,8 +49,9 @@
 //   t  rounding of the other operands of a product: 2^-11 for *_cuda_tf32, otherwise 0. It adds
 //      2 t scale sum_d |q_id k_jd| to e_i, t to each s, and 2 t m_ij sum_d |d_o_id v_jd| to the (D + 4) u terms
 //      of err d_x.
-//   w  2^-25 for f16, otherwise 0: f16 has no relative error bound below 2^-14. There s adds w times the same
-//      sum with p_ij or d_x_ij left out and m_ij at its largest, and r adds w itself.
+//   w  2^-25 for f16, otherwise 0: f16 has no relative error bound below 2^-14. Each term below that contains
+//      s therefore grows by w times the same sum without p_ij or d_x_ij and with the largest m_ij, and each term
+//      that contains r grows by w.
 //
 //   e_i         = max_j ((D + 4) u scale sum_d |q_id k_jd|)
 //   |err o|    <= (2 e_i + (2 n + 16) u + s) sum_j p_ij m_ij |v_jd| + r |o|
@@ -102,8 +103,7 @@ struct AttentionReach {
   constexpr bool sees(int64_t i, int64_t j) const { return j >= first_key(i) && j < end_key(i); }
 };
 
-// Returns the number of query row t (in the batch) and head h among all rows and heads. Requires: the number
-// is below 2^32.
+// Returns the index of the pair of query row t (in the batch) and head h among all such pairs. Requires: the number is below 2^32.
 constexpr uint64_t attention_row(int64_t t, int64_t heads, int64_t h) {
   return static_cast<uint64_t>(t) * static_cast<uint64_t>(heads) + static_cast<uint64_t>(h);
 }
@@ -126,8 +126,8 @@ struct AttentionOptions {
   AttentionMask mask = AttentionMask::kBidirectional;
   double dropout = 0.0;  // dropout probability in [0, 1); 0 in evaluation
   RandomSite random = {};
-  // If several ranks divide the heads of one attention: the number of heads of all ranks, and the index of the first head of this rank,
-  // both of which random numbers depend on. all_heads = 0: this rank computes all heads.
+  // If several ranks divide the heads of one attention: the number of heads of all ranks, and the index of the first head of this rank. The
+  // random numbers of dropout depend on both. all_heads = 0: this rank computes all heads.
   int64_t all_heads = 0;
   int64_t first_head = 0;
 };
@@ -166,7 +166,7 @@ struct AttentionBwdArgs {
   int64_t scratch_bytes = 0;  // at least attention_bwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
-// Returns attention_row() of query row t and head h of the arguments of a kernel, among all heads.
+// Returns attention_row() of query row t and head h of this rank, counted among the heads of all ranks.
 template <typename Args>
 uint64_t random_row(const Args& args, int64_t t, int64_t h) {
   const AttentionOptions& options = args.options;

@@ -19,7 +19,8 @@ struct Staged {
   alignas(64) float c[2][2][kTileRows * kTileRows];
 };
 
-// Packs pairs of bf16 into words, with `first` in the lower halves.
+// Rounds two vectors to bf16 and returns, for each lane, a word with the element of `first` in its lower half and that of `second` in its
+// upper half.
 PLIMSOLL_AMX_INLINE __m512i pairs_of(__m512 first, __m512 second) {
   const __m512i low = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(first)));
   const __m512i high = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second)));
@@ -40,7 +41,7 @@ PLIMSOLL_AMX_INLINE void stage_rows(const float* a, int64_t lda, int64_t rows, i
   }
 }
 
-// Stages 16 rows of an operand that is stored by depth, over a depth of up to 32.
+// Stages 16 rows of an operand that is stored by depth (a[k * lda + row]), over a depth of up to 32.
 PLIMSOLL_AMX_INLINE void stage_columns(const float* a, int64_t lda, int64_t rows, int64_t terms,
                                        std::byte* tile) {
   const __mmask16 inside = first_lanes(rows);

@@ -1,6 +1,6 @@
 // Benchmarks attention forward and backward, with and without dropout, at the shapes of the project's speed targets. The counters give the
-// floating-point operations per second as attention.h counts them. Compare them with the rate of the CPU's register tile on one thread
-// times the number of threads.
+// floating-point operations per second as attention.h counts them. The upper bound is the rate of the inner loop (the register tile of
+// attention_tiles-inl.h) on one thread times the number of threads.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ const std::vector<Shape>& shapes() {
   return all;
 }
 
-// All tensors of one problem, aligned to 64 bytes.
+// All tensors of one benchmarked shape, aligned to 64 bytes.
 class Tensors {
  public:
   Tensors(const Shape& shape, AttentionMask mask, double dropout) {

@@ -75,7 +75,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Returns the first element of a head of this sequence in a tensor of rows.
+// Returns a pointer to the first element of a head in the first row of the task's sequence.
 template <typename T>
 const T* bwd_rows(const BwdTask& task, const ConstRows& rows, int64_t head) {
   return rows.view.as<T>() + task.sequence.first * rows.row_stride + head * task.args.dims.head_dim;
@@ -160,8 +160,8 @@ void bwd_gradient_rows(const BwdTask& task, const BwdTiles& tiles, const Dropout
     const int64_t hidden = std::clamp<int64_t>(reach.first_key(i + r) - j, 0, keys);
     const int64_t visible = std::clamp<int64_t>(reach.end_key(i + r) - j, 0, keys);
     const int64_t t = task.sequence.first + i + r;
-    // The inputs of the next head are prefetched in the first tile and the outputs in the last one. If there are several tiles, the
-    // prefetches therefore do not displace everything else in the cache at the same time.
+    // The inputs of the next head are prefetched in the first tile and the outputs in the last one. If there are several tiles, this
+    // separation keeps the two groups of prefetched lines from displacing other data of the cache at the same time.
     if (j == range.first) bwd_fetch_next_head(task, t);
     if (last_tile) bwd_fetch_gradients(task, t);
     const float* factors = nullptr;

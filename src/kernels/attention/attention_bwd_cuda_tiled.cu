@@ -69,8 +69,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
     factor[i] = args.scale;
   }
   for (int key = begin; key < end; key += kKeys) {
-    // Waits for the values. Starting the copy of the keys only now lets the keys arrive while the values are used, and later the next
-    // values while the keys are used.
+    // The loop overlaps copies with products: the keys of this tile arrive while the products with its values are computed, and the values
+    // of the next tile arrive while the products with its keys are computed. This call waits for the values.
     wait_for_fetches();
     __syncthreads();
     fetch_tile<kDim, kKeys>(args, of_keys, args.k, args.k_stride, key, k);
@@ -149,8 +149,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   for (; of_query.head <= last_head; ++of_query.head) {
     const int64_t first_value = static_cast<int64_t>(of_query.head) * args.tokens + work.first;
     for (int row = start; row < end; row += kQueries) {
-      // Waits for d_o. Starting the copy of the queries only now lets the queries arrive while d_o is used, and later the next d_o while
-      // the queries are used.
+      // The loop overlaps copies with products: the queries of this tile arrive while the products with its d_o are computed, and d_o of
+      // the next tile arrives while the products with its queries are computed. This call waits for d_o.
       wait_for_fetches();
       __syncthreads();
       fetch_tile<kDim, kQueries>(args, of_query, args.q, args.q_stride, row, q);

@@ -1,8 +1,8 @@
-// The backward pass on Hopper, in two kernels like attention_dq_cuda_mma.cu and attention_dkv_cuda_mma.cu:
-// one over queries, one over keys. A block is one warpgroup with 64 rows; three blocks share a multiprocessor
-// for heads of up to 64. Several warpgroups in one block would wait for each other at every tile and then
-// compute at the same time instead of in turn. On an H200 (32 x 16 x 512 x 64 in bf16) the pass takes 0.302
-// ms; mma.sync takes 0.451 ms.
+// The backward pass on Hopper, in two kernels like attention_dq_cuda_mma.cu and attention_dkv_cuda_mma.cu: one over queries, one over keys.
+// A block is one warpgroup with 64 rows; three blocks share a multiprocessor for heads of up to 64. One warpgroup per block is faster than
+// several: warpgroups of one block wait for each other at every tile and would therefore all use the tensor cores at the same time and then
+// all leave them idle, whereas separate blocks take turns. On an H200 (32 x 16 x 512 x 64 in bf16) the pass takes 0.302 ms; mma.sync takes
+// 0.451 ms.
 //
 // For heads of 65 to 128 the tiles have 128 columns, and two blocks share a multiprocessor. On an H200 the pass over
 // 4096 causal rows of 32 heads of 128, with 8 heads of k and v, takes 1.010 ms in bf16 (0.451 for d_q and 0.559 for
@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kRows = 64;
 
-// Shared memory of the first kernel: two tiles that the block keeps, two pairs of tiles that the loop replaces, and values per row. The
-// values per row are delta in this kernel and, for two tiles each, lse, delta and the dropout bits in the second kernel.
+// Shared memory of the first kernel: two tiles that the block keeps, two pairs of tiles that the loop replaces, and delta of each row. The
+// second kernel has the same tiles and, for each of two tiles of queries, lse, delta and the dropout bits of the rows.
 template <int kDim>
 constexpr int kDqBytes = 6 * kWgmmaTile<kDim> + 4 * kRows;
 template <int kDim>
@@ -116,7 +116,8 @@ __global__ __launch_bounds__(kWarpgroup, kDim == 64 ? 3 : 2) void attention_dkv_
   }
   if (work.row >= work.count) return;
   extern __shared__ __align__(1024) std::byte shared[];
-  constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;  // floats per tile
+  // Floats per tile of queries: lse, delta and the dropout bits.
+  constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;
   const uint32_t base = shared_address(shared), queries = base + 2 * kTile;
   float* const row_values = reinterpret_cast<float*>(shared + 6 * kTile);
   const Dropout dropout = load_dropout(args);

@@ -14,10 +14,11 @@ namespace attention {
 namespace {
 
 constexpr int kRows = 64;
-constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;  // floats per tile of queries
+// Floats per tile of queries: lse, delta and the dropout bits.
+constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;
 
-// Shared memory: two pairs of tiles that the loop replaces, the transposed tiles of one pair, and values per row. The values per row are
-// delta or, for two tiles each, lse, delta and the dropout bits.
+// Shared memory: two pairs of tiles that the loop replaces, the transposed tiles of one pair, and values per row. The kernel for d_q stores
+// delta of each row, the kernel for d_k and d_v stores lse, delta and the dropout bits of two tiles of queries.
 constexpr int kDqBytes = 5 * kTf32Tile + 4 * kRows;
 constexpr int kDkvBytes = 6 * kTf32Tile + 2 * 4 * kValues;
 
@@ -40,7 +41,7 @@ __global__ __launch_bounds__(kWarpgroup,
     copy_tf32(args, work, part, args.k, args.k_stride, key, base + stage * kTf32Tile);
     copy_tf32(args, work, part, args.v, args.v_stride, key, base + (2 + stage) * kTf32Tile);
   };
-  // Loads the block's own rows into registers. They are copied through the tiles of the second stage, which the loop does not use yet.
+  // Loads the block's own rows into registers. They are copied through the second pair of tiles, which the loop does not use yet.
   copy_tf32(args, work, part, args.q, args.q_stride, work.row, base + kTf32Tile);
   copy_tf32(args, work, part, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row,
             base + 3 * kTf32Tile);
@@ -128,7 +129,7 @@ __global__ __launch_bounds__(kWarpgroup,
     copy_tf32(args, work, part, args.d_o, columns, row, base + (2 + stage) * kTf32Tile);
     fetch_row_values<kRows, kWarpgroup, kDropout>(args, work, dropout, row, row_values + stage * kValues);
   };
-  // Loads the block's own rows into registers. They are copied through the tiles of the second stage, which the loop does not use yet.
+  // Loads the block's own rows into registers. They are copied through the second pair of tiles, which the loop does not use yet.
   copy_tf32(args, work, part, args.k, args.k_stride, work.row, base + kTf32Tile);
   copy_tf32(args, work, part, args.v, args.v_stride, work.row, base + 3 * kTf32Tile);
   const int start = args.causal ? work.row : 0;

@@ -27,7 +27,7 @@ struct AttentionDims {
 // The kernel problem of first_token_attention.
 struct FirstTokenAttentionProblem {
   AttentionDims dims = {};
-  int64_t columns = 0;    // C of x
+  int64_t columns = 0;    // C, the number of columns of x
   DType w = DType::kF32;  // element type of the weights
 };
 
@@ -195,8 +195,8 @@ constexpr int64_t paged_attention_thread_floats(const PagedAttentionDims& dims) 
   return attention_round_up(paged_attention_q_floats(dims) + kPagedRows * row, 16);
 }
 constexpr int64_t paged_attention_cpu_scratch_bytes(const PagedAttentionDims& dims, int threads) {
-  // Counts the rows of a divided sequence always, because a smaller bucket, whose sequences are divided, runs in the scratch memory of the
-  // largest one.
+  // Includes the results of divided sequences even if `dims` has too many rows to divide them: a smaller bucket, which does divide its
+  // sequences, uses the scratch memory that was computed for the largest bucket.
   const int64_t divided_rows = threads > 1 ? std::min<int64_t>(dims.tokens, 4 * threads - 1) : 0;
   const int64_t stored = divided_rows * paged_attention_parts(dims) * paged_attention_result_floats(dims);
   return (threads * paged_attention_thread_floats(dims) + stored) * 4;

@@ -268,7 +268,7 @@ void attention_bwd_cuda_tf32_wgmma(const AttentionBwdArgs& args, const int64_t* 
 
 namespace {
 
-// Returns the function of a catalog row of this family on a GPU.
+// Returns the CUDA function of the catalog row with this name.
 template <typename Function>
 Function* function_of(std::string_view implementation) {
 #define PLIMSOLL_KERNEL PLIMSOLL_CUDA_FUNCTION

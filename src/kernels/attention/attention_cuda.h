@@ -46,16 +46,16 @@ using AttentionBackward = void(const AttentionBwdArgs& args, const int64_t* rng,
 AttentionForward attention_fwd_cuda_mma, attention_fwd_cuda_tf32, attention_fwd_cuda_tiled;
 AttentionBackward attention_bwd_cuda_mma, attention_bwd_cuda_tf32, attention_bwd_cuda_tiled;
 
-// Use warpgroup instructions if the device and the build have them and the head size is at most 64; otherwise
-// call *_cuda_mma or *_cuda_tf32 (also for shared heads and for a window). The error bounds are theirs, but the bits differ from those of mma.sync. On
-// an H200 with dropout, both passes in tf32 take 1.13 ms with warpgroups and 1.62 ms with mma.sync for 32 x
-// 16 x 512 x 64, and 0.102 and 0.083 ms for 32 x 12 x 128 x 32, where half of a warpgroup's tile is zeros.
+// Use warpgroup instructions if the device and the build have them; otherwise they call *_cuda_mma or *_cuda_tf32. The tf32 functions also
+// call *_cuda_tf32 for heads wider than 64, for heads that share keys and values, and for a window. The error bounds are those of
+// *_cuda_mma and *_cuda_tf32, but the bits differ. On an H200 with dropout, both passes in tf32 take 1.13 ms with warpgroups and 1.62 ms
+// with mma.sync for 32 x 16 x 512 x 64, and 0.102 and 0.083 ms for 32 x 12 x 128 x 32, where half of a warpgroup's tile is zeros.
 AttentionForward attention_fwd_cuda_wgmma, attention_fwd_cuda_tf32_wgmma;
 AttentionBackward attention_bwd_cuda_wgmma, attention_bwd_cuda_tf32_wgmma;
 
-// Returns the function that computes a row of the catalog in a bucket. It is the function of the same name,
-// except that *_cuda_mma replaces *_cuda_wgmma in a bucket of short sequences
-// (attention_is_of_short_sequences), where it is faster. Errors: kInternal if no row has the name.
+// Returns the function to call for the catalog row `implementation` in a bucket of sizes `dims`. It is the function of the same name,
+// except that *_cuda_mma replaces *_cuda_wgmma in a bucket of short sequences (attention_is_of_short_sequences), where it is faster.
+// Errors: kInternal if no row has the name.
 AttentionForward* attention_fwd_cuda_of(std::string_view implementation, const AttentionDims& dims);
 AttentionBackward* attention_bwd_cuda_of(std::string_view implementation, const AttentionDims& dims);
 

@@ -103,7 +103,7 @@ class Tensors {
   const AttentionFwdArgs& forward(int set) const { return forward_[static_cast<size_t>(set)]; }
   const AttentionBwdArgs& backward(int set) const { return backward_[static_cast<size_t>(set)]; }
   const int64_t* rng() const { return forward_[0].options.dropout > 0 ? rng_.as<int64_t>() : nullptr; }
-  // Returns the sum of S^2 H D.
+  // Returns the sum of S^2 H D over the sequences.
   double products() const { return products_; }
 
  private:
@@ -151,7 +151,7 @@ class Tensors {
   std::vector<void*> blocks_;
 };
 
-// Times other numbers of rows per thread block.
+// Times the mma.sync kernels with 64 and with 128 rows per thread block.
 void compare_blocks(const Tensors& tensors) {
   for (const int rows : {64, 128}) {
     const double fwd = median_ms([&](int set) {
@@ -168,7 +168,7 @@ void compare_blocks(const Tensors& tensors) {
   }
 }
 
-// `by` names the implementation.
+// Times both passes of an implementation in tf32; the printed line calls it `by`.
 template <typename Forward, typename Backward>
 void run_tf32(const char* by, const Tensors& tensors, const Forward& forward, const Backward& backward) {
   const double fwd = median_ms([&](int set) { forward(tensors.forward(set), tensors.rng(), nullptr); });

@@ -162,7 +162,7 @@ TEST(AttentionCudaRows, TwoRunsGiveTheSameBits) {
 TEST(AttentionCudaRows, ASequenceDoesNotDependOnTheBatchAroundIt) {
   for (const auto& [kernels, dtype] : families()) {
     AttentionProblem here{.name = test_name(), .lengths = {3, 77, 20}, .tail = 0, .heads = 2, .head_dim = 40};
-    here.dropout = 0.1;  // the numbers depend on the row in the batch, which is the same in both
+    here.dropout = 0.1;  // depends on the row in the batch, which is the same in both batches
     here.dtype = dtype;
     AttentionProblem there = here;
     there.lengths = {1, 2, 77};
@@ -191,8 +191,8 @@ TEST(AttentionCudaRows, ASequenceDoesNotDependOnTheBatchAroundIt) {
   }
 }
 
-// Uses scores of up to 1e6 in the exponent: every query selects one key, whose probability is 1 to the last
-// bit if nothing is rounded to 16 bits on the way. (f16 cannot represent such scores.)
+// Uses scores of up to 1e6: every query selects one key, whose probability is 1 to the last bit if nothing is rounded to 16 bits on the
+// way. (f16 cannot represent such scores.)
 TEST(AttentionCudaRows, LargeScoresStayExact) {
   for (const auto& [kernels, dtype] : families()) {
     if (dtype == DType::kF16) continue;

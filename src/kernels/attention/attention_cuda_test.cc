@@ -74,7 +74,7 @@ int expect_within_bounds(const AttentionProblem& problem, const std::vector<cons
   return static_cast<int>(families.size());
 }
 
-// Returns the families that accept a type and head size.
+// Returns the families of kernels that accept an element type and a head size.
 std::vector<const Kernels*> families_of(DType dtype, int64_t head_dim) {
   if (dtype == DType::kF32 && head_dim % 4 == 0) return {&kTiled, &kTf32, &kTf32Wgmma};
   if (dtype == DType::kF32 || head_dim % 8 != 0) return {&kTiled};
@@ -146,7 +146,7 @@ TEST(AttentionCudaShared, IsWithinItsBoundOfTheReference) {
   EXPECT_GE(compared, 48);
 }
 
-// ModernBERT's local attention: sequences of many tiles, of which each row sees 64 rows on both sides.
+// Tests ModernBERT's local attention: sequences consist of many tiles, and each row sees 64 rows on both sides.
 TEST(AttentionCudaShared, SymmetricWindowsSkipTilesOnBothSides) {
   int compared = 0;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
@@ -166,8 +166,8 @@ TEST(AttentionCudaShared, SymmetricWindowsSkipTilesOnBothSides) {
   EXPECT_GE(compared, 6);
 }
 
-// Compares fp32 tiles with tensor cores on one problem. Their results differ by a few random roundings to 16
-// bits, each of a relative size of at most 2^-9 on average.
+// Compares the results of the tiled kernels, which compute in fp32, with those of the tensor cores on one problem. They differ by a few
+// random roundings to 16 bits, each with a relative error of at most 2^-9 on average.
 void expect_families_agree(const AttentionProblem& problem) {
   AttentionCase tiled(problem), mma(problem);
   OnDevice(tiled, kTiled).run();
@@ -195,7 +195,8 @@ TEST(AttentionCudaRows, FamiliesAgreeAtFullSize) {
   }
 }
 
-// Runs the same kernels with few thread blocks, for tools that track every access to shared memory.
+// Compares the same kernels on a problem with few thread blocks, so that the test can run under slow tools that check every access to
+// shared memory.
 TEST(AttentionCudaRows, FamiliesAgreeSmall) {
   for (const double dropout : {0.0, 0.1}) {
     AttentionProblem problem{
@@ -206,7 +207,8 @@ TEST(AttentionCudaRows, FamiliesAgreeSmall) {
   }
 }
 
-// Runs sequences so long that the forward pass stores none of its random numbers.
+// Runs sequences that are too long for the first kernel of the backward pass to store dropout bits, so that the second kernel draws the
+// random numbers again.
 void expect_families_agree_on_dropout_drawn_again(AttentionProblem problem) {
   problem.dropout = 0.1;
   problem.dtype = DType::kBF16;

@@ -17,7 +17,7 @@ struct Work {
   int count = 0;
   int row = 0;
   int head = 0;
-  bool is_tail = false;  // this block clears tail rows instead
+  bool is_tail = false;  // true if this block clears tail rows instead
 };
 
 enum class TileOrder { kForward, kBackward };
@@ -32,8 +32,8 @@ __device__ inline int num_tiles(const AttentionKernelArgs& args) {
   return static_cast<int>(args.causal ? gridDim.y : gridDim.x);
 }
 
-// Returns the work of this block. One extra sequence number denotes the tail. kBackward starts with the last rows, which
-// see the most keys under a causal mask.
+// Returns the work of this block. Blocks whose sequence number is the number of sequences clear the tail rows. kBackward starts with the
+// last rows, which see the most keys under a causal mask.
 __device__ inline Work find_work(const AttentionKernelArgs& args, int rows, TileOrder order) {
   Work work;
   work.head = static_cast<int>(args.causal ? blockIdx.x : blockIdx.y);
@@ -74,7 +74,7 @@ __device__ inline int end_query(const AttentionKernelArgs& args, const Work& wor
 // sums at zero; with minus infinity the difference of two such values would be NaN.
 inline constexpr float kNoScore = -1e30f;
 
-// Writes zeros to the tail rows of one head. The blocks of the tail share the rows.
+// Writes zeros to the tail rows of one head. The thread blocks for the tail divide the rows among themselves.
 __device__ inline void clear_tail(const AttentionKernelArgs& args, const Work& work, void* rows,
                                   int64_t stride) {
   const int words = args.head_dim * (args.dtype == DType::kF32 ? 2 : 1);
@@ -112,9 +112,9 @@ __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// The values that dropout needs for attention_number() of attention.h and that are the same for all blocks of
-// one call, computed once. `site_high` and `site_low` are the product of the first round that does not depend
-// on the block. `addend` and `either` compare two 16-bit numbers with the threshold at once.
+// The values that dropout needs for attention_number() of attention.h and that are the same for all blocks of one call, computed once.
+// `site_high` and `site_low` are the halves of that product of the first Philox round which does not depend on the counter's block.
+// kept_halves() uses `addend` and `either` to compare two 16-bit numbers with the threshold at once.
 struct Dropout {
   uint32_t key[2] = {0, 0};
   uint32_t step = 0;
@@ -145,8 +145,8 @@ __device__ inline uint32_t kept_halves(const Dropout& dropout, uint32_t numbers)
   return (sum & numbers) | ((sum | numbers) & dropout.either);
 }
 
-// The Philox rounds that are equal for all rows and the same keys. After start_block(), only draw_block()
-// remains for each row.
+// Intermediate results of the Philox rounds for one block of keys, which are the same for all query rows. start_block() computes them once,
+// and draw_block() computes the rest for each row.
 struct BlockStart {
   uint32_t word1 = 0, word3 = 0;  // word 1 of the Philox counter after two rounds, and word 3 after one round
   uint32_t high = 0, low = 0;     // the third round's product of word 0
@@ -168,7 +168,7 @@ __device__ inline void draw_block(const Dropout& dropout, const BlockStart& star
                                   uint32_t (&words)[4]) {
   uint32_t key0 = dropout.key[0] + 2 * kPhiloxW0, key1 = dropout.key[1] + 2 * kPhiloxW1;
   uint32_t high, low;
-  // The part of the second round that depends on the row, and the third round.
+  // Completes the second round, of which only this product depends on the row, and computes the third.
   cuda::multiply_wide(kPhiloxM0, dropout.site_high ^ row ^ dropout.key[0], high, low);
   const uint32_t word2 = high ^ start.word3 ^ (dropout.key[1] + kPhiloxW1);
   cuda::multiply_wide(kPhiloxM1, word2, high, words[1]);

@@ -17,7 +17,7 @@ constexpr int dkv_mma_bytes(int dim, int rows) {
   return 2 * dim * (2 * rows + 4 * kQueries) + 2 * 4 * (2 * kQueries + rows / 32 * kQueries);
 }
 
-// Computes acc[m] = the product of a warp's rows of `left` and 8 * kN rows of a tile, both over the head size.
+// Computes acc[m] = the dot products, over the head size, of a warp's rows of `left` with 8 * kN rows of a tile.
 template <DType kType, int kWidth, int kM, int kN>
 __device__ void multiply_rows(uint32_t left, uint32_t by_columns, int warp_row, uint32_t tile,
                               uint32_t by_rows, int row, float (&acc)[kM][kN][4]) {
@@ -57,7 +57,8 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   extern __shared__ __align__(128) std::byte shared[];
   constexpr int kWidth = kHalves<kType, kDim>;
   constexpr uint32_t kTile = kQueries * kWidth * 2, kOwn = kRows * kWidth * 2;
-  constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;  // floats per tile
+  // Floats per tile of queries: lse, delta and the dropout bits.
+  constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;
   const uint32_t base = shared_address(shared), queries = base + 2 * kOwn;
   float* const row_values = reinterpret_cast<float*>(shared + 2 * kOwn + 4 * kTile);
   const Dropout dropout = load_dropout(args);

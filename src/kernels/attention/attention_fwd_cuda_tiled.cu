@@ -77,8 +77,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_fwd_cuda_tiled_kernel(
   fetch_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, q);
   fetch_tile<kDim, kKeys>(args, of_keys, args.k, args.k_stride, begin, k);
   for (int key = begin; key < end; key += kKeys) {
-    // Waits for the keys. Starting the copy of the values only now lets the values arrive while the scores are computed, and later the next
-    // keys while the values are summed.
+    // The loop overlaps copies with products: the values of this tile arrive while its scores are computed, and the keys of the next tile
+    // arrive while the values are summed. This call waits for the keys.
     wait_for_fetches();
     __syncthreads();
     fetch_tile<kDim, kKeys>(args, of_keys, args.v, args.v_stride, key, v);

@@ -28,13 +28,13 @@ struct AttentionKernelArgs {
   uint32_t* keep = nullptr;  // [H, S / 32, T]; null if the numbers are drawn again
   const int64_t* rng = nullptr;
   uint32_t site = 0;
-  uint32_t threshold = 0;   // a pair is kept if its number is at least this
-  float keep_scale = 1.0f;  // factor of a kept pair
+  uint32_t threshold = 0;   // dropout keeps a pair if its random number is at least this
+  float keep_scale = 1.0f;  // factor of a kept probability
   float scale = 1.0f;
   int tokens = 0, sequences = 0, longest = 0, heads = 0, head_dim = 0;
   int kv_heads = 0;  // heads of k and v
-  // The number of heads of all ranks that divide the attention, and the index of the first head of this rank; random numbers depend on
-  // both.
+  // The number of heads of all ranks that divide the attention, and the index of the first head of this rank. The random numbers of dropout
+  // depend on both.
   int all_heads = 0, first_head = 0;
   int group = 1;   // heads of q per head of k and v
   int window = 0;  // rows that are this far apart or farther do not see each other; 0: no limit
@@ -51,12 +51,12 @@ void launch_attention_bwd_tiled(const AttentionKernelArgs& args, CudaStream stre
 void launch_attention_fwd_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
 void launch_attention_dq_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
 void launch_attention_dkv_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
-// Launch the kernels for 16-bit tensors with a head size of up to 64 on a device of compute capability 9.0.
-// They exist if the program was built for it (PLIMSOLL_HAS_WGMMA).
+// Launch the kernels for 16-bit tensors with a head size of up to 128 on a device of compute capability 9.0. They exist if the program was
+// built for it (PLIMSOLL_HAS_WGMMA).
 void launch_attention_fwd_wgmma(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dq_wgmma(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dkv_wgmma(const AttentionKernelArgs& args, CudaStream stream);
-// Launch the kernels for fp32 tensors, which are multiplied in tf32, under the same conditions.
+// Launch the kernels for fp32 tensors with a head size of up to 64, which are multiplied in tf32, under the same conditions.
 void launch_attention_fwd_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dq_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dkv_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream);

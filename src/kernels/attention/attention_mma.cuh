@@ -273,8 +273,9 @@ __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& w
       const int row = (warp * kM + m) * 16 + 8 * half + lane / 4;
       const float by = factor[m][half];
       if constexpr (kType == DType::kF32) {
+        // Stores a chunk of 16 bytes at a time: one number each of four accumulators.
 #pragma unroll
-        for (int part = 0; part < kDim / 16; ++part) {  // 16 bytes: column part % 2 of four products
+        for (int part = 0; part < kDim / 16; ++part) {
           const int n = part / 2 * 4, e = 2 * half + part % 2;
           *reinterpret_cast<float4*>(tile + place(row, 2 * n + lane % 4 * 2 + part % 2)) = {
               acc[m][n][e] * by, acc[m][n + 1][e] * by, acc[m][n + 2][e] * by, acc[m][n + 3][e] * by};

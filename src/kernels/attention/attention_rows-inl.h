@@ -27,8 +27,8 @@ namespace HWY_NAMESPACE {
 HWY_INLINE FloatVec exp_floats(FloatVec x) {
   const Floats df;
   const hn::RebindToUnsigned<Floats> du;
-  // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits of the sum; 127 is the bias of
-  // fp32.
+  // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits of the sum. Adding 127, the bias of fp32 exponents, makes these
+  // bits the exponent of 2^n.
   const FloatVec magic = hn::Set(df, 12582912.0f + 127.0f);
   const FloatVec sum = hn::MulAdd(x, hn::Set(df, 1.44269504f), magic);
   const FloatVec n = hn::Sub(sum, magic);

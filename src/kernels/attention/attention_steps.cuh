@@ -9,7 +9,7 @@ namespace plimsoll::attention {
 inline constexpr int kKeys = 64;     // keys per tile in the kernels that loop over keys
 inline constexpr int kQueries = 64;  // queries per tile in the kernel that loops over queries
 
-// Masks the keys of each row that have number `end` or higher.
+// Masks the keys past the end of the sequence and, under a causal mask, the keys after the position of each row.
 template <int kM, int kN>
 __device__ inline void hide_keys(const AttentionKernelArgs& args, const Work& work, int warp_row, int key,
                                  float (&score)[kM][kN][4]) {
@@ -74,7 +74,7 @@ __device__ inline void multiply_by_row(const float (&factor)[kM][2], float (&out
   }
 }
 
-// Computes the probabilities and rescales `out`.
+// Does softmax_scores and multiplies `out`, the sums of earlier steps, by the factors that it sets.
 template <int kDim, int kM>
 __device__ inline void online_softmax_step(float exponent, float (&score)[kM][kKeys / 8][4],
                                            float (&largest)[kM][2], float (&sum)[kM][2],
@@ -167,9 +167,8 @@ __device__ inline RowValues<kM> load_row_values(const AttentionKernelArgs& args,
   return rows;
 }
 
-// Starts copying the row values of a tile of queries: lse, delta and, with dropout, a word of keep bits for
-// every 32 keys of the block. Rows past the end of the sequence get zeros, as q and d_o do there, so they add
-// nothing.
+// Starts copying the row values of a tile of queries: lse, delta and, with dropout, a word of keep bits for every 32 keys of the block.
+// Rows past the end of the sequence get zeros. Their q and d_o are zero too, so they add nothing to the gradients.
 template <int kRows, int kThreads, bool kDropout>
 __device__ inline void fetch_row_values(const AttentionKernelArgs& args, const Work& work,
                                         const Dropout& dropout, int row, float* values) {
@@ -198,8 +197,9 @@ __device__ inline void fetch_row_values(const AttentionKernelArgs& args, const W
   }
 }
 
-// Converts the scores x and products y of a warp's keys with one step of 8 * kN queries to the left operands p m (without the factor of m)
-// and d_x. `values` and `keep` point to the first query of the step; the lane's dropout bits start at bit `place` of a word.
+// Converts the scores x and products y of a warp's keys with one step of 8 * kN queries to the left operands d_x and p, where p is zero for
+// dropped pairs and not yet multiplied by dropout_scale. `values` and `keep` point to the first query of the step; the lane's dropout bits
+// start at bit `place` of a word.
 template <DType kType, int kM, int kN, bool kDropout>
 __device__ inline void differentiate(const AttentionKernelArgs& args, float exponent, const float* values,
                                      const uint32_t* keep, int place, float (&x)[kM][kN][4],
@@ -262,12 +262,12 @@ __device__ inline void hide_far(int window, int warp_row, int column, float (&sc
     }
   }
 }
-// Returns whether hide_far() masks a pair of `rows` rows and `columns` columns.
+// Returns whether hide_far() masks at least one pair in a block of `rows` rows and `columns` columns.
 __device__ inline bool reaches_far(int window, int row, int rows, int column, int columns) {
   return window > 0 && (row + rows - 1 - column >= window || column + columns - 1 - row >= window);
 }
 
-// Masks key rows for earlier queries; call it for a causal mask.
+// Masks the pairs whose query comes before the key; call it for a causal mask only.
 template <int kM, int kN>
 __device__ inline void hide_queries(int key, int query, float (&score)[kM][kN][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;

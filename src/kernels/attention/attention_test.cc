@@ -38,7 +38,7 @@ Comparison compare_values(const std::vector<double>& got, const std::vector<doub
   return compare(view, want, limit);
 }
 
-// Compares everything that a row of each pass writes with the results of the reference.
+// Runs the fast implementations of both passes and compares everything that they write with the results of the reference.
 void expect_within_bounds(const AttentionProblem& problem) {
   SCOPED_TRACE(problem.name);
   AttentionCase inputs(problem);
@@ -70,8 +70,8 @@ void expect_within_bounds(const AttentionProblem& problem) {
 class AttentionHeadDims : public testing::TestWithParam<int64_t> {};
 
 TEST_P(AttentionHeadDims, FastIsWithinItsBoundOfTheReference) {
-  const bool large =
-      GetParam() >= 64;  // half of the combinations, because the reference takes a second for each
+  // Tests only half of the combinations, because the reference takes a second for each.
+  const bool large = GetParam() >= 64;
   int problems = 0;
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
     for (const double dropout : {0.0, 0.1}) {
@@ -158,7 +158,7 @@ TEST(AttentionSharedHeads, EveryInstructionSetIsWithinTheBound) {
   });
 }
 
-// ModernBERT's local attention: sequences of many tiles, of which each row sees 64 rows on both sides.
+// Tests ModernBERT's local attention: sequences consist of many tiles, and each row sees 64 rows on both sides.
 TEST(AttentionWindow, SymmetricWindowsSkipTilesOnBothSides) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     AttentionProblem problem{
@@ -588,7 +588,7 @@ TEST(Attention, BrokenRequirementsAreNamed) {
             std::string::npos);
 }
 
-// Returns the rows starting at this head.
+// Returns a view of the same rows that starts at head `head`.
 ConstRows from_head(ConstRows rows, int64_t head, int64_t head_dim) {
   rows.view.data = rows.view.as<float>() + head * head_dim;
   return rows;

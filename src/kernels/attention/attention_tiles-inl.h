@@ -112,7 +112,8 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, int6
   }
 }
 
-// Multiplies tiles whose elements were bf16, on AMX tiles if `amx` says that this thread has configured them.
+// Multiplies tiles whose elements came from bf16 tensors. Uses AMX if `amx` is true, which means that this thread has configured its AMX
+// tiles.
 template <LeftOperand kLeft>
 void multiply(bool amx, int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t lda,
               const float* b, int64_t ldb, float* c, int64_t ldc, ProductStart start) {
@@ -141,7 +142,7 @@ inline bool uses_amx(DType dtype) {
 #endif
 }
 
-// Runs the heads of a task one after another with the function for the type of q.
+// Calls the function for the element type of q for each head of a task, one head after another.
 template <typename Task, typename Head>
 void run_heads(Task& task, Head* of_f32, Head* of_bf16) {
   const DType dtype = task.args.q.view.dtype;

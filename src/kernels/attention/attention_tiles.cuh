@@ -238,8 +238,8 @@ __device__ inline float max_of_group(float x) {
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));
 }
 
-// Computes the keep bits of one row and 32 * kWords keys starting at `key` (a multiple of 32); all eight
-// threads of a group get them. Each thread draws one block, so with two words no block is drawn twice.
+// Computes the keep bits of one row and 32 * kWords keys starting at `key` (a multiple of 32); all eight threads of a group get them. Each
+// thread draws one Philox block; for two words (64 keys) the eight threads draw exactly the eight blocks needed.
 template <int kWords>
 __device__ inline void keep_of_group(const Dropout& dropout, uint32_t row, int key, int tx,
                                      uint32_t (&words)[kWords]) {

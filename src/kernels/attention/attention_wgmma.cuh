@@ -21,7 +21,7 @@ __device__ inline uint32_t wgmma_offset(int row, int chunk) {
 
 using wgmma::begin_products;
 using wgmma::close_products;
-using wgmma::descriptor;  // its tile layout is that of attention_mma.cuh
+using wgmma::descriptor;  // for tiles in the layout of attention_mma.cuh
 using wgmma::fence_async_proxy;
 using wgmma::kWarpgroup;
 using wgmma::wait_for_products;
@@ -65,7 +65,7 @@ __device__ inline void hold(float (&acc)[kN][4]) {
                : PLIMSOLL_EIGHT_FOURS(c, 0), PLIMSOLL_EIGHT_FOURS(c, 8)                    \
                : __VA_ARGS__)
 
-// Computes acc = or += 64 rows of a times 64 rows of b, both over 16 columns of the tiles.
+// Computes c = a b^T, or c += a b^T if `adds` is not 0, where a and b are 16 columns of two tiles of 64 rows.
 template <DType kType>
 __device__ inline void multiply_tiles(float (&c)[8][4], uint64_t a, uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
@@ -74,7 +74,7 @@ __device__ inline void multiply_tiles(float (&c)[8][4], uint64_t a, uint64_t b, 
     PLIMSOLL_WGMMA_64("m64n64k16", "f16", "%34", "%32, %33, p, 1, 1, 0, 0", c, "l"(a), "l"(b), "r"(adds));
   }
 }
-// Computes acc = 64 rows of a times 64 rows of b, both over all columns of the tiles.
+// Computes c = a b^T, where a and b are two tiles of 64 rows.
 template <DType kType, int kDim>
 __device__ inline void multiply_whole_tiles(float (&c)[8][4], uint32_t a, uint32_t b) {
   const uint64_t left = descriptor(a), right = descriptor(b);
@@ -85,7 +85,7 @@ __device__ inline void multiply_whole_tiles(float (&c)[8][4], uint32_t a, uint32
   }
 }
 
-// Computes acc = or += the left operand times 16 rows of b, over its 64 columns.
+// Computes c = a b, or c += a b if `adds` is not 0, where b is 16 rows of a tile of 64 columns.
 template <DType kType>
 __device__ inline void multiply_rows_of(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
@@ -96,7 +96,7 @@ __device__ inline void multiply_rows_of(float (&c)[8][4], const uint32_t (&a)[4]
                       "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
   }
 }
-// Computes the same with the 128 columns of a tile; b must come from row_descriptor().
+// Computes the same for a tile of 128 columns. Requires: b comes from row_descriptor().
 template <DType kType>
 __device__ inline void multiply_rows_of(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
@@ -115,7 +115,7 @@ __device__ inline uint64_t row_descriptor(uint32_t tile) {
   if constexpr (kDim == 64) return descriptor(tile);
   return (descriptor(tile) & ~(uint64_t{0x3fff} << 16)) | uint64_t{kWgmmaPart / 16} << 16;
 }
-// Computes acc += the left operands times all 64 rows of a tile, over all of its columns.
+// Computes c += a b, where b is all 64 rows of a tile and a contains one left operand per 16 of these rows.
 template <DType kType, int kDim>
 __device__ inline void multiply_by_tile(float (&c)[kDim / 8][4], const uint32_t (&a)[4][1][4],
                                         uint32_t tile) {
@@ -124,8 +124,7 @@ __device__ inline void multiply_by_tile(float (&c)[kDim / 8][4], const uint32_t 
   for (int step = 0; step < 4; ++step) multiply_rows_of<kType>(c, a[step][0], b + 128 * step, 1);
 }
 
-// Computes acc = or += the left operand times 8 fp32 columns of b in tf32. The 64 rows of b are the columns
-// of the product.
+// Computes c = a b^T, or c += a b^T if `adds` is not 0, in tf32, where b is 8 columns of a tile of 64 rows of floats.
 __device__ inline void multiply_columns_of(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int adds) {
   PLIMSOLL_WGMMA_64("m64n64k8", "tf32", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1", c, "r"(a[0]), "r"(a[1]),
                     "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
@@ -162,7 +161,7 @@ __device__ inline void differentiate(const AttentionKernelArgs& args, const RowV
   }
 }
 
-// Computes the factors of a warp's rows of o from the lanes' partial sums of probabilities, and writes lse.
+// Adds up the lanes' partial sums of exponentials. Returns the factor that normalizes each of a warp's rows of o, and writes lse.
 __device__ inline void finish_softmax(const AttentionKernelArgs& args, const Work& work, int warp_row,
                                       const float (&largest)[1][2], const float (&sum)[1][2],
                                       float (&factor)[1][2]) {
@@ -179,8 +178,8 @@ __device__ inline void finish_softmax(const AttentionKernelArgs& args, const Wor
   }
 }
 
-// Copies consecutive tiles of 64 rows with a warpgroup. All threads together copy 16 rows of eight 16-byte
-// chunks at a time. Few registers are advanced per tile, because that cost recurs for every tile.
+// Copies consecutive tiles of 64 rows with a warpgroup. All threads together copy 16 rows of eight 16-byte chunks at a time. Only a pointer
+// and a count of rows are updated per tile, to keep the number of instructions in the loop over tiles small.
 template <int kDim>
 class TileReader {
  public:

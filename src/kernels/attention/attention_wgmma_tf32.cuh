@@ -1,9 +1,9 @@
 // Tiles of 64 rows of 64 floats for Hopper's tensor cores, multiplied in tf32. A tile consists of two halves
 // of 64 rows of 32 columns; each half has the layout that attention_mma.cuh describes for rows of 128 bytes.
 //
-// In tf32 the summed index of a right operand must run along its rows. If it does not, the operand is
-// transposed in the pass that rounds a tile after its arrival, by the thread that copied it (each element is
-// rounded by one thread only). Left operands are held in registers. Device code only.
+// In tf32 the summed index of a right operand must run along its rows. If it does not, the operand is transposed when its tile is rounded
+// after its arrival. The thread that copied an element also rounds and transposes it. Left operands are held in registers. Device code
+// only.
 #pragma once
 
 #include "kernels/attention/attention_wgmma.cuh"
@@ -17,7 +17,7 @@ inline constexpr uint32_t kTf32Tile = 2 * kTf32Half;
 // every other row of eight.
 struct Tf32Part {
   int chunk, group;
-  uint32_t offset;  // offset of element (0, 0)
+  uint32_t offset;  // offset in the tile of the element with i = j = 0
   __device__ Tf32Part() {
     chunk = static_cast<int>(threadIdx.x) % 16;
     group = static_cast<int>(threadIdx.x) / 16;
@@ -46,7 +46,8 @@ __device__ inline void copy_tf32(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
-enum class Rounded { kStays, kGoes };  // states whether matrix products also read the tile itself
+// kStays: products also read the original tile, so it is rounded in place; kGoes: they read only its transpose.
+enum class Rounded { kStays, kGoes };
 
 // Rounds the elements of a tile that this thread copied: in place, into `transposed`, or both. Column 4 c + j of the 32 columns of a half
 // becomes row 8 j + c, so that accumulators hold the columns that store_rows expects. Of eight rows, the even ones are stored first and
@@ -64,7 +65,7 @@ __device__ inline void transpose_tf32(const Tf32Part& part, uint32_t tile, uint3
       x[j] = round_tf32(x[j]);
       if (kRounded == Rounded::kStays) store_16(part.at(tile, i, j), x[j]);
     }
-    const uint32_t half = to + i * kTf32Half;  // groups from 8 on belong to the second half
+    const uint32_t half = to + i * kTf32Half;  // rows 32 to 63 become columns of the second half
     store_16(half, {x[0].x, x[1].x, x[2].x, x[3].x});
     store_16(half + 8 * 128, {x[0].y, x[1].y, x[2].y, x[3].y});
     store_16(half + 16 * 128, {x[0].z, x[1].z, x[2].z, x[3].z});

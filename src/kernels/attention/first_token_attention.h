@@ -1,6 +1,6 @@
-// Attention of only the first row of each sequence, including the projections of queries, keys and values. A
-// classifier that reads only first tokens needs nothing else from its last layer. This header holds the contract and
-// the reference. There is no backward pass. The functions do not use graphs and allocate nothing.
+// Attention of only the first row of each sequence, including the projections of queries, keys and values. A classifier that reads only
+// first tokens needs nothing else from its last layer. This header holds the contract and the reference. There is no backward pass. The
+// functions allocate no memory.
 //
 // Shape letters: T rows of the bucket, B sequences, H heads, D head size, C columns of x, S_b rows of
 // sequence b. w stacks the weights of q, k and v of all heads. x_0 is the first row of sequence b. For each
@@ -24,11 +24,11 @@
 //
 // Error bound: first_token_attention_error_bounds() below.
 //
-// Repeatability: the same bits on the same card, whatever the other sequences of the batch are. In a plan for
-// sequences longer than 8192 rows, the parts in which sums are taken depend on the longest sequence.
+// Repeatability: the same bits on the same GPU model, whatever the other sequences of the batch are. If dims.longest exceeds 8192 rows, the
+// length of the parts in which sums are taken depends on it, and so do the bits.
 //
-// Cost: 6 B H D C + 4 T H C FLOPs, and x is read once. A product followed by attention takes 6 T H D C FLOPs
-// more. Thread-safety and ownership: as in attention.h.
+// Cost: 6 B H D C + 4 T H C FLOPs, and x is read once. The usual projection of all T rows to q, k and v alone takes 6 T H D C FLOPs.
+// Thread-safety and ownership: as in attention.h.
 #pragma once
 
 #include <vector>
@@ -55,12 +55,11 @@ struct FirstTokenAttentionArgs {
 // Computes o with plain loops in double, from keys and values as in the formula, and rounds it once.
 void first_token_attention_ref(const FirstTokenAttentionArgs& args);
 
-// Returns a bound of |error| for each element of o that the GPU kernel computes. Symbols: C is the number of columns, D the
-// width of a head, S_b the length of sequence b; x_j is row j of the sequence, p_j its probability, v_j = W_v x_j its value.
-// Sums are over rows j and columns c, and u_c, with an index, is the vector u of the formula above. u = 2^-22 for sums on
-// tensor cores (attention.h); r = 2^-8 in bf16 and 2^-11 in f16; w = 2^-25 in f16 (the rounding error below 2^-14) and 0 in
-// bf16. A prime marks a sum of absolute values through all factors before it (q' = |W_q| |x_0| + |b_q|, and likewise for
-// others):
+// Returns a bound of |error| for each element of o that the GPU kernel computes. Symbols: C is the number of columns, D the width of a
+// head, S_b the length of sequence b; x_j is row j of the sequence, p_j its probability, v_j = W_v x_j its value. Sums are over rows j and
+// columns c, and u_c, with an index, is the vector u of the formula above. u = 2^-22 for sums on tensor cores (attention.h); r = 2^-8 in
+// bf16 and 2^-11 in f16; w = 2^-25 in f16 (the rounding error below 2^-14) and 0 in bf16. A prime marks the quantity that results if every
+// weight, bias and input in its formula is replaced by its absolute value (q' = |W_q| |x_0| + |b_q|; v'_j likewise):
 //
 //   e       = max_j ((2 C + D + 8) u scale sum_c (|W_k|^T q')_c |x_jc| + r sum_c |u_c x_jc| + w sum_c |x_jc|)
 //   |error| <= (exp(2 e) - 1 + r + r^2 + (S_b + 2 C + 32) u) sum_j p_j v'_j + w sum_j v'_j + u |b_v| + r |o|
@@ -71,8 +70,8 @@ std::vector<double> first_token_attention_error_bounds(const FirstTokenAttention
 // function allocates nothing and may be captured in a CUDA graph. It does not check cu_seqlens
 // (attention_cuda.h states the requirements).
 
-// Requires: first_token_attention_sizes_fit() and a card of compute capability 9.0. Errors: kInternal if the
-// sizes do not fit or scratch is too small, kDevice for an error from CUDA.
+// Requires: first_token_attention_sizes_fit() and a GPU of compute capability 9.0. Errors: kInternal if the sizes do not fit or scratch is
+// too small, kDevice for an error from CUDA.
 void first_token_attention_cuda(const FirstTokenAttentionArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

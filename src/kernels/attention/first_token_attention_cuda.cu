@@ -1,5 +1,6 @@
-// Runs four kernels one after another: the queries; u = W_k^T q; the scores and weighted sums of rows of x (first_token_row_sums.cuh); and
-// the outputs from these sums. A thread block of these kernels computes 16 sequences, a head, or a part of a sequence.
+// Runs four kernels one after another. They compute the queries; u = W_k^T q; the scores and weighted sums of rows of x
+// (first_token_row_sums.cuh); and the outputs from these sums. A thread block of these kernels computes 16 sequences, a head, or a part of
+// a sequence.
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/first_token_attention.h"
 #include "kernels/attention/first_token_row_sums.cuh"
@@ -181,7 +182,8 @@ void first_token_attention_cuda(const FirstTokenAttentionArgs& args, CudaStream 
   cuda::check_cuda_operands(
       "first_token_attention_cuda",
       {{"x", args.x_TC}, {"w", args.w_3HDC}, {"bias", args.bias_3HD}, {"o", args.o_BHD}});
-  PLIMSOLL_CHECK(args.cu_seqlens && args.cu_seqlens.dtype == DType::kI32, "cu_seqlens is missing or not i32");
+  PLIMSOLL_CHECK(args.cu_seqlens && args.cu_seqlens.dtype == DType::kI32,
+                 "first_token_attention_cuda: cu_seqlens must be present and i32");
   PLIMSOLL_CHECK(
       first_token_attention_sizes_fit(dims, args.columns) && args.x_TC.dtype == args.w_3HDC.dtype,
       "first_token_attention_cuda needs sizes that first_token_attention_sizes_fit() accepts, and rows and "

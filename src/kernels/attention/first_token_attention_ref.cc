@@ -105,7 +105,7 @@ double score_error(const FirstTokenAttentionArgs& args, const Head& head, const 
 void first_token_attention_ref(const FirstTokenAttentionArgs& args) {
   const AttentionDims& dims = args.dims;
   PLIMSOLL_CHECK(args.x_TC && args.w_3HDC && args.bias_3HD && args.cu_seqlens && args.o_BHD,
-                 "first_token_attention: an operand is null");
+                 "first_token_attention needs all of its operands, but at least one is null");
   for (int64_t b = 0; b < dims.sequences; ++b) {
     for (int64_t h = 0; h < dims.heads; ++h) {
       const Head head(args, b, h);

@@ -51,7 +51,7 @@ class Softmax {
     shared.p[head][row / 2] = pack<kType>(p.x, p.y);
     if (row == 0) shared.shrink[head] = shrink;
   }
-  // Returns the largest score and the sum over all 16 threads.
+  // Returns the largest score and the sum of exponentials over all 16 threads of the head.
   __device__ float2 result() {
 #pragma unroll
     for (int apart = 8; apart > 0; apart /= 2) sum_ += __shfl_xor_sync(0xffffffffu, sum_, apart);
@@ -154,7 +154,7 @@ class RowSums {
   __device__ uint32_t tile(int stage) const {
     return tile_ + static_cast<uint32_t>(stage) * kRows * kColumns * 2;
   }
-  // Returns the address of eight (half `half`) of 16 columns of a row, for ldmatrix.
+  // Returns the address, for ldmatrix, of eight adjacent columns of a row: half `half` of this warp's group of 16 columns number `step`.
   __device__ uint32_t address(int stage, int row, int step, int half) const {
     const int chunk = (warp() * kSteps + step) * 2 + half;
     return tile(stage) + static_cast<uint32_t>(row * (kColumns / 8) + (chunk ^ (row & 7))) * 16;

@@ -1,6 +1,6 @@
-// Attention of new tokens to all tokens of their sequence, whose keys and values are in the pages of a KV cache, and the op that
-// writes the keys and values of new tokens into the pages. Forward only, for text generation: a decoding step has one new row per
-// sequence, a prefill or a part of one has many. It knows no graph, does not choose pages (generate/page_table.h does) and allocates nothing.
+// Attention of new tokens to all tokens of their sequence, whose keys and values are in the pages of a KV cache, and the op that writes the
+// keys and values of new tokens into the pages. Forward only, for text generation: a decoding step has one new row per sequence, a prefill
+// or a part of one has many. The kernels do not choose pages (generate/page_table.h does) and allocate no memory.
 //
 // Shape letters: T rows of the bucket, B sequences, n_b new rows of sequence b, L_b tokens of sequence b including the new ones, H query
 // heads, G heads of keys and values (H is a multiple of G), D head size, P pages of S tokens, M the largest number of pages of a sequence.
@@ -11,9 +11,9 @@
 //   lengths      i32 [B]            L_b, at least n_b; the entries of sequences without new rows are not read
 //   copy_from    i32 [B] or null    a page whose first tokens sequence b continues, or -1
 //
-// append_kv: row i of sequence b has position t = L_b - n_b + i; its k and v go to slot t % S of page page_table[b, t / S]. If
-// copy_from[b] is a page, the (L_b - n_b) % S tokens before the new ones are first copied from it to the sequence's page: beams that
-// share a partly filled page each continue a copy of it. No element is rounded. Slots that are not named keep their bytes.
+// append_kv: row i of sequence b has position t = L_b - n_b + i; its k and v go to slot t % S of page page_table[b, t / S]. If copy_from[b]
+// is a page, the (L_b - n_b) % S tokens before the new ones are first copied from it to the sequence's page: beams that share a partly
+// filled page each continue a copy of it. No element is rounded. All other slots keep their bytes.
 //
 // paged_attention: with t as above, query head h reads the keys and values of head g = h / (H / G) (grouped-query attention, Ainslie et
 // al., arXiv 2305.13245) at positions j with max(0, t - W + 1) <= j <= t, where W is the window, or from 0 without one:

@@ -31,8 +31,8 @@ struct KernelArgs {
   const int32_t* lengths = nullptr;
   void* o = nullptr;
   float* results = nullptr;  // [T, parts, H, D]; null if there is one part
-  float* lse = nullptr;      // [T, parts, H], with base 2
-  float scale = 1.0f;        // multiplied by log2(e)
+  float* lse = nullptr;      // [T, parts, H], in base 2: log2 of the sum of 2^score
+  float scale = 1.0f;        // scale of the scores, multiplied by log2(e)
   int sequences = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int page_size = 0, max_pages = 0, window = 0, parts = 0;
   int part_size = 0;  // positions per part of a sequence
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   for (int first = first_of_warp; first < keys.end; first += kStep) {
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) {
-      if (first + u * kApart >= keys.end) continue;  // the same for all lanes of the warp
+      if (first + u * kApart >= keys.end) continue;  // the condition is the same for all lanes of the warp
       const bool is_key = first + u * kApart + key < keys.end;
       float k[kElements], v[kElements];
       unpack_head(k_packs[u], k);
@@ -313,7 +313,7 @@ __global__ void __launch_bounds__(kThreads) join_kernel(KernelArgs args) {
   const int head = static_cast<int>(blockIdx.x), t = static_cast<int>(blockIdx.y);
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
   cuda::wait_for_launch_before();
-  if (row.sequence < 0) return;  // part_kernel has cleared the row
+  if (row.sequence < 0) return;  // a tail row, which part_kernel has cleared
   const Parts parts = parts_of(args, row.position);
   const auto place = [&](int part) { return (int64_t{t} * args.parts + part) * args.heads + head; };
   for (int d = static_cast<int>(threadIdx.x); d < args.head_dim; d += kThreads) {
@@ -376,13 +376,14 @@ struct AppendArgs {
   const int32_t* lengths = nullptr;
   const int32_t* copy_from = nullptr;
   int sequences = 0, page_size = 0, max_pages = 0;
-  int q_units = 0, token_units = 0;  // number of copy units of q, and of k (and v), in a row of qkv
+  int q_units = 0, token_units = 0;  // sizes of q, and of k (or v), in a row of qkv, in elements of type Unit
 };
 
 // The number of threads of a block that appends: enough to copy most of the tokens of a page at once.
 constexpr int kAppendThreads = 512;
 
-// The units that one thread copies: number `first` and every kAppendThreads-th after it. Several are loaded before the first one is stored.
+// Elements of type Unit, the type that is copied at a time. A thread copies element `first` and every kAppendThreads-th element after it,
+// and loads kCount of them before it stores the first one.
 template <typename Unit>
 struct Units {
   static constexpr int kCount = 4;
@@ -402,7 +403,7 @@ struct Units {
   }
 };
 
-// Copies the units from `begin` to `count` of k and of v with all threads of a block.
+// Copies elements begin .. count - 1 of k and of v with all threads of a block.
 template <typename Unit>
 struct Pair {
   const Unit* from[2];
@@ -437,7 +438,7 @@ __global__ void __launch_bounds__(kAppendThreads) append_kernel(AppendArgs args)
   const int slot = row.position % args.page_size;
   const bool copies = args.copy_from != nullptr && t == args.cu_seqlens[row.sequence];
   const int source = copies ? args.copy_from[row.sequence] : -1;
-  // Loads the first units of a shared page before the wait, because no launch of the chain writes its tokens.
+  // Loads the first elements of a shared page before the wait, because no launch of the chain writes its tokens.
   const int shared_units = source < 0 ? 0 : slot * args.token_units;
   const Unit* shared = cache + int64_t{max(source, 0)} * 2 * part_units;
   const Pair<Unit> shared_page{{shared, shared + part_units}, {page, page + part_units}};

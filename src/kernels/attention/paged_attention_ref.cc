@@ -15,14 +15,15 @@ void check_dims(const PagedAttentionDims& dims) {
       dims.num_pages >= 0 && dims.page_size >= 1 && dims.max_pages >= 0 && dims.window >= 0;
   PLIMSOLL_CHECK(
       are_sizes && are_pages && dims.heads % dims.kv_heads == 0,
-      "the sizes of paged attention are invalid or contradict each other: {} tokens, {} sequences, {} query "
+      "the sizes of paged attention must not be negative, heads, head size and page size must be at least 1, "
+      "and the heads of keys must divide the query heads, but there are {} tokens, {} sequences, {} query "
       "heads, {} heads of keys, head size {}, {} pages of {} tokens, {} pages per sequence, window {}",
       dims.tokens, dims.sequences, dims.heads, dims.kv_heads, dims.head_dim, dims.num_pages, dims.page_size,
       dims.max_pages, dims.window);
 }
 
 void check_integers(ConstView view, const char* name) {
-  PLIMSOLL_CHECK(view && view.dtype == DType::kI32, "{} is missing or not i32", name);
+  PLIMSOLL_CHECK(view && view.dtype == DType::kI32, "{} must be present and i32", name);
 }
 
 template <typename Args>

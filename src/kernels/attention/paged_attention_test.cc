@@ -27,7 +27,7 @@ const test::TestedRows kTestedRows(
     },
     {"append_kv", "paged_attention"});
 
-// Restores the number of threads.
+// Sets the number of threads, and restores the previous number when it is destroyed.
 class Threads {
  public:
   explicit Threads(int n) : before_(num_threads()) { set_num_threads(n); }
@@ -48,7 +48,8 @@ void attend(PagedCase* c, const std::string& name) {
   attend(c, name, paged_attention_cpu);
 }
 
-// Appends with both implementations and compares every byte of the cache, then attends and compares with the reference.
+// Calls append_kv of both implementations and compares every byte of the cache, then calls paged_attention and compares its results with
+// the reference.
 template <typename Append, typename Attend>
 void check_kernels(const std::string& name, const PagedShape& shape, DType dtype, const Append& append_kv,
                    const Attend& paged_attention) {
@@ -147,7 +148,7 @@ TEST(PagedAttention, BitsDependOnTheSequenceOnly) {
     step.lengths = {length, 12};
     step.new_rows = {1, 3};
     PagedCase c(name, step, DType::kF32, 9);
-    // All tokens of the first sequence are copied from `all`.
+    // Copies the keys and values of the first sequence from `all`, which computed the whole sequence in one call.
     for (int64_t j = 0; j < length; ++j) {
       for (int64_t part = 0; part < 2; ++part) {
         for (int64_t d = 0; d < c.token_width(); ++d) {
@@ -166,7 +167,7 @@ TEST(PagedAttention, BitsDependOnTheSequenceOnly) {
   }
 }
 
-// Without pages before the new rows, paged attention is causal attention.
+// If all tokens of a sequence are new, paged attention equals causal attention.
 TEST(PagedAttention, TheReferenceIsCausalAttention) {
   PagedCase c("paged/causal", {.lengths = {9, 1, 14}, .new_rows = {9, 1, 14}, .heads = 3, .kv_heads = 3},
               DType::kF64);

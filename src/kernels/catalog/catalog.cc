@@ -23,8 +23,7 @@ namespace {
 template <typename Part>
 const Part& part_of(const Problem& problem) {
   const Part* part = std::get_if<Part>(&problem.family);
-  PLIMSOLL_CHECK(part != nullptr,
-                 "the kernel problem of {} has another type than the functions of its catalog rows read",
+  PLIMSOLL_CHECK(part != nullptr, "the catalog rows of the kernel {} expect a kernel problem of another type",
                  problem.kernel);
   return *part;
 }
@@ -100,7 +99,8 @@ const KernelRow* find_kernel_row(std::string_view implementation) {
 }
 
 Support kernel_support(const KernelRow& row, const Problem& problem) {
-  PLIMSOLL_CHECK(row.kernel == problem.kernel, "{} computes the kernel {}, but is asked about {}",
+  PLIMSOLL_CHECK(row.kernel == problem.kernel,
+                 "the implementation {} computes the kernel {} and cannot answer for the kernel {}",
                  row.implementation, row.kernel, problem.kernel);
   if (!runs_on(row.backend, problem.target.device)) {
     return {false, fmt::format("runs only on {}", row.backend == Backend::kCuda ? "cuda" : "cpu")};

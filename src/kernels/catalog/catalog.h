@@ -12,11 +12,11 @@
 //   PLIMSOLL_KERNEL(normalize_fwd, normalize_fwd_cpu, kCpu, kF32 | kBF16, norm_row_fits, no_scratch)
 //   PLIMSOLL_KERNEL(normalize_fwd, normalize_fwd_ref, kRef, kF64 | kF32 | kBF16, any_problem, no_scratch)
 //
-// The implementation is the function of that name, which kernel_functions.h finds by the row: the executor, the tests and
-// the benchmarks call it without a list of their own. A kernel that is prepared for a problem before it runs, or that is
-// the function of another row, has no function of its name; its row is a PLIMSOLL_PREPARED_KERNEL, and its family makes
-// the call in exec/ops. If it calls a library that allocates memory by itself, the additional function returns the
-// largest number of bytes that the library allocates; they are part of the plan. It is no_scratch for others.
+// The implementation is the name of a function. kernel_functions.h makes a table of these functions from the rows, so the executor and the
+// tests need no lists of their own. Some implementations have no function of their name, because they are prepared for a problem before
+// they run or share the function of another row. Their row is a PLIMSOLL_PREPARED_KERNEL, and code in exec/ops calls them. Such a row has
+// one more entry: a function that returns the largest number of bytes that a library called by the implementation allocates by itself,
+// which the plan includes, or no_scratch if there is no such library.
 //
 // Support and scratch functions other than any_problem and no_scratch are declared in the family's
 // `<family>_catalog.h` and defined in its `<family>_catalog.cc`, in namespace plimsoll::catalog_rows. They take the
@@ -120,7 +120,7 @@ struct Selection {
   const KernelRow* row = nullptr;  // null if every row refuses
   int64_t scratch_bytes = 0;       // scratch memory of `row`
   int64_t library_bytes = 0;       // upper bound of the bytes that its library allocates while it runs
-  std::vector<Refusal> refused;    // the rows of this kind of device that come before `row`, in order
+  std::vector<Refusal> refused;    // the rows for this device that come before `row`, with their reasons
 };
 
 // Returns the first row that accepts the problem. If `forced` names an implementation, only that row is considered.

@@ -1,14 +1,12 @@
 // all_reduce: y = sum over the ranks r of x_r, element by element, for each tensor of a list; in place.
 //
-// Shapes: any; every rank passes the same list. Types: f64, f32, bf16, f16, one for all tensors of the list.
-// Accumulation: in the type of the tensors, but in fp32 for bf16 and f16, which are rounded once, except that NCCL rounds each
-// sum to the type of the tensors (for two ranks there is only one). The order of the sums is fixed by the list and the number
-// of ranks N, on GPUs also by the links and the release of NCCL, and every rank gets the same bits.
-// Error bound: |y - exact| <= (N - 1) u sum_r |x_r| with the unit roundoff u of the type of accumulation, and the rounding of
-// y to the type of the tensors. (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., section 4.2.)
-// Aliasing: y is x. Scratch: communication_catalog.h. Repeatable.
-// Cost: each rank sends 2 (N - 1) / N of the bytes.
-// Errors: kDevice, as Communicator::all_reduce() and GpuCommunicator::all_reduce().
+// Shapes: any; every rank passes the same list. Types: f64, f32, bf16, f16, one for all tensors of the list. Accumulation: in the type of
+// the tensors, but in fp32 for bf16 and f16, which are rounded once, except that NCCL rounds each sum to the type of the tensors (for two
+// ranks there is only one). The order of the sums is fixed by the list and the number of ranks N, on GPUs also by the connections between
+// them and the release of NCCL, and every rank gets the same bits. Error bound: |y - exact| <= (N - 1) u sum_r |x_r| with the unit roundoff
+// u of the type of accumulation, and the rounding of y to the type of the tensors. (Higham, "Accuracy and Stability of Numerical
+// Algorithms", 2nd ed., section 4.2.) Aliasing: y is x. Scratch: communication_catalog.h. Repeatable. Cost: each rank sends 2 (N - 1) / N
+// of the bytes. Errors: kDevice, as Communicator::all_reduce() and GpuCommunicator::all_reduce().
 #pragma once
 
 #include <memory>
@@ -22,10 +20,11 @@
 namespace plimsoll {
 
 struct AllReduceArgs {
-  Communicator* communicator = nullptr;         // used on a CPU
-  GpuCommunicator* gpus = nullptr;              // used by all_reduce_cuda_nccl
-  PeerMemory* peers = nullptr;                  // used by all_reduce_cuda_peers
-  std::shared_ptr<PeerMemory> at_offsets = {};  // owns the object behind `peers` if it was made for this call
+  Communicator* communicator = nullptr;  // used on a CPU
+  GpuCommunicator* gpus = nullptr;       // used by all_reduce_cuda_nccl
+  PeerMemory* peers = nullptr;           // used by all_reduce_cuda_peers
+  // Owns the object that `peers` points to, if it was created for this call.
+  std::shared_ptr<PeerMemory> at_offsets = {};
   std::span<const ReducedTensor> tensors = {};
   View scratch = {};
 };

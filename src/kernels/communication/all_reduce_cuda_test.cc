@@ -133,7 +133,7 @@ TEST(AllReduceCuda, NcclSumsTheTensorsOfAllGpus) {
   expect_sums(results);
 }
 
-// Runs in each of the processes that the test below starts. The first process checks the sums of all.
+// Runs in each of the processes that the test below starts. The first process checks the sums of all processes.
 TEST(AllReduceCudaRank, SumsWithTheOthers) {
   const RankPlace place = place_of_this_process();
   if (place.is_alone())

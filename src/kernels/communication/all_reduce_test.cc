@@ -16,7 +16,7 @@
 namespace plimsoll::test {
 namespace {
 
-// Returns sizes of tensors: none, smaller than kSmallTensorBytes, and larger.
+// Returns the numbers of elements of the tested tensors: an empty tensor, some smaller than kSmallTensorBytes, and some larger.
 std::vector<int64_t> sizes() {
   return {3, 0, 1000, 1, 40'000, 17, 32'768};
 }
@@ -126,7 +126,7 @@ TEST(AllReduce, SendsSmallTensorsAtOnce) {
   testing::run_on_ranks(2, [&](testing::ThreadCommunicator& communicator) {
     reduced(all_reduce_cpu, catalog_rows::all_reduce_cpu_scratch(problem), communicator, DType::kF32);
     EXPECT_EQ(communicator.num_all_reduces,
-              3);  // one each for the tensors of 40,000 and 32,768 elements, and one for all others
+              3);  // operations: one for each tensor of 40,000 and 32,768 elements, one for all others
   });
 }
 

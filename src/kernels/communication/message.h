@@ -31,8 +31,8 @@ struct ReceiveArgs {
   Communicator* communicator = nullptr;  // used on a CPU
   PeerMemory* peers = nullptr;           // used by receive_cuda_peers
   GpuMessages* messages = nullptr;       // used by receive_cuda_nccl
-  ConstView room =
-      {};  // used by receive_cuda_peers: `room` of the sender, at the address where this rank maps it
+  // Used by receive_cuda_peers: `room` of the sender, at the address where this rank maps it.
+  ConstView room = {};
   View y = {};
   int64_t bytes = 0;
   int peer = 0;

@@ -19,18 +19,18 @@
 namespace plimsoll::cuda {
 
 inline constexpr int kPartThreads = 256;
-inline constexpr int kMostParts = 40;  // per launch, because they are passed as kernel arguments
+// The largest number of ranges per launch. Kernel arguments have limited space.
+inline constexpr int kMostParts = 40;
 
-// A range of a tensor that one launch sums: the address of this rank's elements, and for each rank the distance in bytes from this address
-// to that of the rank's elements.
+// A range of a tensor that one launch sums: the address of this rank's elements, the destination of the sums, and the distances to the
+// copies of the other ranks' elements.
 template <typename T>
 struct Part {
   const T* own = nullptr;
   T* sum = nullptr;
   int64_t count = 0;
-  int64_t copies =
-      0;  // distance in bytes from `own` to the copy of the first other rank, and between the copies of two other ranks
-  int64_t between = 0;
+  int64_t copies = 0;   // distance in bytes from `own` to the copy of the first other rank
+  int64_t between = 0;  // distance in bytes between the copies of two other ranks
 };
 
 // The arguments of one launch.
@@ -39,7 +39,8 @@ struct Parts {
   Item part[kMostParts];
 };
 
-// The distances to the memory of each rank, for a kernel that reads it directly.
+// For each rank, the distance in bytes from an address in this rank's memory to the corresponding address in the memory of that rank, for
+// kernels that read other ranks' memory directly.
 struct Distances {
   int64_t bytes[kMostPeers] = {};
 };
@@ -154,8 +155,8 @@ void launch_parts(const std::vector<Part<T>>& all, const Launch& launch) {
       all, [](const Part<T>& part) { return part.count / Vector<T>::kSize; }, launch);
 }
 
-// Copies the slice of this rank from every other rank into scratch memory by copy engines, and returns the range that sum_slices adds.
-// `own`: the first element of the slice; `between`: the distance in bytes between two copies.
+// Copies every other rank's contribution to the slice of this rank into scratch memory by copy engines, and returns the range that
+// sum_slices adds. `own`: the first element of the slice; `between`: the distance in bytes between two copies.
 template <typename T>
 Part<T> copy_slices(const PeerMemory& peers, T* own, int64_t count, std::byte* scratch, int64_t between,
                     CudaStream stream) {

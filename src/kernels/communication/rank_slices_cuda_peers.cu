@@ -48,8 +48,8 @@ void scatter_sums(const RankSlicesArgs& args, CudaStream stream) {
 // The slices of a small tensor that one launch gathers from the other ranks. All sizes are in bytes.
 struct Gathered {
   std::byte* to = nullptr;
-  int64_t from =
-      0;  // distance from `to` to the slice of this rank, if that is stored outside the tensor, less the offset of the slice
+  // Distance from `to` to the slice of this rank, if that is stored outside the tensor, less the offset of the slice.
+  int64_t from = 0;
   int64_t count = 0;
   int64_t slice = 0;
 };

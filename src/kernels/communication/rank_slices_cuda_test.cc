@@ -25,7 +25,7 @@ struct DividedSize {
 };
 const std::vector<DividedSize> kSummedSizes{{300, 256}, {0, 256},       {1000, 256},     {256, 256},
                                             {6000, 64}, {200'000, 256}, {5'000'011, 256}};
-// Sizes that are gathered but not summed: slices of one element.
+// The sizes for tests that gather slices without summing them. Here slices may also have one element.
 const std::vector<DividedSize> kGatheredSizes{{2, 1},     {5, 1},         {300, 256},      {0, 256},
                                               {6000, 64}, {200'000, 256}, {5'000'011, 256}};
 
@@ -38,7 +38,7 @@ int64_t slice_of(const DividedSize& size, int num_ranks) {
 // outside the tensors.
 struct DividedTensors {
   std::vector<std::byte> bytes;
-  std::vector<DividedTensor> list;  // its addresses point into `bytes`
+  std::vector<DividedTensor> list;  // the tensors, whose elements are in `bytes`
   DType dtype;
 
   DividedTensors(DType type, const std::vector<DividedSize>& sizes, int rank, int num_ranks, bool has_own)

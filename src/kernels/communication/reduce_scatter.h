@@ -3,13 +3,11 @@
 // reduce_scatter: in the slice of this rank, y = sum over the ranks r of x_r, element by element. The other elements of y are
 // undefined. all_gather: slice r of y = slice r of x on rank r.
 //
-// Shapes: any; every rank passes the same list. Types: of reduce_scatter f64, f32, bf16, f16, one for all tensors of the list; of
-// all_gather any, which may differ from tensor to tensor.
-// Accumulation and error bound: as all_reduce (all_reduce.h). all_gather copies bytes. The order of the sums is fixed by the list
-// and the number of ranks N; it may differ from that of all_reduce.
-// Aliasing: y is x; in an all_gather the slice of this rank may instead be in memory of its own. Scratch: communication_catalog.h. Repeatable.
-// Cost: each rank sends (N - 1) / N of the bytes.
-// Errors: kDevice, as Communicator::all_reduce().
+// Shapes: any; every rank passes the same list. Types: reduce_scatter takes f64, f32, bf16 and f16, one type for all tensors of the list;
+// all_gather takes any type, which may differ from tensor to tensor. Accumulation and error bound: as all_reduce (all_reduce.h). all_gather
+// copies bytes. The order of the sums is fixed by the list and the number of ranks N; it may differ from that of all_reduce. Aliasing: y is
+// x; in an all_gather the slice of this rank may instead be in memory of its own. Scratch: communication_catalog.h. Repeatable. Cost: each
+// rank sends (N - 1) / N of the bytes. Errors: kDevice, as Communicator::all_reduce().
 #pragma once
 
 #include <memory>
@@ -24,10 +22,11 @@
 namespace plimsoll {
 
 struct RankSlicesArgs {
-  Communicator* communicator = nullptr;         // used on a CPU
-  GpuCommunicator* gpus = nullptr;              // used by kernels with NCCL
-  PeerMemory* peers = nullptr;                  // used by kernels with mapped memory
-  std::shared_ptr<PeerMemory> at_offsets = {};  // owns the object behind `peers` if it was made for this call
+  Communicator* communicator = nullptr;  // used on a CPU
+  GpuCommunicator* gpus = nullptr;       // used by kernels with NCCL
+  PeerMemory* peers = nullptr;           // used by kernels with mapped memory
+  // Owns the object that `peers` points to, if it was created for this call.
+  std::shared_ptr<PeerMemory> at_offsets = {};
   std::span<const DividedTensor> tensors = {};
   View scratch = {};
 };

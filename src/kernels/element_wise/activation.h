@@ -1,5 +1,5 @@
-// tanh and ReLU. Each gradient is computed from the output of the forward pass, so the input need not be kept. The
-// header states the contracts of these kernels, which do not use graphs and allocate nothing.
+// tanh and ReLU. Each gradient is computed from the output of the forward pass, so the input need not be kept. The header states the
+// contracts of these kernels, which allocate no memory.
 //
 // Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory. The _ref
 // functions are plain loops in double and take any floating type for each view. The _cpu functions take f32 or bf16

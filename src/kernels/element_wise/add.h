@@ -1,5 +1,5 @@
-// Sums of two tensors, of a tensor and a row, and of the rows of a tensor. The header states the contracts of these
-// kernels, which do not use graphs and allocate nothing.
+// Sums of two tensors, of a tensor and a row, and of the rows of a tensor. The header states the contracts of these kernels, which allocate
+// no memory.
 //
 // Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe: distinct
 // calls may run concurrently on distinct outputs. Ownership: views do not own memory.
@@ -75,8 +75,8 @@ constexpr int64_t bias_grad_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_scratch_bytes(T, C, 1);
 }
 
-// Returns the error bound of a column sum. `magnitudes` is the sum of |terms|, plus the |value| that is added
-// to; `term_errors` is the sum of the terms' own errors.
+// Returns the error bound of a column sum. `magnitudes` is the sum of |terms|, plus the magnitude of the old output if the sum is added to
+// it; `term_errors` is the sum of the terms' own errors.
 inline double column_sum_error_bound(int64_t T, int64_t C, double magnitudes, double term_errors, double sum,
                                      DType stored) {
   return column_sum_depth(T, C) * kRoundoffF32 * magnitudes + term_errors + store_error_bound(stored, sum);
@@ -84,14 +84,13 @@ inline double column_sum_error_bound(int64_t T, int64_t C, double magnitudes, do
 
 // The functions below run on an NVIDIA GPU. The views of the arguments hold device pointers.
 //
-// For the CUDA kernels of all families: a call only enqueues work on the given stream and can be captured in a CUDA
-// graph. Values that the caller of a CPU kernel passes by value (flags, seeds, counts) are read by the GPU kernel
-// from device memory. Activations are f32, bf16 or f16 (all of one type); parameters are f32 or 16 bits, whatever the
-// type of the activations. Arithmetic is fp32 with one rounding when storing. There are no floating-point atomics:
-// the order of each sum depends only on the shape, so every run on every card of one architecture gives the same
-// bits. Accesses are 16 bytes wide if the pointers and the number of columns allow it. Thread-safe: distinct calls
-// may run concurrently. Ownership: views do not own memory, which must exist until the stream has executed the call.
-// Errors: kInternal if a view is absent or has an unsupported type; kDevice if the launch fails.
+// For the CUDA kernels of all families: a call only enqueues work on the given stream and can be captured in a CUDA graph. Values that the
+// caller of a CPU kernel passes by value (flags, seeds, counts) are read by the GPU kernel from device memory. Activations are f32, bf16 or
+// f16 (all of one type); parameters are f32 or 16 bits, whatever the type of the activations. Arithmetic is fp32 with one rounding when
+// storing. There are no floating-point atomics: the order of each sum depends only on the shape, so every run on every GPU of one
+// architecture gives the same bits. Accesses are 16 bytes wide if the pointers and the number of columns allow it. Thread-safe: distinct
+// calls may run concurrently. Ownership: views do not own memory, which must exist until the stream has executed the call. Errors:
+// kInternal if a view is absent or has an unsupported type; kDevice if the launch fails.
 
 // Computes c = a + b. b may have another type than a and c.
 void add_fwd_cuda(const AddFwdArgs& args, CudaStream stream);
@@ -102,8 +101,8 @@ void accumulate_cuda(const AccumulateArgs& args, const int32_t* accumulate, Cuda
 
 void bias_add_fwd_cuda(const BiasAddFwdArgs& args, CudaStream stream);
 
-// Adds to d_b if *accumulate is not 0; with a null pointer args.accumulate decides. Error of d_b:
-// column_sum_cuda_error_bound. Scratch: bias_grad_cuda_scratch_bytes, aligned to 16.
+// Adds to d_b if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Error of d_b: column_sum_cuda_error_bound.
+// Scratch: bias_grad_cuda_scratch_bytes, aligned to 16.
 void bias_grad_cuda(const BiasGradArgs& args, const int32_t* accumulate, CudaStream stream);
 constexpr int64_t bias_grad_cuda_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_cuda_scratch_bytes(T, C, 1);

@@ -195,7 +195,7 @@ TEST(BiasGeluCuda, AgreesWithTheReference) {
   }
 }
 
-// Has one case per kernel, for sanitizers, under which every allocation is slow.
+// Runs one case per kernel: this test is for sanitizers, under which every allocation is slow.
 TEST(BiasGeluCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_bias_gelu({{70, 384}, dtype, DType::kF32, Activation::kGelu, true});
@@ -289,7 +289,7 @@ TEST(ScaleShiftCuda, AgreesWithTheReference) {
   }
 }
 
-// Has one case per kernel, for sanitizers, under which every allocation is slow.
+// Runs one case per kernel: this test is for sanitizers, under which every allocation is slow.
 TEST(ScaleShiftCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_scale_shift({{70, 384}, dtype, DType::kF32, true});

@@ -1,5 +1,4 @@
-// Conversion between floating types. The header states the contract of these kernels, which do not use graphs and
-// allocate nothing.
+// Conversion between floating types. The header states the contract of these kernels, which allocate no memory.
 //
 //   y[i] = x[i] in the type of y, rounded to nearest, ties to even
 //

@@ -45,7 +45,7 @@ HWY_INLINE void store_any([[maybe_unused]] D d, hn::Vec<D> value, F16* to) {
 template <class D>
 HWY_INLINE hn::Vec<D> load_any(D d, const double* from) {
 #if HWY_TARGET == HWY_SCALAR
-  // Highway's scalar code would turn an overflow into the largest finite number.
+  // Does not use Highway's scalar conversion, which turns an overflow into the largest finite number.
   return hn::Set(d, static_cast<float>(*from));
 #else
   const hn::Rebind<double, D> d64;
@@ -98,8 +98,7 @@ void with_floating_type(DType dtype, const Body& body) {
     case DType::kF16:
       return body(F16{});
     default:
-      PLIMSOLL_CHECK(false, "cast_fwd_cpu: {} is not a floating-point type that casts support",
-                     dtype_name(dtype));
+      PLIMSOLL_CHECK(false, "cast_fwd_cpu supports f64, f32, bf16 and f16, not {}", dtype_name(dtype));
   }
 }
 
@@ -124,7 +123,7 @@ namespace plimsoll {
 HWY_EXPORT(cast_any);
 
 void cast_fwd_cpu(const CastFwdArgs& args) {
-  PLIMSOLL_CHECK(args.x && args.y, "cast_fwd_cpu: an operand is missing");
+  PLIMSOLL_CHECK(args.x && args.y, "cast_fwd_cpu needs both operands, but one is missing");
   if (args.x.dtype != args.y.dtype) return HWY_DYNAMIC_DISPATCH(cast_any)(args);
   if (args.y.data == args.x.data) return;
   const int64_t bytes = dtype_bytes(args.x.dtype);

@@ -1,5 +1,5 @@
-// Dropout with counter-based random numbers. One function serves both passes. The header states the contract of these
-// kernels, which do not use graphs and allocate nothing.
+// Dropout with counter-based random numbers. One function serves both passes. The header states the contract of these kernels, which
+// allocate no memory.
 //
 //   y[i] = x[i] * factor[i], i = row * C + column of the tensor
 //   factor[i] = dropout_scale(p) if random_half(where, i) >= dropout_threshold(p), else 0
@@ -41,9 +41,8 @@ inline double dropout_fwd_error_bound(double y, DType stored) {
 
 // The function below runs on an NVIDIA GPU. add.h states the rules for all CUDA kernels.
 
-// Reads the seed and the number of the micro-batch from rng[0] and rng[1] in device memory; the site is
-// args.where.site. With a null pointer all three come from args.where. The mask equals that of the CPU bit
-// for bit.
+// Reads the seed and the number of the micro-batch from rng[0] and rng[1] in device memory; the site is args.where.site. If `rng` is null,
+// all three come from args.where. The mask equals that of the CPU bit for bit.
 void dropout_fwd_cuda(const DropoutFwdArgs& args, const int64_t* rng, CudaStream stream);
 
 }  // namespace plimsoll

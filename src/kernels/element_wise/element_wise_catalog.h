@@ -73,7 +73,7 @@ constexpr RowBlocks cuda_row_blocks(int64_t T, int64_t C) {
 constexpr int64_t cuda_partial_stride(int64_t C) {
   return (C + 3) / 4 * 4;
 }
-// Returns the scratch bytes of fp32 [num_sums, num_blocks, stride].
+// Returns the size in bytes of the scratch memory, an fp32 array [num_sums, num_blocks, stride].
 constexpr int64_t column_sums_cuda_scratch_bytes(int64_t T, int64_t C, int64_t num_sums) {
   return num_sums * cuda_row_blocks(T, C).num_blocks * cuda_partial_stride(C) * 4;
 }

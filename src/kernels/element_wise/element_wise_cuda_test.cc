@@ -132,7 +132,7 @@ TEST(BiasGradCuda, AgreesWithTheReferenceOverwritingAndAdding) {
   }
 }
 
-// Has one case per kernel, for sanitizers, under which every allocation is slow.
+// Runs one case per kernel: this test is for sanitizers, under which every allocation is slow.
 TEST(BiasGradCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_bias_grad({70, 384}, dtype, 1);

@@ -1,6 +1,6 @@
-// The activation functions of feed-forward layers, alone and together with the bias that is added before them, with
-// gradients from the input. The header states the contracts of these kernels, which do not use graphs and allocate
-// nothing. activation.h has tanh and ReLU with gradients from the output.
+// The activation functions of feed-forward layers, alone and together with the bias that is added before them, with gradients from the
+// input. The header states the contracts of these kernels, which allocate no memory. activation.h has tanh and ReLU with gradients from the
+// output.
 //
 //   kGelu      x * Phi(x)                            slope Phi(x) + x * phi(x)
 //   kGeluTanh  x * S(v), v = 2 sqrt(2/pi) (x + 0.044715 x^3)  slope S + x * S * (1 - S) * v'(x)
@@ -117,7 +117,7 @@ void gelu_fwd_cuda(const GeluFwdArgs& args, CudaStream stream);
 void gelu_bwd_cuda(const GeluBwdArgs& args, CudaStream stream);
 void bias_gelu_fwd_cuda(const BiasGeluFwdArgs& args, CudaStream stream);
 
-// Computes bias_gelu_bwd on a GPU. Adds to d_b if *accumulate is not 0; with a null pointer args.accumulate decides. Scratch:
+// Computes bias_gelu_bwd on a GPU. Adds to d_b if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Scratch:
 // bias_gelu_bwd_cuda_scratch_bytes, aligned to 16.
 void bias_gelu_bwd_cuda(const BiasGeluBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 constexpr int64_t bias_gelu_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {

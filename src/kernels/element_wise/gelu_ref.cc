@@ -44,7 +44,7 @@ double tanh_slope(double x) {
   return 4.0 * e / ((1.0 + e) * (1.0 + e));
 }
 
-// An error bound: this number of fp32 roundoffs, relative, plus an absolute term.
+// An error bound that consists of a relative error, in fp32 roundoffs, and an absolute error.
 struct Errors {
   double roundoffs;
   double floor;

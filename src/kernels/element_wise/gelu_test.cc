@@ -279,7 +279,7 @@ TEST(BiasGelu, GradientsAreTheDerivatives) {
     };
     expect_gradient(h, d_h, loss);
     expect_gradient(b, d_b, loss);
-    // The kernels without a bias satisfy the same test.
+    // Applies the same test to the kernels without a bias.
     GuardedBuffer d_x("d_x", DType::kF64, shape.size());
     gelu_bwd_ref({h.view(), weights.view(), d_x.view(), shape.size(), activation});
     expect_gradient(h, d_x, [&] {

@@ -20,7 +20,7 @@ TEST(Glu, AgreesWithTheReference) {
       x.fill_normal(0.2, 2.0);
       d_y.fill_normal();
       for (const Activation activation : kActivations) {
-        // SiLU is tested with every shape, the other activations with one shape that has whole and partial vectors.
+        // SiLU is tested with every shape, the other activations with two: one whose rows are whole vectors and one whose rows are not.
         if (activation != Activation::kSilu && !(T == 5 && F == 384) && !(T == 5 && F == 17)) continue;
         GuardedBuffer want_y("want y", DType::kF64, T * F), want_d_x("want d_x", DType::kF64, 2 * T * F);
         glu_fwd_ref({x.view(), want_y.view(), T, F, activation});

@@ -44,9 +44,9 @@ inline DType fast_type_of(const char* kernel, std::initializer_list<Operand> ope
 inline void check_column_sum(const char* kernel, const Operand& sum, const View& scratch) {
   const bool optional = sum.presence == Operand::Presence::kOptional;
   PLIMSOLL_CHECK(sum.view ? is_floating(sum.view.dtype) : optional,
-                 "{}: operand {} is missing or not of a floating-point type", kernel, sum.name);
-  PLIMSOLL_CHECK(!sum.view || scratch, "{}: the scratch memory for the partial sums of {} is missing", kernel,
-                 sum.name);
+                 "{}: operand {} must be present and have a floating-point type", kernel, sum.name);
+  PLIMSOLL_CHECK(!sum.view || scratch, "{} needs scratch memory for the partial sums of {}, but has none",
+                 kernel, sum.name);
 }
 
 // Calls body with a value of the element's C++ type, float or BF16.

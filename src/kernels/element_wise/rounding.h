@@ -25,7 +25,7 @@ constexpr double unit_roundoff(DType dtype) {
   }
 }
 
-// The roundoff of the arithmetic of every fast kernel.
+// The unit roundoff of fp32, in which every fast kernel computes.
 inline constexpr double kRoundoffF32 = unit_roundoff(DType::kF32);
 
 // Half the distance between the smallest numbers of f16, which are 2^-24 apart. Ordinary values can be that small in f16, unlike in f32 and

@@ -1,5 +1,5 @@
-// Gain and bias per column: the affine part of layer normalization. The header states the contracts of these kernels,
-// which do not use graphs and allocate nothing.
+// Gain and bias per column: the affine part of layer normalization. The header states the contracts of these kernels, which allocate no
+// memory.
 //
 // Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe: distinct
 // calls may run concurrently on distinct outputs. Ownership: views do not own memory. The _ref functions are plain
@@ -66,7 +66,7 @@ constexpr int64_t scale_shift_bwd_scratch_bytes(int64_t T, int64_t C) {
 
 void scale_shift_fwd_cuda(const ScaleShiftFwdArgs& args, CudaStream stream);
 
-// Adds to d_gain and d_bias if *accumulate is not 0; with a null pointer args.accumulate decides. Scratch:
+// Adds to d_gain and d_bias if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Scratch:
 // scale_shift_bwd_cuda_scratch_bytes, aligned to 16.
 void scale_shift_bwd_cuda(const ScaleShiftBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 constexpr int64_t scale_shift_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {

@@ -1,5 +1,5 @@
-// Sums of rows of tables (word, position, token type) and their gradients. The header states the contract of these
-// kernels, which do not use graphs and allocate nothing.
+// Sums of rows of tables (word, position, token type) and their gradients. The header states the contract of these kernels, which allocate
+// no memory.
 //
 //   fwd:  x[t, c] = sum over k of table_k[ids_k[t], c]          for t < num_tokens;  0 for t >= num_tokens
 //   fwd of some rows: table_0 holds rows [first_row, first_row + num_rows) of a table; an id of another row adds nothing
@@ -51,8 +51,8 @@ struct EmbeddingSumFwdArgs {
   int64_t T = 0;
   int64_t C = 0;
   int64_t num_tokens = 0;
-  int64_t first_row = 0;  // of table_0
-  int64_t num_rows = 0;   // of table_0; 0: all rows
+  int64_t first_row = 0;  // row of the whole table that is row 0 of table_0
+  int64_t num_rows = 0;   // number of rows that table_0 contains; 0: the whole table
 };
 // Returns the row of table_0 that belongs to an id, or -1 if table_0 does not contain it.
 constexpr int64_t row_in_first_table(int64_t id, int64_t first_row, int64_t num_rows) {
@@ -75,7 +75,7 @@ struct EmbeddingBwdArgs {
   int64_t C = 0;
   int64_t V = 0;  // rows of d_table
   int64_t first_row = 0;
-  int64_t table_rows = 0;   // 0: V, which means all rows
+  int64_t table_rows = 0;   // number of rows of the whole table; 0: V, because d_table is the whole table
   int64_t padding_id = -1;  // tokens of this id do not change its row; -1: no padding id
   Accumulate accumulate = Accumulate::kOverwrite;
   View scratch;  // only the CUDA kernel needs it
@@ -93,15 +93,14 @@ double embedding_bwd_error_bound(int64_t num_terms, double abs_sum);
 // The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Tables and x may each be f32, bf16 or
 // f16; d_table is f32.
 
-// Reads the number of tokens from *num_tokens in device memory; with a null pointer it is args.num_tokens.
+// Reads the number of tokens from *num_tokens in device memory; if `num_tokens` is null, it is args.num_tokens.
 void embedding_sum_fwd_cuda(const EmbeddingSumFwdArgs& args, const int32_t* num_tokens, CudaStream stream);
 
-// The sorted tokens are divided into pieces of kEmbeddingPiece tokens, or into longer ones for large batches.
-// The terms of an id are added in the order of its tokens within a piece, then the sums of its pieces are
-// added, in an order that depends on the ids only: every run gives the same bits. For tables of two rows,
-// each warp adds the tokens of each row that it handles, and then the blocks' sums are added up. Adds to
-// d_table if *accumulate is not 0; with a null pointer args.accumulate decides. Error:
-// embedding_bwd_error_bound. Scratch: embedding_bwd_cuda_scratch_bytes, aligned to 16.
+// The sorted tokens are divided into pieces of kEmbeddingPiece tokens, or into longer ones for large batches. The terms of an id are added
+// in the order of its tokens within a piece, then the sums of its pieces are added, in an order that depends on the ids only: every run
+// gives the same bits. For tables of two rows, each warp adds the tokens of each row that it handles, and then the blocks' sums are added
+// up. Adds to d_table if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Error: embedding_bwd_error_bound. Scratch:
+// embedding_bwd_cuda_scratch_bytes, aligned to 16.
 void embedding_bwd_cuda(const EmbeddingBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 
 }  // namespace plimsoll

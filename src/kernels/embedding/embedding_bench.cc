@@ -1,5 +1,5 @@
-// Benchmarks sums of embeddings and their gradients at the sizes of MiniLM and BERT-base. Bytes are those of
-// the contract.
+// Benchmarks sums of embeddings and their gradients at the sizes of MiniLM and BERT-base. Bytes per second count the bytes that the
+// contract states.
 #include <benchmark/benchmark.h>
 
 #include <vector>

@@ -129,7 +129,7 @@ HWY_EXPORT(embedding_bwd);
 namespace {
 
 void check_ids(const char* kernel, const ConstView& ids) {
-  PLIMSOLL_CHECK(ids && ids.dtype == DType::kI32, "{}: ids are missing or not i32", kernel);
+  PLIMSOLL_CHECK(ids && ids.dtype == DType::kI32, "{}: ids must be present and i32", kernel);
 }
 
 }  // namespace
@@ -155,7 +155,7 @@ void embedding_bwd_cpu(const EmbeddingBwdArgs& args) {
   constexpr const char* kKernel = "embedding_bwd_cpu";
   fast_type_of(kKernel, {{"d_x", args.d_x}});
   check_ids(kKernel, args.sorted);
-  PLIMSOLL_CHECK(args.d_table && args.d_table.dtype == DType::kF32, "{}: d_table is missing or not f32",
+  PLIMSOLL_CHECK(args.d_table && args.d_table.dtype == DType::kF32, "{}: d_table must be present and f32",
                  kKernel);
   HWY_DYNAMIC_DISPATCH(embedding_bwd)(args);
 }

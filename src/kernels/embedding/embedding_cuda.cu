@@ -15,8 +15,8 @@ struct Lookup {
   int64_t T = 0;
   int64_t C = 0;
   Integer num_tokens;
-  int64_t first_row = 0;  // of the first table
-  int64_t num_rows = 0;   // of the first table; 0: all rows
+  int64_t first_row = 0;  // row of the whole table that is row 0 of the first table
+  int64_t num_rows = 0;   // number of rows that the first table contains; 0: the whole table
 };
 
 // Sums the rows of kTables tables. blockDim = (packs of a row, tokens). The packs of all tables are loaded before the first is added.
@@ -75,7 +75,7 @@ void launch_sum(const Lookup& operands, X* x, CudaStream stream) {
 }
 
 void check_ids(const char* kernel, const ConstView& ids) {
-  PLIMSOLL_CHECK(ids && ids.dtype == DType::kI32, "{}: ids are missing or not i32", kernel);
+  PLIMSOLL_CHECK(ids && ids.dtype == DType::kI32, "{}: ids must be present and i32", kernel);
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ void embedding_bwd_cuda(const EmbeddingBwdArgs& args, const int32_t* accumulate,
   constexpr const char* kKernel = "embedding_bwd_cuda";
   cuda::check_cuda_operands(kKernel, {{"d_x", args.d_x}});
   cuda::check_ids(kKernel, args.sorted);
-  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: the scratch memory is missing", kKernel);
+  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{} needs scratch memory, but has none", kKernel);
   cuda::launch_embedding_bwd({.d_x = args.d_x,
                               .sorted = {static_cast<const int2*>(args.sorted.data)},
                               .d_table = args.d_table.as<float>(),

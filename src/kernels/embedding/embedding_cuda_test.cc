@@ -273,7 +273,7 @@ TEST(EmbeddingBwdCuda, AddsUpTablesOfTwoRows) {
 
 struct RowsCase {
   int64_t T, V, num_ids;
-  std::vector<std::pair<int64_t, int64_t>> parts;  // (first row, number of rows)
+  std::vector<std::pair<int64_t, int64_t>> parts;  // first row and number of rows of each part
 };
 
 void check_parts(const RowsCase& test) {

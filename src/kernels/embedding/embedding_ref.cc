@@ -103,9 +103,10 @@ void check_sort_ids(const char* kernel, const SortIdsArgs& args) {
                  "{}: the number of tokens must be at most the {} rows of the bucket, but is {}", kernel,
                  args.T, args.num_tokens);
   for (size_t k = 0; k < static_cast<size_t>(args.num_lists); ++k) {
-    PLIMSOLL_CHECK(args.ids[k] && args.ids[k].dtype == DType::kI32, "{}: ids are missing or not i32", kernel);
+    PLIMSOLL_CHECK(args.ids[k] && args.ids[k].dtype == DType::kI32, "{}: ids must be present and i32",
+                   kernel);
     PLIMSOLL_CHECK(args.sorted[k] && args.sorted[k].dtype == DType::kI32,
-                   "{}: the output `sorted` is missing or not i32", kernel);
+                   "{}: the output `sorted` must be present and i32", kernel);
   }
 }
 

@@ -170,7 +170,7 @@ struct BwdCase {
     kernel(args);
   }
   void run(Accumulate accumulate) { run(accumulate, embedding_bwd_cpu); }
-  // Computes the limit of each element from its terms; `old` is empty when overwriting.
+  // Computes the limit of each element from its terms; `old` contains the previous d_table, or is empty if it is overwritten.
   std::vector<double> limits(const std::vector<double>& old) const {
     std::vector<double> sums(static_cast<size_t>(args.V * args.C));
     std::vector<int64_t> terms(static_cast<size_t>(args.V), old.empty() ? 0 : 1);
@@ -309,7 +309,7 @@ TEST(EmbeddingCatalog, AsksForTheScratchOfTheKernel) {
 
 TEST(Embedding, MissingOrWronglyTypedOperandsAreInternalErrors) {
   FwdCase test(2, 4, 4, 4, DType::kF32, DType::kF32);
-  EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);  // no x
+  EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);  // x is missing
   test.args.x = test.got.view();
   test.args.ids[1].dtype = DType::kI64;
   EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);

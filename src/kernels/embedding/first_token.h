@@ -1,6 +1,6 @@
-// Extracts the row of one token of each sequence, and computes the gradient of that: the first token ([CLS], which an encoder's classifier
-// reads) or the last token (which a decoder's classifier reads). The header states the contract of these kernels, which do not use graphs
-// and allocate nothing.
+// Extracts the row of one token of each sequence, and computes the gradient of this extraction. The token is the first token ([CLS], which
+// an encoder's classifier reads) or the last token (which a decoder's classifier reads). The header states the contract of these kernels,
+// which allocate no memory.
 //
 // row(b) = cu_seqlens[b] for the first token, cu_seqlens[b + 1] - 1 for the last
 // fwd:  out[b, c] = x[row(b), c] if cu_seqlens[b] < cu_seqlens[b + 1], else 0

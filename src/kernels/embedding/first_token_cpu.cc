@@ -29,7 +29,7 @@ void zero_rows(View view, int64_t begin, int64_t end, int64_t C) {
 void check_operands(const char* kernel, ConstView from, ConstView to, ConstView cu_seqlens) {
   fast_type_of(kernel, {{"input", from}});
   fast_type_of(kernel, {{"output", to}});
-  PLIMSOLL_CHECK(cu_seqlens && cu_seqlens.dtype == DType::kI32, "{}: cu_seqlens is missing or not i32",
+  PLIMSOLL_CHECK(cu_seqlens && cu_seqlens.dtype == DType::kI32, "{}: cu_seqlens must be present and i32",
                  kernel);
 }
 

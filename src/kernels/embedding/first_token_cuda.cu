@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 void check_cu_seqlens(const char* kernel, const ConstView& cu_seqlens) {
-  PLIMSOLL_CHECK(cu_seqlens && cu_seqlens.dtype == DType::kI32, "{}: cu_seqlens is missing or not i32",
+  PLIMSOLL_CHECK(cu_seqlens && cu_seqlens.dtype == DType::kI32, "{}: cu_seqlens must be present and i32",
                  kernel);
 }
 

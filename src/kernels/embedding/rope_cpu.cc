@@ -69,7 +69,7 @@ HWY_EXPORT(rope_any);
 // Uses the sines and cosines of the C library, which are slow, because a table is computed only once per batch and all layers share it.
 void rope_table_cpu(const RopeTableArgs& args) {
   PLIMSOLL_CHECK(args.positions && args.cu_seqlens && args.table.dtype == DType::kF32,
-                 "rope_table_cpu: an operand is missing, or the table is not f32");
+                 "rope_table_cpu: positions, cu_seqlens and table must be present, and table must be f32");
   const int32_t* positions = args.positions.as<int32_t>();
   const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
   float* table = elements<float>(args.table);
@@ -88,7 +88,8 @@ void rope_table_cpu(const RopeTableArgs& args) {
 
 void rope_cpu(const RopeArgs& args) {
   const DType dtype = fast_type_of("rope_cpu", {{"x", args.x}, {"y", args.y}});
-  PLIMSOLL_CHECK(args.table && args.table.dtype == DType::kF32, "rope_cpu: the table is missing or not f32");
+  PLIMSOLL_CHECK(args.table && args.table.dtype == DType::kF32,
+                 "rope_cpu: the table must be present and f32");
   HWY_DYNAMIC_DISPATCH(rope_any)(args, dtype);
 }
 

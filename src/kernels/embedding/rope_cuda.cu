@@ -20,7 +20,7 @@ struct TableArgs {
 // Returns the length of the sequence of row t, or 0 for a tail row. The sequence ends at the first offset above t.
 __device__ int length_of_sequence(const int32_t* cu_seqlens, int B, int64_t t) {
   if (t >= cu_seqlens[B]) return 0;
-  int low = 0, high = B;  // cu_seqlens[low] <= t < cu_seqlens[high]
+  int low = 0, high = B;  // invariant: cu_seqlens[low] <= t < cu_seqlens[high]
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     (t < cu_seqlens[middle] ? high : low) = middle;
@@ -36,7 +36,8 @@ __global__ void __launch_bounds__(kThreads) rope_table_kernel(const __grid_const
   if (t >= args.T) return;
   const RopeFrequencies& f = args.frequencies;
   double frequency = f.beyond[i];
-  // Only types with an original length have frequencies that depend on the sequence.
+  // Only the RoPE types that have an original length (such as dynamic and longrope) have frequencies that depend on the length of the
+  // sequence.
   if (f.original > 0) {
     const int length = length_of_sequence(args.cu_seqlens, args.B, t);
     if (length <= f.original) {
@@ -109,7 +110,7 @@ void launch_rope(const RopeArgs& args, CudaStream stream) {
 
 void rope_table_cuda(const RopeTableArgs& args, CudaStream stream) {
   PLIMSOLL_CHECK(args.positions && args.cu_seqlens && args.table.dtype == DType::kF32,
-                 "rope_table_cuda: an operand is missing, or the table is not f32");
+                 "rope_table_cuda: positions, cu_seqlens and table must be present, and table must be f32");
   const int64_t blocks = cuda::ceil_div(args.T * (args.D / 2), cuda::kThreads);
   if (blocks == 0) return;
   const cuda::TableArgs table{
@@ -121,7 +122,8 @@ void rope_table_cuda(const RopeTableArgs& args, CudaStream stream) {
 
 void rope_cuda(const RopeArgs& args, CudaStream stream) {
   const DType dtype = cuda::cuda_type_of("rope_cuda", {{"x", args.x}, {"y", args.y}});
-  PLIMSOLL_CHECK(args.table && args.table.dtype == DType::kF32, "rope_cuda: the table is missing or not f32");
+  PLIMSOLL_CHECK(args.table && args.table.dtype == DType::kF32,
+                 "rope_cuda: the table must be present and f32");
   PLIMSOLL_CHECK(
       args.N % args.D == 0,
       "rope_cuda: the number of columns must be a multiple of the head size, but they are {} and {}", args.N,

@@ -1,5 +1,5 @@
-// The mean of the rows of each sequence and its gradient: the pooling of encoders whose classifier reads all tokens. The
-// header states the contract of these kernels, which do not use graphs and allocate nothing.
+// The mean of the rows of each sequence and its gradient: the pooling of encoders whose classifier reads all tokens. The header states the
+// contract of these kernels, which allocate no memory.
 //
 //   S_b = cu_seqlens[b + 1] - cu_seqlens[b]
 //   fwd:  y[b, c]   = (sum over the rows t of sequence b of x[t, c]) / S_b, or 0 if S_b is 0

@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(256) sequence_mean_bwd_kernel(AnyFloats d_y, c
 void check_mean_operands(const char* kernel, const ConstView& from, const ConstView& to,
                          const ConstView& cu_seqlens) {
   check_cuda_operands(kernel, {{"input", from}, {"output", to}});
-  PLIMSOLL_CHECK(cu_seqlens && cu_seqlens.dtype == DType::kI32, "{}: cu_seqlens is missing or not i32",
+  PLIMSOLL_CHECK(cu_seqlens && cu_seqlens.dtype == DType::kI32, "{}: cu_seqlens must be present and i32",
                  kernel);
 }
 

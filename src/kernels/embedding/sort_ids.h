@@ -1,5 +1,5 @@
-// Sorts the tokens of a batch by their ids, for the gradients of embeddings (embedding.h). The header states the
-// contract of these kernels, which do not use graphs and allocate nothing.
+// Sorts the tokens of a batch by their ids, for the gradients of embeddings (embedding.h). The header states the contract of these kernels,
+// which allocate no memory.
 //
 //   sorted_k[i] = (ids_k[t], t) over t < num_tokens, by id and within an id by t;  (kNoId, t) for the others
 //
@@ -46,8 +46,8 @@ void check_sort_ids(const char* kernel, const SortIdsArgs& args);
 
 // The function below runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels.
 
-// Sorts all lists in one launch, by digits of 8 bits, the lowest first; the sort is stable. Reads the number
-// of tokens from *num_tokens in device memory; with a null pointer it is args.num_tokens.
+// Sorts all lists in one launch, by digits of 8 bits, the lowest first; the sort is stable. Reads the number of tokens from *num_tokens in
+// device memory; if `num_tokens` is null, it is args.num_tokens.
 void sort_ids_cuda(const SortIdsArgs& args, const int32_t* num_tokens, CudaStream stream);
 
 }  // namespace plimsoll

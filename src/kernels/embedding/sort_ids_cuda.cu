@@ -20,7 +20,7 @@ constexpr int kDigits = 1 << kBits;
 constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / 32;
 constexpr int kRounds = 8;      // largest number of tokens of a tile per thread
-constexpr int kMostBlocks = 8;  // the largest cluster that every card with clusters supports
+constexpr int kMostBlocks = 8;  // the largest cluster that every GPU with clusters supports
 static_assert(kThreads >= kDigits);
 
 struct List {
@@ -73,7 +73,7 @@ struct Cluster {
 
 // One pass of the radix sort: its source, its destination, and the digit by which it sorts.
 struct Pass {
-  const int2* from;  // null in the first pass
+  const int2* from;  // null in the first pass, which reads the list's ids
   int2* to;
   int shift;
   int32_t V;
@@ -261,7 +261,7 @@ namespace plimsoll {
 void sort_ids_cuda(const SortIdsArgs& args, const int32_t* num_tokens, CudaStream stream) {
   constexpr const char* kKernel = "sort_ids_cuda";
   check_sort_ids(kKernel, args);
-  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: the scratch memory is missing", kKernel);
+  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{} needs scratch memory, but has none", kKernel);
   if (args.T <= 0) return;
   cuda::Sort sort{.lists = {},
                   .T = args.T,

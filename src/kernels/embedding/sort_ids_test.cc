@@ -61,7 +61,7 @@ TEST(SortIds, EqualsTheReferenceForSeveralLists) {
         args.sorted[k] = got.emplace_back("lists/got", DType::kI32, 2 * T).view();
       }
       args.scratch = {};
-      EXPECT_THROW(sort_ids(args), Error);  // no scratch
+      EXPECT_THROW(sort_ids(args), Error);  // the scratch memory is missing
       GuardedBuffer scratch("lists/scratch", DType::kU8, sort_ids.scratch_bytes());
       args.scratch = scratch.view();
       sort_ids(args);

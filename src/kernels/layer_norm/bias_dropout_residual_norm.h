@@ -1,6 +1,6 @@
-// Bias, dropout, residual and layer normalization in one pass over memory, forward and backward. These operations end
-// each half of a post-norm transformer block. Without bias, dropout and residual it is plain layer normalization. The
-// header states the contracts of these kernels, which do not use graphs and allocate nothing.
+// Bias, dropout, residual and layer normalization in one pass over memory, forward and backward. These operations end each half of a
+// post-norm transformer block. Without bias, dropout and residual it is plain layer normalization. The header states the contracts of these
+// kernels, which allocate no memory.
 //
 //   forward:  s = residual + dropout(x + bias); x_hat, rstd = normalize(s); y = x_hat * gain + beta
 //   backward: g = d_y + d_y2; d_s = normalize_bwd(g * gain) + d_sum_term; d_x = dropout mask and scale applied to d_s
@@ -45,7 +45,7 @@ struct BiasDropoutResidualNormFwdArgs {
   int64_t T = 0;
   int64_t C = 0;
   double eps = 1e-5;
-  double p = 0.0;  // dropout probability; element = row * C + column
+  double p = 0.0;  // dropout probability; random numbers are those of element row * C + column
   RandomSite where;
 };
 void bias_dropout_residual_norm_fwd_ref(const BiasDropoutResidualNormFwdArgs& args);
@@ -55,15 +55,13 @@ inline double norm_input_error_bound(double x_plus_bias, double scale, double s)
   return 1.01 * kRoundoffF32 * (2.0 * std::abs(x_plus_bias) * scale + std::abs(s));
 }
 
-//   Zero gradient rows give zero gradient rows and contribute exactly zero to the parameters' gradients.
-//   Accumulation: fp32; over a row as in normalize.h; over rows in order within a block of row_blocks(T, C), then
-//   blocks in order. Column sums use values before they are rounded to the activations' type. Aliasing:
-//   d_residual and d_x are distinct; each of them may be d_y, d_y2, d_sum_term or x_hat.
-//   With p = 0 they are equal, so request only one of them. Scratch:
-//   bias_dropout_residual_norm_bwd_scratch_bytes (the reference needs none). Cost: 17*T*C FLOPs (plus the mask);
-//   6*T*C + T elements moved if every operand is present, plus the scratch twice. Error of d_residual:
-//   normalize_bwd_error_bound with g * gain, plus one rounding if d_sum_term is added, plus the store. Error of d_x: that times the scale, plus one
-//   rounding. Error of the parameters' gradients: column_sum_error_bound.
+//   The backward pass. Rows in which d_y is zero give rows of zeros and contribute exactly zero to the parameters' gradients. Accumulation:
+//   fp32; over a row as in normalize.h; over rows in order within a block of row_blocks(T, C), then blocks in order. Column sums use values
+//   before they are rounded to the activations' type. Aliasing: d_residual and d_x are distinct; each of them may be d_y, d_y2, d_sum_term
+//   or x_hat. With p = 0, d_residual and d_x are equal, so request only one of them. Scratch: bias_dropout_residual_norm_bwd_scratch_bytes
+//   (the reference needs none). Cost: 17*T*C FLOPs (plus the mask); 6*T*C + T elements moved if every operand is present, plus the scratch
+//   twice. Error of d_residual: normalize_bwd_error_bound with g * gain, plus one rounding if d_sum_term is added, plus the store. Error of
+//   d_x: that times the scale, plus one rounding. Error of the parameters' gradients: column_sum_error_bound.
 struct BiasDropoutResidualNormBwdArgs {
   ConstView d_y;         // [T, C]
   ConstView d_y2;        // [T, C]: a second gradient of y that is added to d_y first; may be null
@@ -94,14 +92,13 @@ constexpr int64_t bias_dropout_residual_norm_bwd_scratch_bytes(int64_t T, int64_
 // reference: the bounds above; for column sums, norm_column_sum_cuda_depth times the roundoff and the sum of
 // magnitudes.
 
-// Reads the seed and the number of the micro-batch from rng[0] and rng[1] in device memory; the site is
-// args.where.site. With a null pointer all three come from args.where. The masks equal those of the CPU bit
-// for bit.
+// Reads the seed and the number of the micro-batch from rng[0] and rng[1] in device memory; the site is args.where.site. If `rng` is null,
+// all three come from args.where. The masks equal those of the CPU bit for bit.
 void bias_dropout_residual_norm_fwd_cuda(const BiasDropoutResidualNormFwdArgs& args, const int64_t* rng,
                                          CudaStream stream);
 
-// Adds to d_bias, d_gain and d_beta if *accumulate is not 0; with a null pointer args.accumulate decides.
-// Scratch: bias_dropout_residual_norm_bwd_cuda_scratch_bytes, aligned to 16.
+// Adds to d_bias, d_gain and d_beta if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Scratch:
+// bias_dropout_residual_norm_bwd_cuda_scratch_bytes, aligned to 16.
 void bias_dropout_residual_norm_bwd_cuda(const BiasDropoutResidualNormBwdArgs& args, const int64_t* rng,
                                          const int32_t* accumulate, CudaStream stream);
 constexpr int64_t bias_dropout_residual_norm_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {

@@ -268,8 +268,8 @@ void bias_dropout_residual_norm_bwd_cpu(const BiasDropoutResidualNormBwdArgs& ar
                                            {"d_residual", args.d_residual, kOptional},
                                            {"d_x", args.d_x, kOptional}});
   const DType parameters = fast_type_of(kName, {{"gain", args.gain}});
-  PLIMSOLL_CHECK(args.rstd && args.rstd.dtype == DType::kF32, "{}: rstd is missing or not f32", kName);
-  PLIMSOLL_CHECK(args.scratch, "{}: the scratch memory for partial sums is missing", kName);
+  PLIMSOLL_CHECK(args.rstd && args.rstd.dtype == DType::kF32, "{}: rstd must be present and f32", kName);
+  PLIMSOLL_CHECK(args.scratch, "{} needs scratch memory for partial sums, but has none", kName);
   for (const Operand& sum :
        {Operand{"d_bias", args.d_bias, kOptional}, Operand{"d_gain", args.d_gain, kOptional},
         Operand{"d_beta", args.d_beta, kOptional}}) {

@@ -24,7 +24,7 @@ constexpr RowBlocks norm_bwd_cuda_blocks(int64_t T) {
   const int64_t rows = std::max((T + 255) / 256, int64_t{4});
   return {(T + rows - 1) / rows, rows};
 }
-// Returns the scratch bytes of fp32 [3, num_blocks, stride].
+// Returns the size in bytes of the scratch memory, an fp32 array [3, num_blocks, stride].
 constexpr int64_t norm_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {
   return 3 * norm_bwd_cuda_blocks(T).num_blocks * cuda_partial_stride(C) * 4;
 }
@@ -52,7 +52,7 @@ constexpr RowBlocks rms_norm_cuda_groups(int64_t vectors, int64_t C) {
   const int64_t rows = std::max((vectors + most - 1) / most, int64_t{4});
   return {(vectors + rows - 1) / rows, rows};
 }
-// Returns the scratch bytes of fp32 [num_groups, stride].
+// Returns the size in bytes of the scratch memory, an fp32 array [num_groups, stride].
 constexpr int64_t rms_norm_cuda_scratch_bytes(int64_t vectors, int64_t C) {
   return rms_norm_cuda_groups(vectors, C).num_blocks * cuda_partial_stride(C) * 4;
 }

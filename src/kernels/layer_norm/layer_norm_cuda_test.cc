@@ -15,8 +15,8 @@ GuardedBuffer rng_buffer() {
   return integers(DType::kI64, {static_cast<int64_t>(kSite.seed), kSite.step});
 }
 
-// Returns cases with all operands and with each operand absent, at every size and type, with parameters of
-// both kinds.
+// Returns cases with all operands and with each operand absent, at every size and type, with fp32 parameters and with parameters of the
+// type of the rows.
 std::vector<NormCase> cuda_norm_cases() {
   std::vector<NormCase> cases;
   for (const RowsAndColumns shape : cuda_shapes()) {
@@ -43,10 +43,9 @@ std::vector<NormCase> cuda_norm_cases() {
   return cases;
 }
 
-// Returns one case for each kernel of a type: single elements and packs, rows of one warp and of several, one
-// and several groups of warps per block, blocks of more threads, and parameters of the rows' type. In the
-// backward pass a block runs several iterations if a row has more than 1024 columns; in the forward pass it
-// does so in the last case, on cards of up to 170 multiprocessors.
+// Returns one case for each kernel of a type: single elements and packs, rows of one warp and of several, one and several groups of warps
+// per block, blocks of more threads, and parameters of the rows' type. In the backward pass a block runs several iterations if a row has
+// more than 1024 columns; in the forward pass it does so in the last case, on GPUs of up to 170 multiprocessors.
 std::vector<NormCase> small_norm_cases() {
   std::vector<NormCase> cases;
   for (const DType dtype : cuda_types()) {

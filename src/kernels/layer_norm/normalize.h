@@ -1,5 +1,5 @@
-// Normalization of each row to mean 0 and variance 1, without gain and bias (see element_wise/scale_shift.h). The
-// header states the contracts of these kernels, which do not use graphs and allocate nothing.
+// Normalization of each row to mean 0 and variance 1, without gain and bias (see element_wise/scale_shift.h). The header states the
+// contracts of these kernels, which allocate no memory.
 //
 //   mean = sum(x) / C, var = sum((x - mean)^2) / C, rstd = 1 / sqrt(var + eps), x_hat = (x - mean) * rstd
 //   (Ba, Kiros, Hinton, "Layer Normalization", arXiv:1607.06450, equation 4.) The variance is computed in a

@@ -124,7 +124,7 @@ namespace {
 void check_sizes(const char* kernel, int64_t C, const ConstView& rstd) {
   PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormColumns, "{}: rows must have 1 to {} columns, but have {}", kernel,
                  kMaxNormColumns, C);
-  PLIMSOLL_CHECK(rstd && rstd.dtype == DType::kF32, "{}: rstd is missing or not f32", kernel);
+  PLIMSOLL_CHECK(rstd && rstd.dtype == DType::kF32, "{}: rstd must be present and f32", kernel);
 }
 }  // namespace
 

@@ -1,10 +1,10 @@
-// Root-mean-square normalization with gain (Zhang and Sennrich, arXiv:1910.07467): of whole rows, or of each head of
-// a row. The header states the contracts of these kernels, which do not use graphs and allocate nothing.
+// Root-mean-square normalization with gain (Zhang and Sennrich, arXiv:1910.07467): of whole rows, or of each head of a row. The header
+// states the contracts of these kernels, which allocate no memory.
 //
 //   rstd = 1 / sqrt(sum(x^2) / C + eps)     x_hat = x rstd     y = gain x_hat
 //
-// With a residual the norm is that of s = x + residual, rounded to the type of x, which is an output as well: the input of
-// the next layer, whose gradient the backward pass adds.
+// With a residual the norm is that of s = x + residual, rounded to the type of x, s is an output as well, because the next layer reads it;
+// the backward pass adds the gradient from there (d_sum_term).
 //
 // Legend: T rows of N elements (all rows of the bucket, including tail rows). A row begins with H vectors of C elements, which
 // are normalized with `gain`, and then has G vectors that are normalized with `second_gain`; the elements after them are
@@ -77,7 +77,7 @@ struct RmsNormBwdArgs {
 };
 void rms_norm_bwd_ref(const RmsNormBwdArgs& args);
 void rms_norm_bwd_cpu(const RmsNormBwdArgs& args);
-// Adds to the gradients of the gains if *accumulate is not 0; with a null pointer args.accumulate decides. Scratch:
+// Adds to the gradients of the gains if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Scratch:
 // rms_norm_bwd_cuda_scratch_bytes, aligned to 16.
 void rms_norm_bwd_cuda(const RmsNormBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 

@@ -162,7 +162,8 @@ void check_dims(const char* kernel, const RmsNormDims& dims, const ConstView& se
                  "{}: the vectors of both gains must fit into a row, but there are {} and {} vectors of {} "
                  "elements in rows of {}",
                  kernel, dims.H, dims.G, dims.C, dims.N);
-  PLIMSOLL_CHECK(dims.G == 0 || second_gain, "{}: second_gain is missing", kernel);
+  PLIMSOLL_CHECK(dims.G == 0 || second_gain,
+                 "{} needs second_gain, because some vectors use it, but it is missing", kernel);
 }
 
 // Copies the elements of a row after the vectors that are normalized.

@@ -75,7 +75,7 @@ struct Part {
 };
 
 // Returns the sum over the threads of a group. A group of one warp needs no barrier; a larger one is a whole block, whose threads must all
-// call this. `slots` must alternate between two calls.
+// call this. Two successive calls must use different `slots`.
 __device__ __forceinline__ float group_sum(float value, int thread, int threads, float* slots) {
   return threads == 32 ? warp_sum(value) : block_sum(value, thread, threads / 32, slots);
 }
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int64_t group = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (group >= partials.num_blocks)
-    return;  // such a group is one warp in a block of several groups, which has no barriers
+    return;  // safe: only blocks of one-warp groups have surplus groups, and they contain no barriers
   float sums[kPacks][N] = {};
   int slot = 0;
   for (int64_t r = group; r < vectors.total; r += partials.num_blocks, slot ^= 1) {

@@ -76,10 +76,9 @@ void bce_with_logits_bwd_ref(const BceWithLogitsBwdArgs& args);
 void bce_with_logits_fwd_cpu(const BceWithLogitsFwdArgs& args);
 void bce_with_logits_bwd_cpu(const BceWithLogitsBwdArgs& args);
 
-// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Each
-// [B,K] view is f32, bf16 or f16; denominator, loss and d_loss are in device memory and f32 or f64. The
-// number of real rows is read from the one element (i32 or i64) of `num_real_rows` in device memory; with a
-// null view it is args.num_real_rows.
+// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Each [B,K] view is f32, bf16 or f16;
+// denominator, loss and d_loss are in device memory and f32 or f64. The number of real rows is read from the one element (i32 or i64) of
+// `num_real_rows` in device memory; if that view is null, it is args.num_real_rows.
 
 // Compute the loss and the gradient on a GPU. Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8.
 void bce_with_logits_fwd_cuda(const BceWithLogitsFwdArgs& args, ConstView num_real_rows, CudaStream stream);

@@ -2,12 +2,10 @@
 // "Megatron-LM", arXiv 1909.08053, section 3. Each rank has the logits of its own classes, and the ranks exchange a few numbers per
 // row instead of the logits:
 //
-//   class_sums:           logits of this rank -> sums, with zeros in the columns of other ranks
-//   (an all_reduce adds the sums of the ranks; every number is that of one rank, so that the addition is exact, except that of
-//   the sum of all logits)
-//   class_sums_loss:      sums of all ranks -> loss, z-loss, number of correct predictions
-//   class_sums_loss_bwd:  sums of all ranks, d_loss -> d_sums
-//   class_sums_bwd:       logits of this rank, d_sums -> d_logits of this rank
+//   class_sums:           logits of this rank -> sums, with zeros in the columns of other ranks (an all_reduce adds the sums of the ranks.
+//   Every number except the sum of all logits is zero on all ranks but one, so its addition is exact) class_sums_loss:      sums of all
+//   ranks -> loss, z-loss, number of correct predictions class_sums_loss_bwd:  sums of all ranks, d_loss -> d_sums class_sums_bwd:
+//   logits of this rank, d_sums -> d_logits of this rank
 //
 // Shape letters: B rows; K classes of a rank, of which the last ones of the last ranks may be padding; V classes of all ranks; S
 // columns of sums (base/class_columns.h). Rank r has the classes from first = r K on; n = max(0, min(K, V - first)) of its columns
@@ -54,7 +52,7 @@ namespace plimsoll {
 struct ClassShare {
   int64_t rank = 0;
   int64_t first = 0;
-  int64_t count = 0;  // without padding
+  int64_t count = 0;  // number of classes, without padding
   constexpr bool has(int64_t label) const { return label >= first && label - first < count; }
 };
 // Returns the range of classes of a rank whose logits have `columns` columns.
@@ -64,7 +62,7 @@ constexpr ClassShare class_share(int64_t rank, int64_t columns, int64_t all_clas
 
 struct ClassSumsArgs {
   ConstView logits_BK = {};
-  ConstView labels_B = {};  // i32, of all classes
+  ConstView labels_B = {};  // i32, numbered among the classes of all ranks
   View sums_BS = {};
   int64_t num_rows = 0;
   int64_t row_stride = 0;  // distance in elements between two rows of logits
@@ -82,8 +80,8 @@ struct ClassSumsBwdArgs {
   int64_t num_columns = 0;  // K, with padding
   ClassShare share = {};
   ClassColumns columns = {};
-  View wide_row =
-      {};  // CPU only, f32, for bf16 logits: cross_entropy_wide_row_floats(num_columns) per thread
+  // CPU only, f32, for bf16 logits: cross_entropy_wide_row_floats(num_columns) per thread.
+  View wide_row = {};
 };
 
 struct ClassSumsLossArgs {
@@ -92,10 +90,10 @@ struct ClassSumsLossArgs {
   ConstView denominator = {};
   View loss = {};
   View z_loss = {};       // null: not stored
-  View num_correct = {};  // i32; null: not counted. Requires otherwise: columns.counts
+  View num_correct = {};  // i32; null: not counted; if not null, requires columns.counts
   int64_t num_rows = 0;
   int64_t num_classes = 0;   // V
-  int64_t rank_classes = 0;  // K, from which the rank of a label follows
+  int64_t rank_classes = 0;  // K; class k belongs to rank k / K
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
   ClassColumns columns = {};

@@ -177,7 +177,7 @@ struct CountedLoss {
   }
 };
 
-// The cost of a row of sums, which decides how rows are distributed: a sum takes about as long as this many logits.
+// The estimated cost of one sum, in logits. It decides how many rows each thread gets.
 constexpr int64_t kLogitsPerSum = 4;
 
 }  // namespace
@@ -188,7 +188,7 @@ void class_sums_loss_cpu(const ClassSumsLossArgs& args) {
   const auto* all = args.sums_BS.as<float>();
   const auto classes = static_cast<double>(args.num_classes);
   PLIMSOLL_CHECK(!args.num_correct || columns.counts,
-                 "the number of correct predictions is requested, but the class sums do not contain it");
+                 "counting correct predictions needs class sums whose `columns.counts` is set");
   check_labels(labels, args.num_rows, args.num_classes);
   const auto total =
       sum_over_rows<CountedLoss>(args.num_rows, kLogitsPerSum * columns.size(), [&](int64_t b) {

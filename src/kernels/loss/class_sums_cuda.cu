@@ -28,8 +28,8 @@ __device__ __forceinline__ float block_max(float value, float* slots) {
   return most;
 }
 
-// The largest logit of a row, and the number of classes whose logit is above `limit`, the logit of class `label`, or equal to it with a
-// smaller class.
+// The largest logit of a row, and the number of classes that precede class `label` in descending order of logits: those whose logit is
+// above `limit`, the logit of the label, and those with a smaller number and an equal logit.
 struct BeatenLabel {
   float most = -INFINITY;
   float better = 0.0f;
@@ -283,7 +283,7 @@ void class_sums_loss_cuda(const ClassSumsLossArgs& args, CudaStream stream) {
   int32_t* num_correct = args.num_correct ? args.num_correct.as<int32_t>() : nullptr;
   if (num_correct != nullptr) {
     PLIMSOLL_CHECK(args.columns.counts,
-                   "the number of correct predictions is requested, but the class sums do not contain it");
+                   "counting correct predictions needs class sums whose `columns.counts` is set");
     cuda::set_no_row_correct_kernel<<<1, 1, 0, stream>>>(num_correct);
     PLIMSOLL_CHECK_LAUNCH("class_sums_loss_zero");
   }

@@ -116,7 +116,7 @@ void class_sums_loss_ref(const ClassSumsLossArgs& args) {
   const ClassColumns& columns = args.columns;
   const auto classes = static_cast<double>(args.num_classes);
   PLIMSOLL_CHECK(!args.num_correct || columns.counts,
-                 "the number of correct predictions is requested, but the class sums do not contain it");
+                 "counting correct predictions needs class sums whose `columns.counts` is set");
   double sum = 0.0, z_sum = 0.0;
   int32_t num_correct = 0;
   for (int64_t b = 0; b < args.num_rows; ++b) {

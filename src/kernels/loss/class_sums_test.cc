@@ -61,7 +61,7 @@ TEST(ClassSums, GiveTheLossOfAllClasses) {
     class_sums_loss_ref(c.loss_args(sums.view(), loss.view(), z_loss.view(), {&num_correct, DType::kI32}));
     class_sums_loss_bwd_ref(c.loss_bwd_args(sums.view(), d_sums.view()));
     const double u = unit_roundoff(DType::kF64) * (64.0 + static_cast<double>(d.classes));
-    const double largest = 40.0;  // of log Z and of a logit, and of the square of log Z times the coefficient
+    const double largest = 40.0;  // exceeds |log Z|, every logit's magnitude and z_coefficient log(Z)^2
     EXPECT_NEAR(loss.load(0), want_loss.load(0), u * largest);
     EXPECT_NEAR(z_loss.load(0), want_z.load(0), u * largest);
     if (c.variant.counts) {
@@ -95,7 +95,8 @@ TEST(ClassSums, Fp32MatchesTheReference) {
         EXPECT_EQ(got.broken_guard(), GuardedBuffer::kIntact);
         for (int64_t i = 0; i < c.num_sums(); ++i) {
           const int64_t column = i % c.columns.size();
-          // The sum of all logits is added in double, and the other columns are logits or zero.
+          // Only log_sum is computed in fp32. The sum of all logits is added in double and rounded once, and the other columns are logits
+          // or zeros, which are exact.
           const double bound = column == c.columns.log_sum(r)
                                    ? class_log_sum_error(share.count, std::abs(want.load(i)))
                                : column > c.columns.label_logit() ? 0x1p-23 * std::abs(want.load(i))
@@ -119,7 +120,7 @@ TEST(ClassSumsLoss, Fp32MatchesTheReference) {
     int32_t want_correct = -1;
     class_sums_loss_ref(c.loss_args(sums.view(), want.view(), want_z.view(), {&want_correct, DType::kI32}));
     class_sums_loss_bwd_ref(c.loss_bwd_args(sums.view(), want_d.view()));
-    // Rows are added in double in another order.
+    // The kernel and the reference add the rows in double, in different orders.
     const double bound = unit_roundoff(DType::kF64) * (64.0 + static_cast<double>(c.division.rows)) * 40.0;
     test::FastRows(class_sums_loss_ref).for_each(DType::kF32, [&](const auto& kernel) {
       GuardedBuffer loss("loss", DType::kF64, 1), z_loss("z", DType::kF64, 1);
@@ -176,7 +177,7 @@ TEST(ClassSumsBwd, MatchesTheReference) {
       check_bwd(c, DType::kF32, kernel);
     });
   });
-  // The chunked loss of 16-bit activations replaces bf16 logits.
+  // linear_cross_entropy with 16-bit activations calls the kernel in place on bf16 logits.
   for_each_case(DType::kBF16, [](Classes& c) { check_bwd(c, DType::kBF16, class_sums_bwd_cpu); });
 }
 

@@ -27,7 +27,7 @@ struct CountCorrectArgs {
   View count = {};          // i32, 1 element
   int64_t num_rows = 0;
   int64_t num_classes = 0;                         // Requires: >= 1
-  Accumulate accumulate = Accumulate::kOverwrite;  // states if the count is added to
+  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd adds to the previous count
   int64_t row_stride = 0;  // CUDA only: elements from a row of logits to the next; 0: num_classes
 };
 

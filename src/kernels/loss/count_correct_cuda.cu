@@ -29,8 +29,8 @@ __global__ void __launch_bounds__(kLossThreads)
   float at_label[1];
   load_floats<T, 1>(x + label, at_label);
   const float limit = at_label[0];
-  // Counts the classes whose logit is above the label's logit, or equal to it with a smaller class. If the label's logit is NaN, the count
-  // starts at one, so that the row is not correct.
+  // Counts the classes whose logit is above the label's logit, and those with a smaller number and an equal logit. If the label's logit is
+  // NaN, the count starts at one, so that the row is not correct.
   float better = limit == limit ? 0.0f : 1.0f;
   for (int64_t k = threadIdx.x * N; k < a.num_classes; k += blockDim.x * N) {
     float values[N];

@@ -1,5 +1,5 @@
 // The last product of a classifier and its softmax cross-entropy loss over chunks of rows, and the gradients:
-// contracts. The kernels do not use graphs and do not allocate while they run. Logits exist for chunk_rows rows at a
+// contracts. The kernels do not allocate memory while they run. Logits exist for chunk_rows rows at a
 // time, in the scratch; the gradient kernels recompute them. The implementation combines the kernels of matmul.h,
 // softmax_cross_entropy.h, count_correct.h, element_wise/cast.h and element_wise/add.h (bias_grad), whose contracts apply to these
 // parts.
@@ -19,20 +19,17 @@
 // Source: the chain rule; chunks of rows as in "Cut Your Losses in Large-Vocabulary Language Models" (Wijmans
 // et al., arXiv 2411.09009), which has the same purpose but other kernels.
 //
-// Types: x is f32, or bf16 with w of bf16 or f32 (which is rounded to bf16); on a GPU also f16, with w of the type of
-// x. d_w is f32 or the type of x; d_bias is f32; the reference takes any floating types. denominator, loss and d_loss
-// are f32 or f64; labels are i32 below K, negative ones are ignored. Accumulation: the loss is summed in f64 over
-// rows and chunks and rounded once. d_w and d_bias are summed within a chunk by their kernels, and then chunk after
-// chunk in order, in their own type; a 16-bit d_w is rounded once per chunk. Error of a row's loss and of d_z:
-// linear_cross_entropy_row_error() and linear_cross_entropy_d_logit_error() below. Error of a sum over rows:
-// matmul_error_bound() for B terms more than a chunk has rows. The loss has the bits of the unchunked kernels if the
-// products of a chunk's rows have the bits of the whole product; d_w and d_bias do not, because they add the same
-// terms in another order. Aliasing: none. Scratch: linear_cross_entropy_*_scratch of loss_catalog.h, aligned to 64
-// bytes (GPU: 256). Repeatability: as in matmul.h: the same bits for the same problem, number of threads, CPU and
-// library; on a GPU in every run. Cost: 2 BHK FLOPs for the loss, 4 BHK for d_x and 4 BHK for d_w; 6 BHK for
-// all together. Each chunk reads w
-// (twice for d_x); from the second chunk on d_w is read and written. Thread-safety: a prepared object runs one call
-// at a time. Ownership: views do not own memory.
+// Types: x is f32, or bf16 with w of bf16 or f32 (which is rounded to bf16); on a GPU also f16, with w of the type of x. d_w is f32 or the
+// type of x; d_bias is f32; the reference takes any floating types. denominator, loss and d_loss are f32 or f64; labels are i32 below K,
+// negative ones are ignored. Accumulation: the loss is summed in f64 over rows and chunks and rounded once. d_w and d_bias are summed
+// within a chunk by their kernels, and then chunk after chunk in order, in their own type; a 16-bit d_w is rounded once per chunk. Error of
+// a row's loss and of d_z: linear_cross_entropy_row_error() and linear_cross_entropy_d_logit_error() below. Error of a sum over rows:
+// matmul_error_bound() for as many terms as B plus the rows of a chunk. The loss has the bits of the unchunked kernels if the products of a
+// chunk's rows have the bits of the whole product; d_w and d_bias do not, because they add the same terms in another order. Aliasing: none.
+// Scratch: linear_cross_entropy_*_scratch of loss_catalog.h, aligned to 64 bytes (GPU: 256). Repeatability: as in matmul.h: the same bits
+// for the same problem, number of threads, CPU and library; on a GPU in every run. Cost: 2 BHK FLOPs for the loss, 4 BHK for d_x and 4 BHK
+// for d_w; 6 BHK for all together. Each chunk reads w (twice for d_x); from the second chunk on d_w is read and written. Thread-safety: a
+// prepared object runs one call at a time. Ownership: views do not own memory.
 #pragma once
 
 #include <memory>
@@ -56,7 +53,7 @@ struct LinearCrossEntropyFwdArgs {
   View loss = {};              // 1 element
   View z_loss = {};            // 1 element; null: not stored
   View num_correct = {};       // i32, 1 element; null: not counted
-  View sums_BS = {};           // of divided classes, instead of the three above
+  View sums_BS = {};           // if ranks divide the classes: replaces loss, z_loss and num_correct
   ClassShare share = {};
   std::span<std::byte> scratch = {};
 };
@@ -68,7 +65,7 @@ struct LinearCrossEntropyBwdArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};     // 1 element
-  ConstView d_sums_BS = {};  // of divided classes, instead of d_loss and the denominator
+  ConstView d_sums_BS = {};  // if ranks divide the classes: replaces d_loss and denominator
   ClassShare share = {};
   View d_x_BH = {};
   std::span<std::byte> scratch = {};
@@ -81,7 +78,7 @@ struct LinearCrossEntropyGradArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
-  ConstView d_sums_BS = {};  // of divided classes
+  ConstView d_sums_BS = {};  // if ranks divide the classes: replaces d_loss and denominator
   ClassShare share = {};
   View d_w_KH = {};  // null: not computed
   View d_bias_K = {};
@@ -96,7 +93,7 @@ struct LinearCrossEntropyWithGradientsArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
-  ConstView d_sums_BS = {};  // of divided classes
+  ConstView d_sums_BS = {};  // if ranks divide the classes: replaces d_loss and denominator
   ClassShare share = {};
   View loss = {};    // 1 element
   View z_loss = {};  // 1 element; null: not stored
@@ -120,7 +117,7 @@ constexpr double linear_cross_entropy_d_logit_error(int64_t num_classes, double 
          softmax_cross_entropy_bwd_error(num_classes, scale, z);
 }
 
-// The references process the same chunks as the fast kernels, with the references of the kernels that these call.
+// The references process the same chunks as the fast kernels, and call the reference of each kernel that the fast kernels call.
 void linear_cross_entropy_fwd_ref(const LinearCrossEntropyProblem& problem,
                                   const LinearCrossEntropyFwdArgs& args);
 void linear_cross_entropy_bwd_ref(const LinearCrossEntropyProblem& problem,
@@ -208,11 +205,11 @@ ClassSumsBwdArgs class_sums_bwd_of_chunk(const LinearCrossEntropyProblem& proble
 // softmax_cross_entropy.h, on logits of the type of x. Views are in device memory, and a prepared computation
 // may be captured in a CUDA graph and replayed.
 //
-// If the rows of the weight's transpose do not fill 16 bytes, d_x is the sum of two products, and a 16-bit d_x is rounded twice.
-// Chunks have linear_cross_entropy_cuda_chunk_rows() rows of linear_cross_entropy_cuda_logit_stride() elements. The loss is the sum of all rows' losses in the
-// order of softmax_cross_entropy_fwd_cuda. Products of fp32 operands are plain or rounded to TF32, but never
-// use three TF32 products, because splitting w would need three times its memory again. Thread-safety and
-// ownership: as in matmul_cuda.h. Errors: as prepare_matmul_cuda().
+// If the number of bytes in a row of the weight's transpose is not a multiple of 16, d_x is the sum of two products, and a 16-bit d_x is
+// rounded twice. Chunks have linear_cross_entropy_cuda_chunk_rows() rows of linear_cross_entropy_cuda_logit_stride() elements. The loss is
+// the sum of all rows' losses in the order of softmax_cross_entropy_fwd_cuda. Products of fp32 operands are plain or rounded to TF32, but
+// never use three TF32 products, because splitting w would need three times its memory again. Thread-safety and ownership: as in
+// matmul_cuda.h. Errors: as prepare_matmul_cuda().
 
 template <typename Args>
 class CudaLossChunks {

@@ -50,7 +50,7 @@ void loss_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_
                                  .z_loss = z_sum});
 }
 
-// Returns where the sum of the z-loss is stored; null if there is no z-loss.
+// Returns the view in scratch memory that contains the sum of the z-loss; null if there is no z-loss.
 View z_sum_of(const LinearCrossEntropyProblem& problem, const LinearCrossEntropyScratch& parts,
               std::span<std::byte> scratch) {
   return problem.z_coefficient > 0.0 ? scratch_view(scratch, parts.z_losses, DType::kF64) : View();

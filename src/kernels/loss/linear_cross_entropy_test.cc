@@ -90,7 +90,7 @@ struct Results {
   GuardedBuffer loss, z_loss, d_x, d_w, d_bias;
 };
 
-// Which kernels compute the results: three kernels with one result each, or one kernel that computes everything.
+// The kernels that compute the results: three kernels with one result each, or one kernel that computes everything.
 enum class Way { kRef, kCpu, kRefTogether, kCpuTogether };
 constexpr Way kWays[] = {Way::kRef, Way::kCpu, Way::kRefTogether, Way::kCpuTogether};
 constexpr bool is_reference(Way way) {
@@ -285,7 +285,7 @@ void run_divided(Case& c, Way way, Results& results) {
   results.d_x.assign(d_x);
 }
 
-// The whole product and the whole loss by the references in double, and the error bounds of the results.
+// The results that the references compute in double without chunks, and the error bounds of the tested results.
 struct Exact {
   // `ranks`: the number of ranks that divide the classes.
   Exact(Case& c, int64_t ranks) : results(c, " exact", true) {
@@ -578,7 +578,7 @@ TEST(LinearCrossEntropy, ATooSmallScratchIsAnInternalError) {
   EXPECT_THROW(prepare_linear_cross_entropy_fwd_cpu(c.problem)->run(args), Error);
 }
 
-// Chunks of a GPU begin at addresses with the alignment that its library may assume for matrices.
+// On a GPU, chunks must begin at addresses with the alignment that cuBLASLt may assume for matrices.
 TEST(LinearCrossEntropy, GpuChunksBeginAtMultiplesOf256Bytes) {
   for (const int64_t hidden : {16, 60, 768, 1001}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {

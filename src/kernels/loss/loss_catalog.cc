@@ -115,7 +115,7 @@ LinearCrossEntropyScratch linear_cross_entropy_cpu_scratch(const LinearCrossEntr
     scratch.z_losses = parts.take(problem.z_coefficient > 0.0 ? dtype_bytes(DType::kF64) : 0);
   }
   scratch.narrow = parts.take(problem.x == DType::kF32 ? 0 : chunk * dtype_bytes(problem.x));
-  // Only the forward computation stores wide logits of a whole chunk, because counting correct predictions reads them, too.
+  // Only the forward computation stores a whole chunk of logits in the wider type, because counting correct predictions reads them, too.
   const bool keeps_rows = problem.x != DType::kF32 && part != LossPart::kLoss;
   const int64_t wide_rows =
       keeps_rows ? problem.num_threads * cross_entropy_wide_row_floats(problem.classes) : chunk;

@@ -28,9 +28,9 @@ struct LinearCrossEntropyProblem {
   DType bias_dtype = DType::kF32;
   MatmulBias bias = MatmulBias::kNone;
   double label_smoothing = 0.0;
-  double z_coefficient = 0.0;  // of the z-loss, which is then stored too
-  // Set if the ranks of a tensor-parallel group divide the classes: the kernels compute the sums of class_sums.h instead of the loss, and
-  // gradients from their gradients. `classes` are then those of a rank, with padding.
+  double z_coefficient = 0.0;  // coefficient of the z-loss, which is stored if this is not 0
+  // Set if the ranks of a tensor-parallel group divide the classes: the forward kernels compute the sums of class_sums.h instead of the
+  // loss, and the gradient kernels start from the gradients of these sums. `classes` are then those of a rank, with padding.
   ClassColumns columns = {};
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
@@ -55,7 +55,7 @@ constexpr bool computes_d_w(LossPart part) {
 // The matrix products of a chunk.
 struct LossChunkProducts {
   MatmulProblem logits;  // x w^T + bias
-  MatmulProblem d_w;     // d_logits^T x, overwriting or added
+  MatmulProblem d_w;     // d_logits^T x, which overwrites d_w or is added to it
   MatmulProblem d_x;     // d_logits w
 };
 // Returns the matrix products of a chunk of `rows` rows. `w` is the type in which the weight is read, which may be that of a copy;
@@ -65,8 +65,8 @@ LossChunkProducts loss_chunk_products(const LinearCrossEntropyProblem& problem, 
 
 // The offset in bytes of each array in the scratch memory. Arrays that a kernel does not use have no bytes.
 struct LinearCrossEntropyScratch {
-  int64_t losses = 0;         // forward: the sum so far (f64); on a GPU one f64 per row
-  int64_t z_losses = 0;       // the same for the z-loss, if there is one
+  int64_t losses = 0;         // the loss in f64: the sum so far, or on a GPU that of each row
+  int64_t z_losses = 0;       // the z-loss, stored like `losses`, if there is one
   int64_t narrow = 0;         // a chunk of logits in the type of x, if `wide` has another type
   int64_t wide = 0;           // logits in the type that the loss reads: a chunk, or a row per thread of a CPU
   int64_t weight = 0;         // w in the type of x

@@ -184,7 +184,7 @@ void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype, double
   bwd.d_loss = gpu(problem.d_loss), bwd.d_logits_BK = gpu(padded), bwd.row_losses = gpu(together);
   softmax_cross_entropy_fwd_cuda(fwd, nullptr);
   count_correct_cuda(count, nullptr);
-  softmax_cross_entropy_bwd_cuda(bwd, nullptr);  // overwrites the logits
+  softmax_cross_entropy_bwd_cuda(bwd, nullptr);  // d_logits overwrites the logits
   gpu.download();
   const ZLossBound z = z_bound_of(problem.logits, shape.C, z_coefficient);
   const double row_error = softmax_cross_entropy_row_error(shape.C) +
@@ -213,7 +213,8 @@ TEST(SoftmaxCrossEntropyCuda, DoesNotReadThePaddingBetweenRows) {
   }
 }
 
-// Small integers make many logits equal; a thread's part of the largest rows has more of the largest logits than it keeps.
+// Small integers make many logits equal. In the longest rows one thread reads more of the largest logits than it can keep, so that it must
+// read its elements again.
 TEST(TopLogitsCuda, EqualsTheReference) {
   for (const auto& [shape, k] : {std::pair{RowsAndColumns{3, 1}, 1},
                                  {RowsAndColumns{5, 7}, 7},
@@ -228,7 +229,7 @@ TEST(TopLogitsCuda, EqualsTheReference) {
             log_sums("log_sums", DType::kF64, shape.T), want_values("want values", DType::kF32, shape.T * k),
             want_ids("want ids", DType::kI32, shape.T * k), want_sums("want log_sums", DType::kF64, shape.T);
         has_ties ? logits.fill_small_integers() : logits.fill_normal(0.0, 3.0);
-        if (has_ties && k > 8) {  // one thread has all of the largest
+        if (has_ties && k > 8) {  // one thread reads all of the largest logits
           for (int64_t i = 0; i < shape.C; i += 8192) logits.view().store(i, 9.0);
         }
         TopLogitsArgs args{.logits_BV = logits.view(),
@@ -353,7 +354,7 @@ void check_nll(RowsAndColumns shape, DType dtype, double smoothing) {
                     .relative = 0x1p-24 + 0x1p-50 * static_cast<double>(shape.T),
                     .zeros = Zeros::kExpected};
   EXPECT_TRUE(compare(loss, want_loss, limit).ok()) << compare(loss, want_loss, limit);
-  // One rounding in fp32 and one when storing.
+  // The error of an element is at most one rounding in fp32 and one when storing.
   std::vector<double> bounds;
   for (int64_t i = 0; i < shape.size(); ++i) {
     bounds.push_back(0x1p-24 * std::abs(want_d.load(i)) + store_error_bound(dtype, want_d.load(i)));

@@ -40,7 +40,7 @@ struct NllFwdArgs {
   int64_t num_rows = 0;
   int64_t num_classes = 0;
   double label_smoothing = 0.0;                    // Requires: in [0, 1]
-  Accumulate accumulate = Accumulate::kOverwrite;  // states if loss is added to
+  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd adds to the previous loss
   View scratch = {};                               // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
 };
 

@@ -44,16 +44,16 @@ struct SoftmaxCrossEntropyFwdArgs {
   ConstView labels_B = {};     // i32; Requires: < num_classes
   ConstView denominator = {};  // 1 element, > 0
   View loss = {};              // 1 element
-  View row_loss_B = {};        // optional: each row's loss, not divided
+  View row_loss_B = {};        // optional: each row's loss, not divided by the denominator
   int64_t num_rows = 0;
   int64_t num_classes = 0;                         // Requires: >= 1
   double label_smoothing = 0.0;                    // Requires: in [0, 1]
-  Accumulate accumulate = Accumulate::kOverwrite;  // states if loss is added to
+  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd adds to the previous loss
   double z_coefficient = 0.0;                      // Requires: >= 0
   View z_loss = {};                                // 1 element, as loss; null: not stored
   int64_t row_stride = 0;  // CUDA only: elements from a row of logits to the next; 0: num_classes
   View scratch = {};       // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
-  View z_scratch = {};     // CUDA only, if z_loss is stored: as many bytes
+  View z_scratch = {};     // CUDA only, if z_loss is stored: as many bytes as `scratch`
 };
 
 struct SoftmaxCrossEntropyBwdArgs {
@@ -86,7 +86,7 @@ struct SoftmaxCrossEntropyInPlaceArgs {
   int64_t num_classes = 0;
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
-  Accumulate accumulate = Accumulate::kOverwrite;  // states if loss is added to
+  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd adds to the previous loss
   View wide_row = {};  // f32, for bf16 logits: cross_entropy_wide_row_floats(num_classes) per thread
 };
 

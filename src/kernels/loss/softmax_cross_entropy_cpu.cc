@@ -20,10 +20,10 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// The sum of exponentials of a row, from which the loss and the gradient of the row are computed.
+// The maximum of a row and the sum of its exponentials, from which the loss and the gradient of the row are computed.
 struct RowSum {
   float max;
-  double sum;  // of exp(x - max)
+  double sum;  // the sum of exp(x - max)
 };
 RowSum sum_of_row(const float* x, int64_t n) {
   const float max = row_max(x, n);

@@ -19,7 +19,7 @@ struct CrossEntropyRows {
   double z_coefficient = 0.0;
 };
 
-// Where kernels write the loss of each row and the share of it that is the z-loss; null: not written.
+// The destinations of the loss of each row and of the share of it that is the z-loss; null: not written.
 struct RowLosses {
   double* all = nullptr;
   double* z = nullptr;

@@ -386,7 +386,7 @@ TEST(SoftmaxCrossEntropy, InPlaceHasTheBitsOfForwardAndBackward) {
       for (const auto& [smoothing, z_coefficient] : {std::pair{0.0, 0.0}, {0.1, 0.0}, {0.1, 1e-3}}) {
         const int64_t n = shape.B * shape.K;
         CrossEntropyTensors given("in_place/given", shape, dtype);
-        CrossEntropyTensors wide("in_place/given", shape, DType::kF32);  // the same labels
+        CrossEntropyTensors wide("in_place/given", shape, DType::kF32);  // with the labels of the other case
         wide.z_coefficient = z_coefficient;
         wide.logits.assign(given.logits.to_doubles());
         GuardedBuffer loss("in_place/loss", DType::kF64, 1), d_wide("in_place/d_wide", DType::kF32, n);

@@ -70,7 +70,7 @@ struct TopRows {
 // one comparison. A NaN is not inserted.
 template <int kKept>
 __device__ __forceinline__ void keep(Key (&kept)[kKept], float& last, float value, uint32_t id) {
-  if (!(value > last)) return;  // an equal logit has a larger class than the kept one
+  if (!(value > last)) return;  // drops equal logits too, because their classes are larger
   kept[kKept - 1] = key_of(value, id);
 #pragma unroll
   for (int i = kKept - 1; i > 0; --i) {

@@ -43,7 +43,8 @@ enum class TermLayout : uint8_t { kAdjacent, kStrided };
 
 struct PartsSource {
   const float* from = nullptr;  // the first row or column of the block, at its first term
-  int64_t stride = 0;  // between rows or columns if their terms are adjacent, otherwise between terms
+  // Distance between rows or columns if their terms are adjacent, otherwise between terms.
+  int64_t stride = 0;
   TermLayout term_layout = TermLayout::kAdjacent;
   int64_t count = 0;  // number of existing rows or columns; the others of the 32 are zero
   int64_t terms = 0;  // number of existing terms; the other terms of the last step are zero

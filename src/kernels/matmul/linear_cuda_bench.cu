@@ -1,18 +1,17 @@
 // Times linear layers on the current GPU at the shapes of the project's targets:
 // - with a bias, with a separate addend, with the result as addend, and with neither: by Plimsoll's own
 //   kernel and by cuBLASLt;
-// - with GELU: by the own kernel, by the choice of prepare_linear_gelu_cuda(), by cuBLASLt's product followed
-//   by bias_gelu, and that product alone;
+// - with GELU: by Plimsoll's own kernel, by the choice of prepare_linear_gelu_cuda(), by cuBLASLt's product followed by bias_gelu, and that
+//   product alone;
 // - a widening layer followed by the layer that adds a residual, over all rows at once and over chunks of
 //   rows;
-// - with a residual and the norm that follows: by the own kernel, and by the product with an addend followed
-//   by the norm in place;
-// - of few rows, as in a decoding step, by the own kernel with weights that it may or may not read early, and by
-//   cuBLASLt. Each of the captured calls reads another copy of the weights, so that they come from device memory.
+// - with a residual and the norm that follows: by Plimsoll's own kernel, and by the product with an addend followed by the norm in place;
+// - of few rows, as in a decoding step, by Plimsoll's own kernel with weights that it may or may not read early, and by cuBLASLt. Each of
+//   the captured calls reads another copy of the weights, so that they come from device memory.
 //
-// Prints milliseconds, the mean of consecutive calls for kSeconds: products keep a card at its power limit
-// and slow it down within that time, which single calls would not show. Compared kernels alternate,
-// kRepetitions times each; the median counts, provided that the results agree. This is a plain program.
+// Prints milliseconds, the mean of consecutive calls for kSeconds: products keep a GPU at its power limit and slow it down within that
+// time, which single calls would not show. Compared kernels alternate, kRepetitions times each; the median counts, provided that the
+// results agree. This is a plain program.
 //
 //   linear_cuda_bench [bias] [addend] [plain] [gelu] [norm] [chunks] [few]     default: all
 #include <cuda_runtime.h>

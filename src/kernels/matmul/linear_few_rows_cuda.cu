@@ -10,7 +10,8 @@
 // block computes several tiles; otherwise they are read through the cache, because copying them first takes longer.
 //
 // With a norm before the layer (norm_linear.h), each block normalizes the rows of x, and the first block writes their sums with the
-// residual. With a gated unit after it, a tile has eight columns of the gate and the same columns of the rest.
+// residual. With a gated unit after it, a tile has eight columns of the gate and the same eight columns of the half that the gate
+// multiplies.
 #include <algorithm>
 
 #include "base/check.h"
@@ -26,7 +27,8 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
-// Where the matrix product reads the rows of x: in device memory, in shared memory, or in shared memory after the norm.
+// The memory from which the matrix product reads the rows of x: device memory, shared memory, or shared memory that contains the normalized
+// rows.
 enum class Rows : uint8_t { kInPlace, kStaged, kNormalized };
 
 // The numbers of thread blocks per multiprocessor and of groups of terms that a warp has in flight. Measured on an H100 (linear_cuda_bench
@@ -44,9 +46,9 @@ constexpr int kTilesToStage = 4;
 // The number of elements between two rows of x in shared memory, in addition to their terms. It places neighbouring rows in different
 // banks.
 constexpr int kFewRowsPadding = 32;
-constexpr int64_t kFewRowsSharedBytes =
-    200 << 10;                // shared memory of a multiprocessor that blocks may use; the rest is cache
-constexpr int kColumns = 16;  // rows of w, which are columns of y, per tile
+// Shared memory of a multiprocessor that blocks may use; the rest is cache.
+constexpr int64_t kFewRowsSharedBytes = 200 << 10;
+constexpr int kColumns = 16;        // rows of w, which are columns of y, per tile
 constexpr int kRowsPerProduct = 8;  // rows of x that an instruction multiplies
 constexpr int kTerms = 32;          // terms of a group: eight for each of the four threads that share a row
 static_assert(kTerms == kCudaFewRowsTerms);
@@ -58,7 +60,7 @@ struct FewRowsArgs {
   const void* w;
   cuda::AnyFloats bias;
   void* y;
-  int rows, columns, terms;  // columns of y
+  int rows, columns, terms;  // `columns` are those of y
   int64_t y_stride;
   bool constant_w;  // no launch of the chain writes w (early_launch.cuh)
   LayerEnd end;
@@ -340,7 +342,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
       uint4 x_terms[kTiles];
 #pragma unroll
       for (int i = 0; i < kTiles; ++i) x_terms[i] = *reinterpret_cast<const uint4*>(x[i] + at * kTerms);
-      wait_for_sets<kAhead - 2>();  // a thread reads what it copied itself
+      wait_for_sets<kAhead - 2>();  // needs no barrier: a thread reads only what it copied itself
       const uint4 low = shared.w[warp][slot][0][lane], high = shared.w[warp][slot][1][lane];
       copy_next((slot + kAhead - 1) % kAhead);
       slot = (slot + 1) % kAhead;

@@ -1,21 +1,15 @@
-// A linear layer fused with its activation: contract and reference. The code does not use graphs, and run() does not
-// allocate.
+// A linear layer fused with its activation: contract and reference. run() does not allocate memory.
 //
 //   y_TN = gelu(x w^T + bias), the erf form of element_wise/gelu.h
 //
-// Shape letters: T rows, K terms, N columns; dense, row-major.
-// Types: x, w and y have one type, bf16 or f16; bias is f32 or has that type. The reference takes any
-// floating types.
-// Accumulation: products are summed in fp32. The sum is rounded to the type of y before the bias is added to
-// it in fp32, as in matmul followed by bias_gelu_fwd. The reference does not round it.
-// Error of each element: linear_gelu_error_bound below. Rows: a row of y depends only on the same row of x;
-// tail rows may contain anything finite.
-// Aliasing: y overlaps no other operand.
-// Repeatability: the same bits for the same problem and card and, if the library computes the product, for
-// the same version of the library.
-// Cost: 2 T N K FLOPs plus those of the activation. Each operand is read once and y is written once;
-// bias_gelu after matmul writes and reads T N more elements. Thread-safety and ownership: as matmul.h, whose
-// arguments it takes: a is x, b is w, c is y; there is a bias and no addend.
+// Shape letters: T rows, K terms, N columns; dense, row-major. Types: x, w and y have one type, bf16 or f16; bias is f32 or has that type.
+// The reference takes any floating types. Accumulation: products are summed in fp32. The sum is rounded to the type of y before the bias is
+// added to it in fp32, as in matmul followed by bias_gelu_fwd. The reference does not round it. Error of each element:
+// linear_gelu_error_bound below. Rows: a row of y depends only on the same row of x; tail rows may contain anything finite. Aliasing: y
+// overlaps no other operand. Repeatability: the same bits for the same problem and GPU model and, if the library computes the product, for
+// the same version of the library. Cost: 2 T N K FLOPs plus those of the activation. Each operand is read once and y is written once;
+// bias_gelu after matmul writes and reads T N more elements. Thread-safety and ownership: as matmul.h, whose arguments it takes: a is x, b
+// is w, c is y; there is a bias and no addend.
 #pragma once
 
 #include <memory>
@@ -43,8 +37,8 @@ double linear_gelu_error_bound(const LinearProblem& problem, double abs_sum, dou
 // Thread-safety and errors: as prepare_matmul_cuda(). No device memory is allocated: the library's workspace is `scratch`.
 
 std::unique_ptr<CudaMatmul> prepare_linear_gelu_cuda(const LinearProblem& problem);
-// Prepares the own kernel for any number of rows. Requires: linear_sizes_fit(). In a build without code for
-// compute capability 9.0, run() throws kInternal.
+// Prepares Plimsoll's own kernel for any number of rows. Requires: linear_sizes_fit(). In a build without code for compute capability 9.0,
+// run() throws kInternal.
 std::unique_ptr<CudaMatmul> prepare_own_linear_gelu_cuda(const LinearProblem& problem);
 
 }  // namespace plimsoll

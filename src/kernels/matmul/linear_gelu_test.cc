@@ -96,8 +96,8 @@ TEST(LinearGelu, HopperTakesWholeTilesOfColumns) {
   EXPECT_EQ(select(other).row, nullptr);
 }
 
-// 132 tiles run at the same time. 256 tiles nearly fill two rounds of them, so the own kernel is used; 288 tiles would leave much of a
-// third round empty.
+// 132 tiles run at the same time. 256 tiles nearly fill two rounds of them, so Plimsoll's own kernel is used; 288 tiles would leave much of
+// a third round empty.
 TEST(LinearGelu, HalfEmptyRoundsUseTheLibrary) {
   LinearProblem problem{.rows = 2048, .columns = 4096, .terms = 1024, .sm = 90};
   EXPECT_TRUE(linear_takes_own_product(problem));

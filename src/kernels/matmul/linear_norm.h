@@ -1,21 +1,16 @@
-// A linear layer fused with the addition of a residual and the norm that follows: contract and reference. The code
-// does not use graphs, and run() does not allocate.
+// A linear layer fused with the addition of a residual and the norm that follows: contract and reference. run() does
+// not allocate memory.
 //
 //   s = x w^T + bias + residual;  y_TN = norm(s) gain + beta, each row as in normalize.h
 //
-// Shape letters: T rows, K terms, N columns; dense, row-major.
-// Types: x, w, residual and y have one type, bf16 or f16; bias, gain and beta are f32 or have that type. The
-// reference takes any floating types.
-// Accumulation: products are summed in fp32. s is rounded to the type of y twice, once before and once after
-// one of bias and residual is added, and normalized in fp32. The reference does not round it.
-// Error of each element: linear_norm_error_bound below. Rows: a row of y depends only on the same rows of x
-// and the residual; tail rows may contain anything finite.
-// Aliasing: y may be the residual and overlaps no other operand.
-// Repeatability: the same bits for the same problem and card and, if the library computes the product, for
-// the same version of the library.
-// Cost: 2 T N K FLOPs plus 13 T N. Each operand is read once and y is written once; a norm after the product
-// writes and reads T N more elements. Thread-safety and ownership: views do not own memory; distinct calls may run
-// concurrently on distinct outputs.
+// Shape letters: T rows, K terms, N columns; dense, row-major. Types: x, w, residual and y have one type, bf16 or f16; bias, gain and beta
+// are f32 or have that type. The reference takes any floating types. Accumulation: products are summed in fp32. s is rounded to the type of
+// y twice, once before and once after one of bias and residual is added, and normalized in fp32. The reference does not round it. Error of
+// each element: linear_norm_error_bound below. Rows: a row of y depends only on the same rows of x and the residual; tail rows may contain
+// anything finite. Aliasing: y may be the residual and overlaps no other operand. Repeatability: the same bits for the same problem and GPU
+// model and, if the library computes the product, for the same version of the library. Cost: 2 T N K FLOPs plus 13 T N. Each operand is
+// read once and y is written once; a norm after the product writes and reads T N more elements. Thread-safety and ownership: views do not
+// own memory; distinct calls may run concurrently on distinct outputs.
 #pragma once
 
 #include <cstddef>
@@ -56,21 +51,19 @@ double linear_norm_input_error_bound(const LinearProblem& problem, double abs_su
 double linear_norm_error_bound(const LinearProblem& problem, const RowMagnitudes& row, double x_hat,
                                double gain, double beta);
 
-// The class below runs on an NVIDIA GPU. If linear_norm_takes_own_product() says so (matmul_catalog.h),
-// Plimsoll's own kernel computes the layer, with the norm as its epilogue. Otherwise, for few rows or in a
-// build without code for compute capability 9.0, the product with an addend of matmul_cuda_wgmma is followed
-// by the norm in place. If the library computes that product, it uses its first choice of algorithm, because
-// batches that are smaller than planned are not measured. Views are in device memory; x, w, residual and y
-// are aligned to 16 bytes.
+// The class below runs on an NVIDIA GPU. If linear_norm_takes_own_product() (matmul_catalog.h) returns true, Plimsoll's own kernel computes
+// the layer, with the norm as its epilogue. Otherwise, for few rows or in a build without code for compute capability 9.0, the product with
+// an addend of matmul_cuda_wgmma is followed by the norm in place. If the library computes that product, it uses its first choice of
+// algorithm, because batches that are smaller than planned are not measured. Views are in device memory; x, w, residual and y are aligned
+// to 16 bytes.
 //
 // Thread-safety and errors: as prepare_matmul_cuda(). No device memory is allocated: the library's workspace
 // is the arguments' scratch.
 
 class CudaLinearNorm {
  public:
-  // kAsPrepared chooses as described above. kOwn uses the own kernel for any number of rows; it requires
-  // linear_norm_sizes_fit(), and in a build without code for compute capability 9.0 run() throws kInternal.
-  // kApart always uses a product followed by the norm.
+  // kAsPrepared chooses as described above. kOwn uses Plimsoll's own kernel for any number of rows; it requires linear_norm_sizes_fit(),
+  // and in a build without code for compute capability 9.0 run() throws kInternal. kApart always uses a product followed by the norm.
   enum class Way { kAsPrepared, kOwn, kApart };
   explicit CudaLinearNorm(const LinearProblem& problem, Way way = Way::kAsPrepared);
 
@@ -79,7 +72,7 @@ class CudaLinearNorm {
 
  private:
   LinearProblem problem_;
-  std::unique_ptr<CudaMatmul> product_;  // null if the own kernel computes the product
+  std::unique_ptr<CudaMatmul> product_;  // null if Plimsoll's own kernel computes the product
 };
 
 }  // namespace plimsoll

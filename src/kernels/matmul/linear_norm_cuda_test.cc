@@ -24,7 +24,7 @@ using Way = CudaLinearNorm::Way;
 #define PLIMSOLL_NEEDS_HOPPER() \
   if (compute_capability() != 90) GTEST_SKIP() << "needs compute capability 9.0"
 
-// Where y is stored: in a separate tensor, or in the residual.
+// The tensor in which y is stored: a separate one, or the residual.
 enum class Place : uint8_t { kApart, kInPlace };
 
 GuardedBuffer run(LinearNormCase& layer, Way way, Place place) {
@@ -73,7 +73,7 @@ void check(LinearProblem problem, DType parameters, Way way, double mean = 0.0, 
         test::compare(*got, want, {.per_element = bounds, .shape = {problem.rows, problem.columns}});
     EXPECT_TRUE(result.ok()) << result;
   }
-  // The library may choose another algorithm if it adds to its own output.
+  // Compares bits only for Plimsoll's own kernel, because the library may choose another algorithm if it adds to its own output.
   if (way == Way::kOwn) {
     EXPECT_TRUE(test::compare_bits(y, in_place).ok());
   }
@@ -95,7 +95,7 @@ TEST(LinearNormCuda, SmallTermsOfManyStages) {
   check({.rows = 16, .columns = 1024, .terms = 4096}, DType::kBF16, Way::kOwn);
 }
 
-// E[s^2] - mean^2 would lose accuracy here.
+// The mean of a row is far from zero compared with its deviation, so that E[s^2] - mean^2 would lose accuracy.
 TEST(LinearNormCuda, SmallMeansFarFromZero) {
   PLIMSOLL_NEEDS_HOPPER();
   check({.rows = 20, .columns = 1024, .terms = 768, .dtype = DType::kF16}, DType::kF32, Way::kOwn, 40.0);

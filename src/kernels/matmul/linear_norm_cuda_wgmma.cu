@@ -76,7 +76,7 @@ struct Norm {
 struct Rows {
   const float4* factors;  // each element has the factors of two columns
   Sums sums[2];
-  uint64_t seen[2][2];  // last loaded sums of two blocks
+  uint64_t seen[2][2];  // for each row, the sums of two blocks as they were last loaded
   Norm norms[2];
 };
 
@@ -87,7 +87,7 @@ __device__ __forceinline__ uint32_t add_pair(uint32_t a, uint32_t b) {
   return *reinterpret_cast<const uint32_t*>(&sum);
 }
 
-// Steps 0 to 15: adds the addend to 16 columns.
+// Runs one of the steps 0 to 15, which adds the addend to 16 columns.
 template <typename T>
 __device__ __forceinline__ void add_step(const NormArgs& args, const Warp& warp, Waiting& waiting, Rows& rows,
                                          int number) {
@@ -208,7 +208,7 @@ __device__ __forceinline__ void take_norms(const NormArgs& args, const Warp& war
   }
 }
 
-// Steps 16 to 31: normalizes 16 columns and writes them to their box. The last step of a part sends the box.
+// Runs one of the steps 16 to 31, which normalizes 16 columns and writes them to their box. The last step of a part sends the box.
 template <typename T>
 __device__ __forceinline__ void norm_step(const NormArgs& args, const Warp& warp, const Waiting& waiting,
                                           const Rows& rows, int number) {

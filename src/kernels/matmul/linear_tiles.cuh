@@ -36,7 +36,8 @@ inline constexpr uint32_t kSharedBytes = kAddendBarriersAt + kConsumerWarps * 2 
 struct Args {
   CUtensorMap x, w, addend, y;
   cuda::AnyFloats bias;
-  int tiles_down, tiles_across, stages;  // stages of a tile's terms
+  // `stages` is the number of stages into which a tile's terms are divided.
+  int tiles_down, tiles_across, stages;
   // If set, the addend of a tile is prefetched into the L2 cache, a part at a time, before the products of the next tile run.
   bool prefetches_addend;
   CUtensorMap addend_parts;
@@ -135,9 +136,9 @@ __device__ __forceinline__ void fetch_addend(const Args& args, const Warp& warp,
   load_addend(args, warp, tile, part, place);
 }
 
-// Functions that compute the address of, load and store four matrices of 8 x 8 elements in a box. They form 16
-// columns; `step` is the number of these columns, 0 to 3. Words 0 and 2 belong to the thread's first row, 1 and 3 to
-// the row eight below; words 0 and 1 belong to the left eight columns.
+// The three functions below access a box 16 columns at a time, as four matrices of 8 x 8 elements: they return the address that a lane
+// passes to ldmatrix or stmatrix, load the matrices, and store them. `step`, 0 to 3, selects the group of 16 columns. Words 0 and 2 belong
+// to the thread's first row, 1 and 3 to the row eight below; words 0 and 1 belong to the left eight columns.
 __device__ __forceinline__ uint32_t place_in_box(const Warp& warp, uint32_t box, int step) {
   const auto lane = static_cast<uint32_t>(warp.lane);
   const uint32_t chunk = 2 * static_cast<uint32_t>(step) + lane / 16;
@@ -203,7 +204,7 @@ __device__ __forceinline__ void take(const float (&acc)[128], Waiting& waiting) 
   for (int i = 0; i < 64; ++i) waiting.sums[i] = cuda::narrow_pair<T>(acc[2 * i], acc[2 * i + 1]);
 }
 
-// Starts the products of a stage, which may still run when it returns. The products of the previous stage have finished then.
+// Starts the products of a stage, which may still run when the function returns, and waits for the products of the previous stage.
 template <typename T>
 __device__ __forceinline__ void multiply_stage(const Warp& warp, Ring& ring, float (&acc)[128], bool adds) {
   constexpr DType kType = std::is_same_v<T, __nv_bfloat16> ? DType::kBF16 : DType::kF16;

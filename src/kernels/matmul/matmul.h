@@ -1,5 +1,5 @@
-// Products of matrices: contract, reference and the prepared fast product on a CPU. The code does not use graphs, and
-// run() does not allocate.
+// Products of matrices: contract, reference and the prepared fast product on a CPU. run() does not
+// allocate memory.
 //
 //   C  = op(A) op(B) (+ bias[n])
 //   C += op(A) op(B) (+ bias[n])
@@ -37,7 +37,7 @@ namespace plimsoll {
 
 struct MatmulArgs {
   ConstView a;
-  ConstView b;     // plain, or the output of pack_b() (then of the type of A)
+  ConstView b;     // row-major, or the output of pack_b(), which has the type of A
   ConstView bias;  // [n], null without bias
   View c;
   Accumulate accumulate = Accumulate::kOverwrite;
@@ -78,17 +78,16 @@ std::unique_ptr<PreparedMatmul> prepare_matmul_amx(const MatmulProblem& problem)
 std::unique_ptr<PreparedMatmul> prepare_matmul_few_rows(const MatmulProblem& problem);
 
 // Prepares the matrix product as dot products if it has few rows, otherwise as the problem's cpu_products states. oneDNN compiles it for
-// the number of threads of device/cpu/parallel.h (which the problem repeats). Errors: kInternal if the library's workspace exceeds
+// the number of threads of device/cpu/parallel.h (which the problem must state too). Errors: kInternal if the library's workspace exceeds
 // matmul_scratch_bytes for every method, or if the types are not among those above. Cost: up to a few milliseconds for the first product of
 // a shape.
 std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem);
 
-// Returns a bound of |error| for one element, with `abs_sum` = sum |a||b| over its k terms plus |bias| plus
-// |old C or D|, and its value `want`. Summing k + 2 terms in any order, with a rounding after each product,
-// has an error of at most gamma_(k+2) abs_sum, gamma_j = j u / (1 - j u), u = 2^-24 (Higham, Accuracy and
-// Stability of Numerical Algorithms, 2nd edition, section 3.1); products of bf16 are exact in fp32. Flushed
-// denormals add 2^-126 per term. A bf16 C adds its own rounding.
-// For fp8 operands, scaled_matmul_error_bound() has the bound.
+// Returns a bound of |error| for one element of C whose exact value is `want`; `abs_sum` = sum |a||b| over its k terms plus |bias| plus
+// |old C or D|. Summing k + 2 terms in any order, with a rounding after each product, has an error of at most gamma_(k+2) abs_sum, gamma_j
+// = j u / (1 - j u), u = 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1); products of bf16 are
+// exact in fp32. Flushed denormals add 2^-126 per term. A bf16 C adds its own rounding. For fp8 operands, scaled_matmul_error_bound() has
+// the bound.
 double matmul_error_bound(const MatmulProblem& problem, double abs_sum, double want);
 
 // Returns a bound of |error| for one element of a product of fp8 operands on Hopper, with `abs_sum` = s_a s_b sum |a||b| plus

@@ -77,8 +77,8 @@ void register_rows() {
   }
 }
 
-// Measures the steps of a bf16 product separately: the product with B already in the library's layout, the conversion of B to that layout,
-// and the gradient of a weight with dY transposed beforehand.
+// The parts of a bf16 product that are measured separately: the whole product, the product with B already in the library's layout, the
+// conversion of B to that layout, and the gradient of a weight with dY transposed beforehand.
 enum class Part : int64_t { kWhole, kPackedB, kPacking, kPlainA, kPlainAPackedB, kTransposedAPackedB };
 
 void parts(benchmark::State& state, DType dtype) {

@@ -36,7 +36,7 @@ int64_t workspace_bytes(const MatmulProblem& problem) {
   // Adds copies of strips of B if B is not packed: each thread copies 64 columns of up to 2048 terms into the library's layout.
   const bool copies_b = problem.b_operand == MatmulOperand::kPlain;
   if (copies_b) per_thread += 512 * kKiB;
-  // Adds a block of C in fp32 if C itself cannot store the partial sums: up to 256 rows of 16 blocks of 64.
+  // Adds a block of C in fp32 if C itself cannot store the partial sums: up to 256 rows of 16 blocks of 64 columns.
   const bool buffers_c = problem.writes == MatmulWrites::kOverwriteOrAdd || problem.c != DType::kF32;
   if (buffers_c) per_thread += kMiB;
   int64_t bytes = problem.num_threads * per_thread;
@@ -306,7 +306,7 @@ int64_t cublaslt_workspace(const MatmulProblem& problem) {
   return problem.workspace_bytes;
 }
 
-// The support does not depend on the number of rows, because buckets with few rows use the library's product instead
+// The answer does not depend on the number of rows, because this row of the catalog uses the library's product in buckets of few rows
 // (prepare_matmul_wgmma_cuda).
 Support matmul_cuda_wgmma_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
@@ -341,8 +341,8 @@ int64_t linear_norm_cuda_scratch(const MatmulProblem& problem) {
   return std::max(problem.workspace_bytes, linear_norm_sums_bytes({.rows = problem.m, .columns = problem.n}));
 }
 
-// The separate kernels of the norm, the matrix product and the activation compute layers of many rows. Only Hopper is supported, because
-// the kernel for few rows was measured only there.
+// Layers of many rows are computed with the separate kernels of the norm, the matrix product and the activation, not with this one. Only
+// Hopper is supported, because the kernel for few rows was measured only there.
 Support norm_linear_cuda_support(const Problem& asked, const NormLinearProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
   const MatmulProblem& product = problem.product;

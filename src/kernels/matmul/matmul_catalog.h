@@ -40,7 +40,7 @@ struct MatmulProblem {
   int64_t k = 0;
   Transpose trans_a = Transpose::kNo;  // A is stored [k, m]
   Transpose trans_b = Transpose::kNo;  // B is stored [n, k]
-  DType a = DType::kF32;               // the type in which products are computed
+  DType a = DType::kF32;               // type of A, in which products are computed
   DType b = DType::kF32;               // f32 B with bf16 A is first rounded to bf16 (fp32 master weights)
   DType c = DType::kF32;
   DType bias_dtype = DType::kF32;
@@ -101,8 +101,8 @@ inline constexpr int64_t kMatmulMinRowsToPackTransposed = 768;
 // The memory that oneDNN holds outside the arena on a CPU. It depends on the major version with which the program is built (oneDNN 2 or 3).
 // Layers share compiled products; width, depth and number of threads make no difference.
 struct MatmulLibraryMemory {
-  int64_t at_start_bytes =
-      0;  // pages of the library that the first product touches, in addition to those of oneDNN 2.6
+  // The bytes of the library's pages that the first product touches, beyond those that oneDNN 2.6 touches.
+  int64_t at_start_bytes = 0;
   int64_t per_bucket_bytes = 0;  // code and tables compiled for the products of one bucket
 };
 MatmulLibraryMemory matmul_library_memory();
@@ -136,7 +136,7 @@ struct LinearProblem {
 // Returns the layer whose matrix product x w^T is `product`, for the ops linear_gelu, linear_norm and linear_add.
 LinearProblem linear_layer(const MatmulProblem& product, int sm);
 // Returns true if the kernels of linear_cuda_wgmma.h can compute the layer. They compute tiles of kLinearTileRows x kLinearTileColumns and
-// support any number of rows, numbers of columns that fill tiles, and multiples of kLinearTerms terms from kLinearLeastTerms on.
+// support any number of rows, multiples of kLinearTileColumns columns, and multiples of kLinearTerms terms from kLinearLeastTerms on.
 bool linear_sizes_fit(const LinearProblem& problem);
 inline constexpr int64_t kLinearTileRows = 128;
 inline constexpr int64_t kLinearTileColumns = 256;
@@ -173,7 +173,7 @@ bool matmul_takes_own_product(const MatmulProblem& problem, int sm);
 bool linear_few_rows_fit(const MatmulProblem& problem);
 inline constexpr int64_t kCudaFewRows = 32;
 inline constexpr int64_t kCudaFewRowsTerms = 32;
-// Returns true if that kernel computes the matrix product on this GPU, whichever catalog row was selected for the largest number of rows: if the
+// Returns true if linear_few_rows_cuda.cu computes the matrix product on this GPU, whichever catalog row was selected for the largest number of rows: if the
 // product has few rows and the library was not measured to be faster. Both were measured on compute capability 9.0.
 bool matmul_takes_few_rows_cuda(const MatmulProblem& problem, int sm);
 
@@ -182,7 +182,7 @@ struct NormLinearProblem {
   MatmulProblem product;  // h w^T, with the bias
   NormKind norm = NormKind::kLayer;
   LayerEnd end = LayerEnd::kProduct;
-  Activation activation = Activation::kGelu;  // f, unless the end is kProduct
+  Activation activation = Activation::kGelu;  // f of norm_linear.h; unused if `end` is kProduct
   int64_t outputs() const { return end == LayerEnd::kGlu ? product.n / 2 : product.n; }
 };
 // Returns true if linear_few_rows_cuda.cu computes the layer with its norm in one launch: the layer has few rows, of which each block
@@ -191,7 +191,7 @@ struct NormLinearProblem {
 bool norm_linear_takes_few_rows_cuda(const NormLinearProblem& problem, int sm);
 inline constexpr int64_t kNormLinearRows = 2;
 inline constexpr int64_t kNormLinearTerms = 8192;
-// Return the bytes of the values that the kernels of the layer pass on if they run one after the other: h and, for the end kGlu, z, which
+// Return the bytes of the values that the kernels of the layer pass on if they run one after the other: h and, if `end` is kGlu, z, which
 // begins after norm_linear_h_bytes(). Both are multiples of 256.
 int64_t norm_linear_h_bytes(const NormLinearProblem& problem);
 int64_t norm_linear_values_bytes(const NormLinearProblem& problem);

@@ -172,10 +172,10 @@ class FewRowsMatmul final : public PreparedMatmul {
 }  // namespace
 
 std::unique_ptr<PreparedMatmul> prepare_matmul_few_rows(const MatmulProblem& problem) {
-  PLIMSOLL_CHECK(
-      matmul_has_few_rows(problem),
-      "this kernel only computes matrix products of few rows (matmul_has_few_rows()), but this one has {}",
-      problem.m);
+  PLIMSOLL_CHECK(matmul_has_few_rows(problem),
+                 "this kernel only computes matrix products of few rows (matmul_has_few_rows()), but this "
+                 "product has {} rows",
+                 problem.m);
   const bool takes_a = problem.a == DType::kF32 || problem.a == DType::kBF16;
   const bool takes_b = problem.b == problem.a || problem.b == DType::kF32;
   const bool takes_c = problem.c == DType::kF32 || problem.c == problem.a;

@@ -84,8 +84,8 @@ class OnednnMatmul final : public PreparedMatmul {
   std::string description() const override;
 
  private:
-  // Returns the library's descriptions of a method, or nothing if the library does not support it, would be slower than accepted, or needs
-  // more than `budget` bytes.
+  // Returns the library's descriptions of a method, or nothing if the library does not support it, if its implementation is slower than
+  // `least` accepts, or if it needs more than `budget` bytes.
   std::optional<Descriptions> describe(const Way& way, int64_t budget, Speed least) const;
   dnnl::matmul::primitive_desc describe_one(const Desc& b, int64_t rows, Accumulate accumulate) const;
   std::vector<Way> ways() const;

@@ -7,9 +7,9 @@
 // prepared product owns its descriptors; the library's handle exists until the process ends. No device memory
 // is allocated: the workspace is `scratch`.
 //
-// Repeatability: the algorithm depends only on the problem, the card and the version of the library. It runs
-// with a fixed workspace and without atomics, so two runs give the same bits. The library gives other bits,
-// within the same bound, if the addend is C itself and not a separate matrix.
+// Repeatability: the algorithm depends only on the problem, the GPU model and the version of the library. It runs with a fixed workspace
+// and without atomics, so two runs give the same bits. The library gives other bits, within the same bound, if the addend is C itself and
+// not a separate matrix.
 //
 // Error, against exact products of the operands as stored: that of a sum of k products in fp32, (k + 2) u sum
 // |a b| with u = 2^-24. Tensor cores align the products of a step to the largest and truncate them, which
@@ -35,11 +35,11 @@ namespace plimsoll {
 class CudaMatmul {
  public:
   virtual ~CudaMatmul() = default;
-  // Computes C = op(A) op(B) (+ bias) or, if `accumulate` points to device memory that is not 0, C += op(A)
-  // op(B). *accumulate is 0 or the bits of 1.0f, because the library reads it as the factor of C. Null:
-  // overwrites C; if the problem writes kAddend, with the sum of product and addend.
+  // Computes C = op(A) op(B) (+ bias) or, if `accumulate` points to device memory that is not 0, C += op(A) op(B). *accumulate is 0 or the
+  // bits of 1.0f, because the library reads it as the factor of C. If `accumulate` is null, overwrites C with the product or, if
+  // problem.writes is kAddend, with the sum of product and addend.
   virtual void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) = 0;
-  // Describes the library's choice or the own kernel, for `--why` and profiles.
+  // Describes the library's choice or Plimsoll's own kernel, for `--why` and profiles.
   virtual std::string description() const = 0;
 };
 

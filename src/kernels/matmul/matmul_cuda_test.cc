@@ -171,7 +171,7 @@ TEST(MatmulCuda, ThreeTf32ProductsKeepABoundThatOneDoesNot) {
     dc.download();
     double largest = 0.0;
     for (int64_t i = 0; i < c.count(); ++i) {
-      // All operands are positive, so the sum of absolute values is the sum.
+      // All operands are positive, so the sum of absolute values that the bound needs is the result itself.
       const double limit = matmul_tf32x3_error_bound(problem, want.load(i));
       test::keep_worst(largest, std::abs(c.load(i) - want.load(i)) / limit);
     }

@@ -50,7 +50,7 @@ MatmulProblem layer_with_addend(int64_t rows, int64_t columns, int64_t terms, DT
   return problem;
 }
 
-// Where y is stored: in a separate tensor, or in the addend.
+// The tensor in which y is stored: a separate one, or the addend.
 enum class Place : uint8_t { kApart, kInPlace };
 
 // The operands of a layer on the host and on the device.
@@ -117,8 +117,7 @@ struct Layer {
   GuardedBuffer x, w, bias, addend, y, scratch;
 };
 
-// Returns the bounds of matmul_cuda.h with one rounding when storing and, with an addend, one rounding of the
-// product before it.
+// Returns the bounds of matmul_cuda.h with one rounding when storing and, with an addend, one rounding of the product before the addition.
 std::vector<double> bounds(const Layer& layer, const GuardedBuffer& want) {
   const MatmulProblem& p = layer.problem;
   const std::vector<double> xs = layer.x.to_doubles(), ws = layer.w.to_doubles();
@@ -343,7 +342,7 @@ TEST(MatmulWgmmaCuda, ManyRowsAndTheSameBitsTwice) {
   }
 }
 
-// Tests few rows; runs on any GPU.
+// Tests a product of few rows, which the library computes, so that the test runs on any GPU.
 TEST(MatmulWgmmaCuda, FewRowsUseTheLibrary) {
   const MatmulProblem problem = layer(37, 256, 768, DType::kF16, DType::kF16);
   Layer few(problem);

@@ -201,7 +201,8 @@ TEST(MatmulCpuOnednn, KeepsWithinTheWorkspaceThatThePlanGrants) {
             ++num_prepared;
             if (matmul->description().find("threads") != std::string::npos) {
               ++num_reduced;
-              // The limit of the workspace may reduce the number of threads only if there are more than four threads.
+              // With up to four threads the workspace of the plan must suffice for all of them; only with more may the product use fewer
+              // threads to fit.
               EXPECT_GT(threads, 4) << describe_matmul(problem) << ": " << matmul->description();
             }
             EXPECT_EQ(matmul->description().find("ref"), std::string::npos) << matmul->description();
@@ -297,7 +298,7 @@ TEST(MatmulFewRows, BitsDependNeitherOnRowsNorOnThreads) {
 }
 
 TEST(MatmulRef, MatchesAProductWrittenByHand) {
-  // [1 2; 3 4] [5 6; 7 8] = [19 22; 43 50].
+  // [1 2; 3 4] [5 6; 7 8] = [19 22; 43 50], to which the bias (1, -1) is added.
   const auto filled = [](const char* name, std::vector<double> values) {
     GuardedBuffer buffer(name, DType::kF64, static_cast<int64_t>(values.size()));
     buffer.assign(values);
@@ -324,7 +325,7 @@ TEST(MatmulRef, MatchesAProductWrittenByHand) {
   transposed.trans_a = transposed.trans_b = Transpose::kYes;
   args.accumulate = Accumulate::kOverwrite;
   matmul_ref(transposed, args);
-  // [1 3; 2 4] [5 7; 6 8] = [23 31; 34 46].
+  // [1 3; 2 4] [5 7; 6 8] = [23 31; 34 46], to which the bias (1, -1) is added.
   EXPECT_TRUE(test::compare(c, std::vector<double>{24, 30, 35, 45}, {}).ok());
 }
 
@@ -334,7 +335,7 @@ TEST(MatmulCatalog, AsksForTheSameScratchAsTheKernel) {
     problem.isa = CpuIsa::kAmx;
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       problem.a = problem.c = dtype;
-      problem.cpu_products = CpuProducts::kLibrary;  // the catalog chooses
+      problem.cpu_products = CpuProducts::kLibrary;  // has no effect on select_kernel()
       const Selection selection = select_kernel(asked_of(problem, {.num_threads = 3, .isa = CpuIsa::kAmx}));
       ASSERT_NE(selection.row, nullptr);
       problem.cpu_products = preferred_cpu_products(problem);

@@ -21,7 +21,7 @@ Problem on_card(const MatmulProblem& problem, int sm = 90) {
   return asked_of(problem, {.device = KernelDevice::kCuda, .sm = sm});
 }
 
-// Returns the own kernel's reason for declining a problem that the library supports.
+// Returns the reason why Plimsoll's own kernel declines a problem that the library supports.
 std::string reason(const MatmulProblem& problem, int sm = 90) {
   const Selection selection = select_kernel(on_card(problem, sm));
   EXPECT_EQ(selection.row->implementation, "matmul_cuda_cublaslt");
@@ -70,7 +70,7 @@ TEST(MatmulWgmmaCatalog, PartlyFilledRoundsUseTheLibrary) {
   EXPECT_FALSE(matmul_takes_own_product(layer(2048, 3072, 1024), 90));
 }
 
-// Tests linear_add.
+// Tests which implementation of linear_add the catalog selects.
 TEST(MatmulWgmmaCatalog, HopperTakesLayersWithAnAddend) {
   const auto asked = [](int64_t columns, int64_t terms, int sm) {
     return asked_of(LinearProblem{.rows = 32768, .columns = columns, .terms = terms, .sm = sm}, "linear_add");

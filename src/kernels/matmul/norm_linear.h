@@ -1,23 +1,20 @@
 // A norm and the linear layer that reads it, with the activation after the layer: contract, reference and the prepared layer on a
-// GPU. The code does not use graphs, and run() does not allocate.
+// GPU. run() does not allocate memory.
 //
 //   s = x + norm_bias + residual        (s = x without a residual; norm_bias needs a residual)
 //   h = norm(s) gain + beta             normalize.h, or rms_norm.h, which has no beta
 //   z = h w^T + bias
 //   y = z,  y = f(z),  or  y = f(z[:, :F]) z[:, F:]  for z of 2 F columns (glu.h)
 //
-// Shape letters: T rows, K terms, N rows of w; dense, row-major.
-// Types: x, residual, s, w and y have one type, bf16 or f16; norm_bias, gain, beta and bias are f32 or have that type. The reference
-// takes any floating types.
-// Rounding: s and h are rounded to the type of x. Products are summed in fp32. z may be rounded to that type once before and once
-// after the bias is added; y is rounded once. The reference rounds s and h, and sums in double.
-// Error of z against the reference: norm_linear_product_error_bound below; the activation adds the error of gelu.h. Rows: a row of y and s depends only on the same rows of
-// x and the residual; tail rows may contain anything finite.
-// Aliasing: y and s overlap no other operand.
-// Repeatability: the same bits for the same problem and card and, if the library computes the product, for the same version of the
-// library. The number of rows decides between the ways to compute, which give other bits.
-// Cost: 2 T N K FLOPs plus 13 T K and 11 T N. With few rows the time is that of reading w once. Thread-safety and ownership: views do
-// not own memory; distinct calls may run concurrently on distinct outputs.
+// Shape letters: T rows, K terms, N rows of w; dense, row-major. Types: x, residual, s, w and y have one type, bf16 or f16; norm_bias,
+// gain, beta and bias are f32 or have that type. The reference takes any floating types. Rounding: s and h are rounded to the type of x.
+// Products are summed in fp32. z may be rounded to that type once before and once after the bias is added; y is rounded once. The reference
+// rounds s and h, and sums in double. Error of z against the reference: norm_linear_product_error_bound below; the activation adds the
+// error of gelu.h. Rows: a row of y and s depends only on the same rows of x and the residual; tail rows may contain anything finite.
+// Aliasing: y and s overlap no other operand. Repeatability: the same bits for the same problem and GPU model and, if the library computes
+// the product, for the same version of the library. The number of rows decides which kernels compute the layer, and different kernels give
+// different bits. Cost: 2 T N K FLOPs plus 13 T K and 11 T N. With few rows the time is that of reading w once. Thread-safety and
+// ownership: views do not own memory; distinct calls may run concurrently on distinct outputs.
 #pragma once
 
 #include <cstddef>
@@ -36,10 +33,10 @@ struct NormLinearArgs {
   ConstView residual;   // [T, K]; may be null
   ConstView norm_bias;  // [K]; may be null
   ConstView gain;       // [K]
-  ConstView beta;       // [K]; may be null, which means zero; null for the norm kRms
+  ConstView beta;       // [K]; may be null, which means zero; must be null if `norm` is kRms
   ConstView w;          // [N, K]
   ConstView bias;       // [N]; may be null
-  View y;               // [T, N], or [T, N / 2] for the end kGlu
+  View y;               // [T, N], or [T, N / 2] if `end` is kGlu
   View sum;             // [T, K]: s; null without a residual
   double eps = 1e-5;
   std::span<std::byte> scratch = {};  // used by the GPU kernels; the catalog states its size

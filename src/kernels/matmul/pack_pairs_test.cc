@@ -74,13 +74,13 @@ TEST(PackPairs, MatchesTheReferenceBitForBitOnEveryInstructionSet) {
 }
 
 TEST(PackPairs, PutsPairsOfTermsNextToEachOther) {
-  // Packs B[k = 3, n = 2], computed by hand, in tiles of 16 columns.
+  // Packs B[k = 3, n = 2] in tiles of 16 columns and compares with numbers determined by hand.
   const std::vector<float> b = {1, 2, 3, 4, 5, 6};
   const PairTiles tiles = tiles_of(3, 16);
   std::vector<BF16> packed(static_cast<size_t>(packed_count(2, tiles)), BF16{0xffff});
   pack_pairs_ref(b.data(), 3, 2, Transpose::kNo, tiles, packed.data());
   const auto at = [&](size_t i) { return bf16_to_f32(packed[i].bits); };
-  // Terms 0 and 1 of column 0, then of column 1; then term 2 and padding.
+  // The packed numbers must be terms 0 and 1 of column 0, then those of column 1, and later term 2 and padding.
   EXPECT_EQ(at(0), 1.0f);
   EXPECT_EQ(at(1), 3.0f);
   EXPECT_EQ(at(2), 2.0f);

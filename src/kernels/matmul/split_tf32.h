@@ -50,8 +50,8 @@ struct SplitTf32Args {
   Tf32PartPlace place = Tf32PartPlace::kAlongRows;
 };
 
-// Returns the nearest number with 11 significant bits, the even one of two; the one towards zero if the
-// nearest is an infinity. Infinities are unchanged; a NaN stays a NaN.
+// Returns the nearest number with 11 significant bits (ties to even), or the one towards zero if the nearest is an infinity. Infinities are
+// unchanged; a NaN stays a NaN.
 constexpr float round_to_tf32(float x) {
   constexpr uint32_t kCut = 0x1fffu;
   constexpr uint32_t kExponent = 0x7f800000u;

@@ -47,7 +47,7 @@ TEST(SplitTf32Cuda, HasTheBitsOfTheReference) {
       check(132, 196, order, place);
       check(4, 9, order, place);
       check(1, 7, order, place);
-      // Needs more than one step per thread.
+      // Large enough that each thread splits several elements.
       check(1100, 4096, order, place);
     }
   }

@@ -53,7 +53,8 @@ TEST(SplitTf32, PartsAreTf32AndLoseAtMostTheLastBit) {
   int inexact = 0;
   for (uint32_t i = 0; i < 200'000; ++i) {
     const auto draw = philox_block({.seed = 17, .step = 0, .site = 0}, i);
-    // Every exponent whose low part is not denormal, except the last 2^-12 of the range.
+    // Draws all exponents for which the low part is not denormal, but no number in the last 2^-12 of the range, which would round to an
+    // infinity.
     const uint32_t exponent = 24 + draw[1] % 230;
     const float x = std::bit_cast<float>((draw[0] & 0x807fffffu) | (exponent << 23));
     const Tf32Parts parts = split_tf32(x);

@@ -47,10 +47,10 @@ struct AdafactorTensor {
   View column = {};  // column state of a matrix
   View v = {};       // state of a vector
   View m = {};       // first moment, if beta1 is used
-  View low = {};     // bf16 or f16 copy of param that products read, rounded to nearest even; null: none
+  View low = {};  // bf16 or f16 copy of param that products read, rounded as OptimizerTensor::low; null: none
   int64_t rows = 1;  // 1 for a vector
   int64_t columns = 0;
-  int64_t first = 0;  // number of its first element in its parameter
+  int64_t first = 0;  // index, in the parameter, of the tensor's first element
 
   bool is_matrix() const { return row.data != nullptr; }
   int64_t count() const { return rows * columns; }
@@ -116,9 +116,8 @@ inline AdafactorErrorBound adafactor_error_bound(int64_t rows, int64_t columns) 
   bound.row = (across + 12.0) * kU;
   bound.column = (down + 12.0) * kU;
   bound.v = 12.0 * kU;
-  // Square roots halve the errors of the row over its mean (which has the error of a row) and of the column.
-  // Roots, quotients and products add 12. The rms of u has the error of u plus that of its sums over a row;
-  // the same holds for the rms of p.
+  // Square roots halve the errors of the row over its mean (which has the error of a row) and of the column. Roots, quotients and products
+  // add 12 u. The rms of u has the error of u plus that of its sums over a row; the same holds for the rms of p.
   const double u = std::max(bound.row + 0.5 * bound.column, 0.5 * bound.v) + 12.0 * kU;
   bound.step = 2.0 * u + (across + 12.0) * kU;
   return bound;

@@ -298,7 +298,7 @@ void update_tile(const Work& work, const Tile& tile, const StepScalars& step, co
 }
 
 void check_types(const AdafactorArgs& args) {
-  PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "adafactor_cpu: the scratch memory is missing");
+  PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "adafactor_cpu needs scratch memory, but has none");
   for (const AdafactorTensor& tensor : args.tensors) {
     PLIMSOLL_CHECK(is_updated_on_cpu({.param = tensor.param, .grad = tensor.grad}),
                    "adafactor_cpu does not support {} weights with {} gradients",

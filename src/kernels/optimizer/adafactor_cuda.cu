@@ -324,7 +324,7 @@ void adafactor_cuda(const AdafactorArgs& args, CudaStream stream) {
                  args.decay_rate);
   PLIMSOLL_CHECK(args.clip_threshold > 0.0, "the clip threshold of Adafactor must be positive, but is {}",
                  args.clip_threshold);
-  PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "{}: the scratch memory is missing", kKernel);
+  PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "{} needs scratch memory, but has none", kKernel);
   const cuda::AdafactorScalars scalars{
       .learning_rate = cuda::scalar_of(kKernel, "learning_rate", args.learning_rate),
       .step = args.step.as<int64_t>(),

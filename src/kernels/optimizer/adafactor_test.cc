@@ -33,7 +33,7 @@ struct AdafactorCase {
 };
 #include "kernels/optimizer/fixtures/adafactor_values.inc"
 
-// The scalars of a step and the scratch memory.
+// The learning rate and the other scalars of a step, and the scratch memory of the call.
 struct Call : test::Scalars {
   GuardedBuffer scratch;
 

@@ -32,11 +32,12 @@
 namespace plimsoll {
 
 struct AdagradArgs {
-  std::span<const OptimizerTensor> tensors = {};  // reads grad; reads and writes param and m; writes low
-  ConstView learning_rate = {};                   // 1 element
-  ConstView step = {};                            // 1 element of i64; Requires: >= 1
-  ConstView clip_coefficient = {};                // optional, 1 element: absent means 1
-  ConstView finite = {};                          // optional, 1 element: 0 means update nothing
+  // The update reads grad, reads and writes param and m, and writes low.
+  std::span<const OptimizerTensor> tensors = {};
+  ConstView learning_rate = {};     // 1 element
+  ConstView step = {};              // 1 element of i64; Requires: >= 1
+  ConstView clip_coefficient = {};  // optional, 1 element: absent means 1
+  ConstView finite = {};            // optional, 1 element: 0 means update nothing
   double lr_decay = 0.0;
   double epsilon = 1e-10;
   double weight_decay = 0.0;

@@ -37,7 +37,8 @@ const TestedUpdate kUpdate{
     .fill =
         [](TensorList& list) {
           list.fill();
-          for (size_t i = 0; i < list.size(); ++i) list.m(i).fill_uniform(0.0, 2.0);  // a sum of squares
+          for (size_t i = 0; i < list.size(); ++i)
+            list.m(i).fill_uniform(0.0, 2.0);  // m is a sum of squares, which is never negative
         }};
 
 void check_one_step(const TestedUpdate& update, int64_t step, double lr, double weight_decay, float clip) {

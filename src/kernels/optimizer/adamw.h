@@ -37,13 +37,14 @@
 namespace plimsoll {
 
 struct AdamwArgs {
-  std::span<const OptimizerTensor> tensors = {};  // reads grad; reads and writes param, m, v; writes low
-  ConstView learning_rate = {};                   // 1 element
-  ConstView step = {};                            // 1 element of i64; Requires: >= 1
-  ConstView clip_coefficient = {};                // optional, 1 element: absent means 1
-  ConstView finite = {};                          // optional, 1 element: 0 means update nothing
-  double beta1 = 0.9;                             // Requires: in [0, 1)
-  double beta2 = 0.999;                           // Requires: in [0, 1)
+  // The update reads grad, reads and writes param, m and v, and writes low.
+  std::span<const OptimizerTensor> tensors = {};
+  ConstView learning_rate = {};     // 1 element
+  ConstView step = {};              // 1 element of i64; Requires: >= 1
+  ConstView clip_coefficient = {};  // optional, 1 element: absent means 1
+  ConstView finite = {};            // optional, 1 element: 0 means update nothing
+  double beta1 = 0.9;               // Requires: in [0, 1)
+  double beta2 = 0.999;             // Requires: in [0, 1)
   double epsilon = 1e-8;
   double weight_decay = 0.0;
   // Selects the random numbers for bf16 parameters without a remainder and for v in bf16.
@@ -71,9 +72,8 @@ struct AdamwCoefficients {
 };
 AdamwCoefficients adamw_coefficients(const AdamwArgs& args);
 
-// Bounds on the absolute error in fp32 of one update of one element from the same starting values, u = 2^-24.
-// m and g are the larger magnitudes of before and after the update; v and denominator (sqrt(v)/sqrt(bc2) +
-// epsilon) are those after it.
+// Bounds on the absolute error in fp32 of one update of one element from the same starting values, u = 2^-24. m and g are the larger of the
+// magnitudes before and after the update; v and denominator (sqrt(v)/sqrt(bc2) + epsilon) are the values after it.
 struct AdamwErrorBound {
   double m, v, param;
 };

@@ -17,7 +17,7 @@ struct AdamwScalars {
   OptionalScalar clip, finite;
   double beta1, beta2, epsilon, weight_decay;
   NoiseScalars noise;
-  double log_beta1, log_beta2;  // computed by the host, so that a power is one exponential
+  double log_beta1, log_beta2;  // computed by the host, so that the GPU computes beta^t by one exponential
 };
 
 // The coefficients of the call, computed in double and rounded to fp32 once, and the update of one element.
@@ -43,8 +43,8 @@ struct AdamwStep {
     const float root = x * inverse;
     return fmaf(fmaf(-root, root, x), 0.5f * inverse, root);
   }
-  // Returns 0 if y is infinite, or NaN because a second moment is infinite; a / 0 is NaN. Requires: y is 0 or
-  // 1 / y is finite.
+  // Returns x / y. The result is 0 if y is infinite or is NaN, which sqrt_of() returns for an infinite second moment, and NaN if y is 0.
+  // Requires: y is 0 or 1 / y is finite.
   static __device__ __forceinline__ float quotient_of(float x, float y) {
     const float divisor = fminf(y, 0x1.fffffep127f);
     float inverse;

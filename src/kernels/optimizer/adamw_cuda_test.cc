@@ -43,7 +43,7 @@ TEST(AdamwCuda, TakesMoreTensorsThanALaunch) {
 }
 
 // Split parameters must have, bit for bit, the values of unsplit parameters with a bf16 copy: their upper halves are the copy. Every third
-// weight starts as a tie.
+// weight starts halfway between two bf16 numbers.
 void check_split_parameters(const std::vector<int64_t>& counts) {
   TensorList whole("adamw_cuda/whole", DType::kF32, counts), split("adamw_cuda/split", DType::kF32, counts);
   whole.fill();
@@ -112,8 +112,8 @@ void update_with_noise(TensorList& want, const TensorsOn& tensors_on) {
   gpu.download();
 }
 
-// The random numbers must be those of the references. They round fp32 numbers whose last bit may differ, so the result may be the adjacent
-// number.
+// The random numbers must be those of the references. Kernel and reference round fp32 numbers whose last bit may differ, so a result may be
+// the adjacent bf16 number.
 void check_noise_of_weights(const std::vector<int64_t>& counts) {
   TensorList start("adamw_cuda/noise", DType::kF32, counts), want("adamw_cuda/noise", DType::kF32, counts),
       got("adamw_cuda/noise", DType::kF32, counts);

@@ -128,7 +128,8 @@ TEST(Adamw, KeepsA16BitCopyOfTheParameters) {
   test::expect_16_bit_copies(kUpdate);
 }
 
-// Split parameters must have, bit for bit, the values of unsplit parameters, including ties: a third of the weights start as ties.
+// Split parameters must have, bit for bit, the values of unsplit parameters. A third of the weights start halfway between two bf16 numbers,
+// so that the rounding of ties is tested too.
 TEST(Adamw, SplitParametersAreWholeOnesInTwoParts) {
   for (const auto kernel : {adamw_ref, adamw_cpu}) {
     TensorList whole("adamw_split", DType::kF32, test::kAwkwardCounts);

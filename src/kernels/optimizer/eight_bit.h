@@ -46,11 +46,11 @@ constexpr std::array<float, 256> eight_bit_numbers(EightBitSign sign) {
 
 // The table by which the code of a number is found. The upper 16 bits of the number's magnitude select a cell. A cell contains the lower of
 // two neighbouring codes and a limit: if the lower 16 bits of the magnitude exceed the limit, the next code is nearer. No cell needs two
-// limits. Codes of magnitudes are counted from the code of 0, so the codes of negative numbers mirror those of positive ones.
-inline constexpr uint32_t kEightBitFirstCell =
-    (127u - 23u) << 7;  // in units of 2^-23; every smaller magnitude rounds to 0
-inline constexpr uint32_t kEightBitCells =
-    (127u << 7) - kEightBitFirstCell + 1;  // the last cell contains the number 1
+// limits. Codes of magnitudes are counted from the code of 0, so the codes of negative numbers mirror those of positive ones. The first
+// cell, kEightBitFirstCell, is that of 2^-23, because every smaller magnitude rounds to 0.
+inline constexpr uint32_t kEightBitFirstCell = (127u - 23u) << 7;
+// The last cell contains the number 1.
+inline constexpr uint32_t kEightBitCells = (127u << 7) - kEightBitFirstCell + 1;
 
 // Returns the bits of the largest fp32 number that rounds to the lower of two neighbouring numbers: their
 // middle, rounded down. Requires: 0 <= low < high.

@@ -20,7 +20,7 @@ void fill(EightBitList& list, Kernel kernel) {
   if (kernel == Kernel::kAdagrad) list.make_states_positive();
 }
 
-// Calls call(args, kernel, reference, expect) for a kernel. `where` returns the location of its scalars.
+// Calls call(args, kernel, reference, expect) for a kernel. where(buffer) returns the view of a scalar on the host or on the GPU.
 template <typename Where, typename Call>
 void with_kernel(Kernel kernel, DeviceScalars& scalars, std::span<const OptimizerTensor> tensors,
                  const Where& where, const Call& call) {

@@ -317,7 +317,7 @@ TEST(EightBit, ZerosStayZerosAndStatesOfZeroBytesAreZero) {
     start_fixture(list);
     list.param(0).fill(0.0);  // weight decay does not change zeros
     list.grad(0).fill(0.0);
-    // The second step of SGD reads the momentum.
+    // Runs step 2, because SGD reads its momentum only from the second step on.
     update.cpu(list.tensors(), {.step = 2, .clip = 0.7f});
     EXPECT_EQ(list.param(0).to_doubles(), std::vector<double>(300, 0.0));
     EXPECT_EQ(list.m_absmax(0).load(0), 0.0);

@@ -28,7 +28,7 @@
 namespace plimsoll {
 
 struct GlobalNormArgs {
-  std::span<const OptimizerTensor> tensors = {};  // reads grad and count
+  std::span<const OptimizerTensor> tensors = {};  // the kernel reads only grad and count
   ConstView loss = {};                            // optional, 1 element: `finite` covers it as well
   View norm = {};                                 // 1 element
   View finite = {};                               // optional, 1 element: 1.0 or 0.0

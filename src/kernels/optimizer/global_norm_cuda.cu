@@ -36,7 +36,7 @@ struct ThreadSum {
   double sum = 0.0;
   int64_t first_bad = kNoneBad;
 
-  // The range of numbers whose squares neither overflow nor underflow in fp32.
+  // Adds the squares of N elements: in fp32 if their sum shows that no square has overflowed or underflowed, otherwise in double.
   template <int N>
   __device__ __forceinline__ void add(const float (&x)[N], int64_t tensor) {
     float squares = 0.0f;
@@ -112,7 +112,7 @@ __device__ __forceinline__ void add_chunk(const Table& table, uint32_t chunk, Th
 }
 
 // Computes a partial result per thread block. If the list needs several launches, each later launch adds its results to those of the
-// earlier ones, which are in the first `there` elements.
+// earlier ones, which are in the first `there` elements of `partials`.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
     square_sums_kernel(const __grid_constant__ Table table, NormPartial* partials, uint32_t there) {
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kThreads)
 struct NormOutputs {
   Scalar norm;
   OptionalScalar loss;
-  Scalar finite;  // null data if no caller needs it
+  Scalar finite;  // finite.data is null if no caller needs the flag
   int64_t* first_bad;
 };
 
@@ -198,7 +198,7 @@ NormEntry norm_entry(const OptimizerTensor& tensor) {
 
 void global_norm_cuda(const GlobalNormArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "global_norm_cuda";
-  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: the scratch memory is missing", kKernel);
+  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{} needs scratch memory, but has none", kKernel);
   auto* partials = static_cast<cuda::NormPartial*>(args.scratch.data);
   const cuda::NormOutputs outputs{
       .norm = cuda::scalar_of(kKernel, "norm", args.norm),

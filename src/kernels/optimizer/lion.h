@@ -31,13 +31,14 @@
 namespace plimsoll {
 
 struct LionArgs {
-  std::span<const OptimizerTensor> tensors = {};  // reads grad; reads and writes param and m; writes low
-  ConstView learning_rate = {};                   // 1 element
-  ConstView step = {};                            // 1 element of i64; only the noise needs it
-  ConstView clip_coefficient = {};                // optional, 1 element: absent means 1
-  ConstView finite = {};                          // optional, 1 element: 0 means update nothing
-  double beta1 = 0.9;                             // Requires: in [0, 1)
-  double beta2 = 0.99;                            // Requires: in [0, 1)
+  // The update reads grad, reads and writes param and m, and writes low.
+  std::span<const OptimizerTensor> tensors = {};
+  ConstView learning_rate = {};     // 1 element
+  ConstView step = {};              // 1 element of i64; needed only for stochastic rounding
+  ConstView clip_coefficient = {};  // optional, 1 element: absent means 1
+  ConstView finite = {};            // optional, 1 element: 0 means update nothing
+  double beta1 = 0.9;               // Requires: in [0, 1)
+  double beta2 = 0.99;              // Requires: in [0, 1)
   double weight_decay = 0.0;
   // Selects the random numbers for parameters that are stored in bf16 alone (tensor_list.h).
   uint64_t noise_seed = 0;

@@ -69,7 +69,8 @@ void check_fixture(const LionCase& c, DType dtype, void (*kernel)(const LionArgs
 
 TEST(Lion, TheReferenceMatchesTheAlgorithmOverFiftySteps) {
   ASSERT_EQ(std::size(kLionCases), 3u);
-  // Both computations are in double, with about ten roundings of 1e-16 per step; no c of the fixture is so close to 0.
+  // Both computations are in double, with about ten roundings of 1e-16 per step; no c of the fixture is so close to 0 that its sign could
+  // differ.
   for (const LionCase& c : kLionCases)
     check_fixture(c, DType::kF64, lion_ref, [](int s) { return 1e-15 * s; });
 }

@@ -24,12 +24,12 @@ namespace plimsoll {
 struct AdjustLossScaleArgs {
   ConstView norm = {};      // norm of the scaled gradients
   ConstView finite = {};    // 0: a gradient is not finite
-  View scale = {};          // read and written
-  View good_steps = {};     // read and written: steps since the scale changed
-  View skipped = {};        // read and written: skipped steps of the run
-  View unscaled_norm = {};  // written
-  View used_scale = {};     // written: the scale before the adjustment
-  View skipped_out = {};    // written: a copy of `skipped` for the host
+  View scale = {};          // the loss scale; read and written
+  View good_steps = {};     // number of steps since the scale changed; read and written
+  View skipped = {};        // number of skipped steps of the run; read and written
+  View unscaled_norm = {};  // norm of the unscaled gradients; written
+  View used_scale = {};     // the scale before the adjustment; written
+  View skipped_out = {};    // a copy of `skipped` for the host; written
   double smallest = 1.0;
   int64_t growth_interval = 2000;
 };

@@ -73,8 +73,8 @@ int64_t first_non_finite(const float* x, int64_t count) {
   return -1;
 }
 
-// Returns the upper halves of `rounded`, the bits of numbers to which the constant that rounds them has been added. For a NaN it returns
-// the upper half of the NaN, made quiet.
+// Stores the upper halves of `rounded`, which contains the bits of the numbers after the constant that rounds them was added. For a NaN,
+// stores the upper half of the number itself, made a quiet NaN.
 template <typename Tag, class Number, class Bits>
 HWY_INLINE void store_high(Tag, const Number& number, const Bits& rounded, uint16_t* high) {
   const hn::RebindToUnsigned<Tag> du;

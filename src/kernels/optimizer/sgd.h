@@ -32,7 +32,7 @@ namespace plimsoll {
 enum class Nesterov : uint8_t { kOff, kOn };
 
 struct SgdArgs {
-  // Reads grad; reads and writes param and (with momentum) m; writes low.
+  // The update reads grad, reads and writes param and, with momentum, m, and writes low.
   std::span<const OptimizerTensor> tensors = {};
   ConstView learning_rate = {};     // 1 element
   ConstView step = {};              // 1 element of i64, 1 for the first update

@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(kUpdateThreads)
     sgd_kernel(const SgdScalars s, const __grid_constant__ Table table) {
   if (s.finite.get() == 0.0) return;
   SgdStep step = sgd_step(s);
-  step.has_buffer =
-      kMoments == Moments::kSome;  // the compiler knows this value, so it removes the branches on it
+  // The compiler knows this value, so it removes the branches on it.
+  step.has_buffer = kMoments == Moments::kSome;
   update_tensors<kTypes, kMoments>(table, step, Noise(s.noise));
 }
 

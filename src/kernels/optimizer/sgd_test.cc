@@ -47,7 +47,7 @@ SgdArgs make_args(std::span<const OptimizerTensor> tensors, const double& lr, co
           .nesterov = options.nesterov};
 }
 
-// Returns the arguments with these options; the test sets the weight decay.
+// Updates the tensors by kKernel with the options kOptions[kOption].
 template <void (*kKernel)(const SgdArgs&), size_t kOption>
 void update(std::span<const OptimizerTensor> tensors, const test::Scalars& scalars, double weight_decay) {
   auto args = test::update_args<SgdArgs>(tensors, scalars.views(), weight_decay);

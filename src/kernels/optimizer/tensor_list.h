@@ -35,8 +35,8 @@ struct OptimizerTensor {
   // A 16-bit copy of param that matrix products read, or null. bf16 is rounded to nearest with ties away from zero, like the bf16 of a
   // split parameter; f16 is rounded with ties to even.
   View low = {};
-  View remainder =
-      {};  // u8: the lower 16 bits of each element of a split parameter; null: param is not split
+  // u8: the lower 16 bits of each element of a split parameter; null: param is not split.
+  View remainder = {};
 };
 
 // The optimizer states that an update of a list reads and writes.
@@ -72,8 +72,8 @@ inline RandomSite noise_of_second_moment(RandomSite noise) {
 }
 
 inline constexpr int64_t kTensorGrain = 1024;  // elements
-inline constexpr int64_t kTensorTaskElements =
-    16384;  // a task is at least this long, if there is enough work
+// A task is at least this long, if there is enough work.
+inline constexpr int64_t kTensorTaskElements = 16384;
 inline constexpr int64_t kMaxTensorTasks = 256;
 
 // Returns a bound on the relative difference between a sum of n squares of fp32 numbers in double and that of the reference. The reference

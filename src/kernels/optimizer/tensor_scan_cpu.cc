@@ -27,7 +27,7 @@ void fill_cpu(const FillArgs& args) {
                                             [&](unsigned char byte) { return byte == bits[0]; });
   const OptimizerTensor tensor{.param = args.x, .count = args.count};
   parallel_over_tensors({&tensor, 1}, [&](int64_t, size_t, int64_t begin, int64_t count) {
-    if (one_byte_repeats) {  // usually zero; the C library knows the machine's fastest stores
+    if (one_byte_repeats) {  // usually zero; memset uses the machine's fastest stores
       std::memset(static_cast<unsigned char*>(args.x.data) + begin * element_bytes, bits[0],
                   static_cast<size_t>(count * element_bytes));
       return;

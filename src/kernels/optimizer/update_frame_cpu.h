@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-// The tensors that the kernel of one optimizer accepts.
+// The name of an optimizer, and which tensors its CPU kernel accepts.
 struct CpuUpdate {
   const char* name;  // name in messages
   UpdateStates states;
@@ -99,8 +99,8 @@ void update_eight_bit_tensors_cpu(const CpuUpdate& kernel, const Args& args, con
   const EightBitMap& m_map = eight_bit_map(EightBitSign::kSigned);
   const EightBitMap& v_map = eight_bit_map(EightBitSign::kUnsigned);
   const bool updates_v = has_v(kernel.states);
-  static_assert(kTensorGrain % kEightBitBlock ==
-                0);  // so that a task starts at the start of a quantization block
+  // Tasks consist of whole grains and must begin at the beginning of a quantization block.
+  static_assert(kTensorGrain % kEightBitBlock == 0);
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
     const OptimizerTensor& tensor = args.tensors[index];
     std::array<float, kEightBitBlock> p_block, g_block, m, v;

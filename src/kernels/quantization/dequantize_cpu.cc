@@ -66,7 +66,8 @@ void eight_bits(const DequantizeArgs& args) {
 }  // namespace
 
 void dequantize_cpu(const DequantizeArgs& args) {
-  PLIMSOLL_CHECK(args.codes && args.scales && args.w, "dequantize_cpu: an operand is missing");
+  PLIMSOLL_CHECK(args.codes && args.scales && args.w,
+                 "dequantize_cpu needs codes, scales and w, but at least one is missing");
   const bool wide = args.w.dtype == DType::kF32;
   PLIMSOLL_CHECK(wide || args.w.dtype == DType::kBF16 || args.w.dtype == DType::kF16,
                  "dequantize_cpu: w must be f32, bf16 or f16, but is {}", dtype_name(args.w.dtype));

@@ -136,8 +136,10 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T, int N>
 void launch_eight_bit(const DequantizeArgs& args, CudaStream stream) {
   const int64_t count = args.rows * args.columns;
-  PLIMSOLL_CHECK(count / N < int64_t{1} << 32,
-                 "dequantize_cuda: the tensor has too many elements for 32-bit indices: {}", count);
+  PLIMSOLL_CHECK(
+      count / N < int64_t{1} << 32,
+      "dequantize_cuda needs a tensor whose vectors can be numbered in 32 bits, but this one has {} elements",
+      count);
   eight_bit_kernel<T, N><<<blocks_of<N>(count), kThreads, 0, stream>>>(
       static_cast<const int8_t*>(args.codes.data), static_cast<const float*>(args.scales.data),
       static_cast<T*>(args.w.data), count / N, static_cast<uint32_t>(args.columns / N));
@@ -183,7 +185,8 @@ void launch(const DequantizeArgs& args, CudaStream stream) {
 }  // namespace cuda
 
 void dequantize_cuda(const DequantizeArgs& args, CudaStream stream) {
-  PLIMSOLL_CHECK(args.codes && args.scales, "dequantize_cuda: codes or scales are missing");
+  PLIMSOLL_CHECK(args.codes && args.scales,
+                 "dequantize_cuda needs codes and scales, but at least one is missing");
   const DType dtype = cuda::cuda_type_of("dequantize_cuda", {{"w", args.w}});
   cuda::with_cuda_type(dtype, [&](auto type) { cuda::launch<decltype(type)>(args, stream); });
 }

@@ -1,6 +1,6 @@
 // Weights in 4 or 8 bits with scales. They are quantized on the host when a model is loaded and dequantized right
-// before a product. The header states the contracts of these functions, which do not use graphs; only quantize_weight
-// allocates.
+// before a product. The header states the contracts of these functions. Only quantize_weight
+// allocates memory.
 //
 // A matrix [N, K] consists of `parts` groups of N / parts rows, each quantized separately. The parts are the
 // modules of the checkpoint that the matrix combines (three for query, key and value).

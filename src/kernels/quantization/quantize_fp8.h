@@ -1,14 +1,14 @@
-// Quantization of a matrix to 8-bit floating point with one scale ("current scaling"): contract. The functions do not use
-// graphs and allocate nothing.
+// Quantization of a matrix to 8-bit floating point with one scale ("current scaling"): contract. The functions
+// allocate no memory.
 //
 //   amax = max |x|                            over the rows that count
 //   s    = max(amax / L, 2^-126)              L: largest_fp8() of the type of q; s is NaN if amax is infinite or NaN
 //   q    = fp8(x / s),  q_t = q transposed    x is close to s q
 //
-// Source: Micikevicius et al., FP8 Formats for Deep Learning, arXiv 2209.05433, section 3. A product of two quantized matrices
-// is the product of their codes times both scales (kernels/matmul/matmul.h). On cards of compute capability 8.9 and 9.0,
-// tensor cores read both fp8 operands along the terms of the sum. The three products of a linear layer therefore need q of
-// one operand and q_t of the other, and one call writes both.
+// Source: Micikevicius et al., FP8 Formats for Deep Learning, arXiv 2209.05433, section 3. A product of two quantized matrices is the
+// product of their codes times both scales (kernels/matmul/matmul.h). On GPUs of compute capability 8.9 and 9.0, tensor cores read both fp8
+// operands along the terms of the sum. The three products of a linear layer therefore need q of one operand and q_t of the other, and one
+// call writes both.
 //
 // Types: x f32, bf16 or f16 (on a GPU bf16 or f16; the reference takes f64 too); q and q_t both e4m3 or both e5m2; scale f32.
 // Rounding: s, then 1 / s and then x (1 / s) are rounded to fp32, and the quotient is rounded to fp8 to nearest, ties to even,
@@ -37,8 +37,9 @@ struct QuantizeFp8Args {
   int64_t rows = 0;
   int64_t columns = 0;
   DType format = DType::kE4M3;
-  int64_t num_rows = -1;                           // number of rows that count; -1: all
-  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd: keeps the outputs as they are
+  int64_t num_rows = -1;  // number of rows that count; -1: all
+  // kAdd: the call does nothing and keeps the outputs of an earlier call.
+  Accumulate accumulate = Accumulate::kOverwrite;
 };
 
 // Returns s for the largest magnitude of a matrix.

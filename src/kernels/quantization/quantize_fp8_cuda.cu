@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads) quantize_kernel(const T* x, const Fp
     if (out.known != nullptr) out.scale[1] = out.known[1];
   }
   const float inverse = __fdiv_rn(1.0f, scale);
-  uint32_t codes[2][kRowsOfThread];  // by half of the columns
+  uint32_t codes[2][kRowsOfThread];  // [half of the thread's eight columns][row]
 #pragma unroll
   for (int r = 0; r < kRowsOfThread; ++r) {
 #pragma unroll
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kThreads) quantize_kernel(const T* x, const Fp
     for (int c = 0; c < 4; ++c) tile[pack * kColumnsOfThread + half * 4 + c][row_group] = columns[c];
   }
   __syncthreads();
-  constexpr int kChunks = kTileRows / 16;  // of 16 rows, per column
+  constexpr int kChunks = kTileRows / 16;  // number of groups of 16 rows per column of the tile
 #pragma unroll
   for (int at = threadIdx.x; at < kTileColumns * kChunks; at += kThreads) {
     const int tile_column = at / kChunks, chunk = at % kChunks;
@@ -205,7 +205,8 @@ void launch(const QuantizeFp8Args& args, const int32_t* num_rows, const int32_t*
 void quantize_fp8_cuda(const QuantizeFp8Args& args, const int32_t* num_rows, const int32_t* accumulate,
                        CudaStream stream) {
   PLIMSOLL_CHECK(args.x && is_fp8(args.format) && (args.scale || args.known),
-                 "quantize_fp8_cuda: x or the scale is missing, or the format is not fp8, but {}",
+                 "quantize_fp8_cuda: x and a scale must be given and the format must be an fp8 type, but the "
+                 "format is {} or an operand is missing",
                  dtype_name(args.format));
   PLIMSOLL_CHECK(
       args.rows % kFp8Multiple == 0 && args.columns % kFp8Multiple == 0,

@@ -13,13 +13,15 @@ float fp8_scale(float amax, DType format) {
 
 void quantize_fp8_ref(const QuantizeFp8Args& args) {
   PLIMSOLL_CHECK(args.x && is_fp8(args.format),
-                 "quantize_fp8: x is missing, or the format is not fp8, but {}", dtype_name(args.format));
+                 "quantize_fp8: x must be given and the format must be an fp8 type, but the format is {} or "
+                 "x is missing",
+                 dtype_name(args.format));
   PLIMSOLL_CHECK(args.scale || args.known,
                  "quantize_fp8: either an output for the scale or a known scale must be given");
   for (const View& codes : {args.q, args.q_t})
     PLIMSOLL_CHECK(
         !codes || codes.dtype == args.format,
-        "quantize_fp8: the matrix of codes must have the format, but the format is {} and the matrix is {}",
+        "quantize_fp8: q and q_t must have the type that `format` states, but it is {} and one of them is {}",
         dtype_name(args.format), dtype_name(codes.dtype));
   if (args.accumulate == Accumulate::kAdd) return;
   const int64_t num_rows = args.num_rows < 0 ? args.rows : args.num_rows;
@@ -48,7 +50,7 @@ void quantize_fp8_ref(const QuantizeFp8Args& args) {
 double quantize_fp8_error_bound(DType format, double scale, double x) {
   const bool e4m3 = format == DType::kE4M3;
   const double relative = e4m3 ? 0x1p-4 : 0x1p-3;
-  const double spacing = e4m3 ? 0x1p-9 : 0x1p-16;  // of subnormal codes
+  const double spacing = e4m3 ? 0x1p-9 : 0x1p-16;  // distance between two subnormal numbers
   return std::max(relative * std::fabs(x), 0.5 * spacing * scale) + 0x1p-22 * std::fabs(x);
 }
 

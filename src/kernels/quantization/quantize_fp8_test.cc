@@ -64,7 +64,7 @@ TEST(QuantizeFp8, TheLargestMagnitudeIsTheLargestCode) {
   }
 }
 
-// Numbers below the smallest scale must have codes as far as the scale 2^-126 allows, and zeros must not give NaN.
+// Numbers that are so small that the scale is the smallest one, 2^-126, must be quantized with it or become 0, and zeros must not give NaN.
 TEST(QuantizeFp8, ZerosAndTheSmallestNumbersAreFinite) {
   for (const DType format : {DType::kE4M3, DType::kE5M2}) {
     for (const float amax : {0.0f, std::numeric_limits<float>::denorm_min(), 0x1p-126f, 0x1p-133f}) {
@@ -91,7 +91,7 @@ TEST(QuantizeFp8, NumbersThatAreNotFiniteMakeTheScaleNaN) {
   }
 }
 
-// An infinity or NaN in a row that does not count must have no effect.
+// An infinity or NaN in a row from num_rows on must have no effect.
 TEST(QuantizeFp8, RowsThatAreNoTokensDoNotCount) {
   Fp8Case c(DType::kBF16, DType::kE4M3, 32, 16, 20);
   c.x.view().store(20 * 16, std::numeric_limits<double>::quiet_NaN());

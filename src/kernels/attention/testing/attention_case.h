@@ -17,7 +17,7 @@ namespace plimsoll::test {
 // Sequence lengths below, at and above the kernels' tiles of 16, 64 and 128 rows.
 inline const std::vector<int64_t> kRagged = {7, 0, 64, 1, 129, 2, 65};
 
-// Returns the name of the running test with its suite. It seeds the tensors of the test's cases.
+// Returns the name of the running test with its suite. Tests use it as the seed of their tensors.
 inline std::string test_name() {
   const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
   return std::string(info->test_suite_name()) + "." + info->name();
@@ -94,7 +94,7 @@ class AttentionCase {
   std::unique_ptr<GuardedBuffer> scratch_;
 };
 
-// The variables of the error bound in attention.h whose values depend on the implementation.
+// The symbols of the error bound in attention.h whose values depend on the implementation.
 struct AttentionRounding {
   double u = 0x1p-24;
   double r = 0.0;
@@ -109,7 +109,7 @@ struct AttentionBounds {
   std::vector<double> d_q, d_k, d_v;  // [T, H, D], [T, G, D], [T, G, D]
 };
 AttentionBounds attention_bounds(const AttentionCase& exact, const AttentionRounding& rounding);
-// Returns the bounds of *_cpu for a type.
+// Returns the bounds of the *_cpu functions for tensors of this type.
 AttentionBounds attention_bounds(const AttentionCase& exact, DType dtype);
 
 }  // namespace plimsoll::test

@@ -40,7 +40,7 @@ inline constexpr Kernels kMmaSmall = {
     },
     attention_bwd_cuda_mma_scratch_bytes, true};
 
-// Warpgroup instructions on devices that have them.
+// The kernels that use warpgroup instructions on devices that have them, and mma.sync on others.
 inline constexpr Kernels kWgmma = {"wgmma", attention_fwd_cuda_wgmma, attention_bwd_cuda_wgmma,
                                    attention_bwd_cuda_mma_scratch_bytes, true};
 

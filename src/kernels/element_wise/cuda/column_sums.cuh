@@ -10,12 +10,11 @@
 namespace plimsoll::cuda {
 
 inline constexpr int kColumnSumWarps = static_cast<int>(kCudaWarpsPerRowBlock);
-// Blocks per multiprocessor, chosen such that all blocks of a large tensor run at once on today's large
-// cards.
+// Blocks per multiprocessor, chosen such that all blocks of a large tensor run at once on a GPU like the H100.
 inline constexpr int kColumnSumBlocks = 4;
 inline constexpr int kMaxColumnSums = 3;
 
-// Where the partial sums are stored: fp32 [num_sums, num_blocks, stride].
+// The array of partial sums in scratch memory: fp32 [num_sums, num_blocks, stride].
 struct PartialSums {
   float* data = nullptr;
   int64_t num_blocks = 0;
@@ -38,9 +37,9 @@ struct SumDestinations {
 void add_up_partials(const PartialSums& partials, const SumDestinations& to, int num_sums, int64_t C,
                      const AddFlag& add, CudaStream stream);
 
-// Warp w of block i starts at row i * kColumnSumWarps + w and then advances by one sweep at a time. A sweep
-// is one row for every warp of all blocks. The rows that the card reads at one time are therefore adjacent,
-// which its memory serves faster than distant pieces of a tensor.
+// Warp w of block i starts at row i * kColumnSumWarps + w and then advances by one sweep at a time. A sweep is one row for every warp of
+// all blocks. The rows that the GPU reads at one time are therefore adjacent, which its memory serves faster than distant pieces of a
+// tensor.
 //
 // Members of Function: kInputs is the number of tensors, 1 (a) or 2 (a and b); kSums is the number of sums;
 // kHasOutput says if there is an output; f.prepare<N>(c, p) is as in rows.cuh; f.apply<N>(a, b, p, out, terms)

@@ -29,8 +29,8 @@ __device__ __forceinline__ void wait_for_launch_before() {
 #endif
 }
 
-// The first statement of a kernel in a chain of short launches, such as those of a decoding step. The blocks of the next
-// launch start while this one waits for the previous one, so that no launch of the chain waits for its own start.
+// The first statement of a kernel in a chain of short launches, such as those of a decoding step. The blocks of the next launch start while
+// this one waits for the previous one, so that the time that a launch takes to start is hidden.
 __device__ __forceinline__ void begin_early_launch() {
   let_next_launch_begin();
   wait_for_launch_before();

@@ -92,10 +92,10 @@ template <typename T>
 struct ErfGelu : ErfGeluWith<std::conditional_t<std::is_same_v<T, float>, TailForF32, TailFor16Bits>> {};
 
 // Computes the erf form for an x that was rounded to T before a bias was added to it. Phi(-z) = 2^p(z), with p fitted for z up to 8. The
-// relative error of Phi is 1.56e-4 (1 + z^2) for bf16 and 1.9e-6 (1 + z^2) for f16; for comparison, the rounding of x causes (z + 1/z) z
-// 2^-9 and 2^-12. Beyond 8, p continues to decrease and z Phi(-z) is below 1e-14. The form takes 10 (bf16) and 12 (f16) instructions, and
-// ErfGelu<T> takes 17. While an H200 computes matrix products its clock is limited by power, so fewer instructions save time even if their
-// latency is hidden.
+// relative error of Phi is 1.56e-4 (1 + z^2) for bf16 and 1.9e-6 (1 + z^2) for f16; for comparison, the rounding of x causes a relative
+// error of (z + 1/z) z times 2^-9 for bf16 and 2^-12 for f16. Beyond 8, p continues to decrease and z Phi(-z) is below 1e-14. The form
+// takes 10 (bf16) and 12 (f16) instructions, and ErfGelu<T> takes 17. While an H200 computes matrix products its clock is limited by power,
+// so fewer instructions save time even if their latency is hidden.
 template <typename T>
 struct ErfGeluOfRounded {
   static __device__ __forceinline__ float value(float x) {

@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(kRowsThreads)
 template <typename X, int N, class Function>
 void launch_rows_of(const ConstView& x, const View& y, int64_t T, int64_t C, const Function& function,
                     CudaStream stream) {
-  // Uses as few groups of columns as fit into a block, all of the same width. The remaining threads of the block handle more rows.
+  // Divides the packs of a row into the smallest number of groups for which a group needs at most kRowsThreads threads, one per pack. All
+  // groups have the same width. A block handles one group of as many rows as its threads suffice for.
   const int64_t packs = C / N;
   const int64_t groups = ceil_div(packs, kRowsThreads);
   const int64_t width = ceil_div(ceil_div(packs, groups), 32) * 32;

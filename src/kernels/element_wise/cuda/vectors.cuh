@@ -246,7 +246,7 @@ inline AnyFloatsOut any_floats_out(const View& view) {
 // Returns the view as a Scalar. Errors: kInternal unless the view is present and f32 or f64.
 inline Scalar scalar_of(const char* kernel, const char* name, const ConstView& view) {
   PLIMSOLL_CHECK(view && (view.dtype == DType::kF32 || view.dtype == DType::kF64),
-                 "{}: {} is missing or not f32 or f64", kernel, name);
+                 "{}: {} must be present and f32 or f64", kernel, name);
   return {const_cast<void*>(view.data), view.dtype == DType::kF64};
 }
 

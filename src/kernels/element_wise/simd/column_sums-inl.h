@@ -1,5 +1,5 @@
-// The second half of every reduction over rows: adds the partial sums of row blocks to one row. Compiled per
-// target; included through hwy/foreach_target.h. Thread-safe on distinct outputs. Ownership: none.
+// The second step of every reduction over rows: adds up the partial sums of the row blocks. Compiled per target; included through
+// hwy/foreach_target.h. Thread-safe on distinct outputs. Ownership: none.
 #if defined(PLIMSOLL_KERNELS_COLUMN_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_COLUMN_SUMS_INL_H_
 #undef PLIMSOLL_KERNELS_COLUMN_SUMS_INL_H_

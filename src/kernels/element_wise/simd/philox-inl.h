@@ -21,8 +21,8 @@ namespace HWY_NAMESPACE {
 
 // The number of elements that dropout_factors handles at a time.
 inline constexpr int64_t kDropoutChunk = 256;
-// Extra space: a chunk that begins inside a block of eight draws one more block, and the last vector may draw
-// more numbers than requested.
+// The number of extra elements in buffers of random numbers: a chunk that begins inside a block of eight draws one more block, and the last
+// vector may draw more numbers than requested.
 inline constexpr int64_t kPhiloxSlack = 64;
 
 // Draws the numbers of blocks [first_block, first_block + num_blocks), and of at most 7 more blocks, with
@@ -42,8 +42,8 @@ HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int
   }
 }
 #else
-// Returns the words of a block in the lower halves of 64-bit lanes. The upper halves contain remains of the multiplications and are never
-// read.
+// Computes one block per 64-bit lane. Between rounds the words of the counter are in the lower halves of the lanes; the upper halves
+// contain remains of the multiplications and are never read.
 template <int kRounds>
 HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
                               uint16_t* to) {

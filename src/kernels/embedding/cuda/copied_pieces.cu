@@ -15,12 +15,12 @@ constexpr int kPacks = 2;                            // packs per thread
 constexpr int kMostAdders = 128;                     // threads that add
 constexpr int kColumns = kMostAdders * kPacks * kN;  // largest number of columns per block
 constexpr int kStages = 6;
-constexpr int kZeroRows =
-    32;  // number of rows per block to which zeros are written, if the pieces alone would give too few blocks
+// Number of rows per block to which zeros are written, if the pieces alone would give too few blocks.
+constexpr int kZeroRows = 32;
 
 struct Ring {
   uint32_t rows;  // address of the rows in shared memory: [kStages][rows of a stage][row_bytes]
-  uint32_t full;  // barriers
+  uint32_t full;  // addresses of the barriers: rows have arrived, rows have been read
   uint32_t empty;
   uint32_t row_bytes;
 
@@ -30,7 +30,7 @@ struct Ring {
   }
 };
 
-// Starts the copies of columns [c, c + bytes / sizeof(X)) of the rows that have a wanted gradient.
+// Starts the copies of columns [c, c + bytes / sizeof(X)) of the rows whose gradient is to be added (Pieces::wants()).
 template <typename X, int kRows>
 __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, const X* d_x, int64_t begin,
                                           int n, uint32_t bytes) {
@@ -46,7 +46,8 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
         tma::load(ring.row<kRows>(stage, lane - first), d_x + static_cast<int64_t>(pair.y) * a.C, bytes,
                   ring.full + 8 * stage);
       }
-      // Announces the number of bytes only after all copies have been started. The phase of the barrier cannot end before this arrival.
+      // The number of bytes may be announced after all copies have been started, because the phase of the barrier cannot end before this
+      // arrival.
       __syncwarp();
       if (lane == 0) {
         const unsigned rows = wanted >> first & ((1u << kRows) - 1u);
@@ -76,7 +77,7 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
 
 // Values that `ends` contains for a token that is not the last token of its id within the piece. For the last token, `ends` contains the
 // id.
-[[maybe_unused]] constexpr int32_t kSkip = -1;  // the gradient of this id is not wanted
+[[maybe_unused]] constexpr int32_t kSkip = -1;  // Pieces::wants() is false for this id
 [[maybe_unused]] constexpr int32_t kAdd = -2;   // the id has more tokens in this piece
 
 // Sums the rows of a piece. `ends` contains one entry per token of the piece.

@@ -41,8 +41,9 @@ __device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& 
   constexpr int kSums = kAhead / kPacks;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto count = static_cast<int>(run.before + 1 + run.after);
-  const int share = (static_cast<int>(ceil_div(a.C, N)) + count - 1) / count;  // packs
-  int width = 1;                                                               // adjacent lanes
+  // The number of packs that one block of the run adds.
+  const int share = (static_cast<int>(ceil_div(a.C, N)) + count - 1) / count;
+  int width = 1;  // number of adjacent lanes that handle different columns
   while (width < share && width < 32) width *= 2;
   const int turns = 32 / width;
   const int64_t first_piece = piece - run.before;

@@ -23,8 +23,8 @@ __device__ __forceinline__ void store_sum(float* to, const float (&sum)[N]) {
   }
 }
 
-// The division of the sorted tokens into pieces. All tokens are divided, whichever rows are wanted, so that the terms of an id are always
-// added in the same order.
+// The division of the sorted tokens into pieces. All tokens are divided, whichever rows d_table contains, so that the terms of an id are
+// always added in the same order.
 struct Pieces {
   SortedTokens sorted;
   float* partials;  // [pieces, 2, stride]
@@ -40,7 +40,8 @@ struct Pieces {
   __device__ __forceinline__ float* partial(int64_t piece, int sum) const {
     return partials + (piece * 2 + sum) * stride;
   }
-  // Returns whether the gradient of an id is wanted; false for the id of unused tokens.
+  // Returns whether the gradient of an id is to be computed: d_table contains its row, and it is not the padding id. Returns false for the
+  // id of unused tokens.
   __device__ __forceinline__ bool wants(int32_t id) const {
     return id >= first_row && id < first_row + num_rows && id != padding_id;
   }
@@ -58,7 +59,7 @@ struct Pieces {
     }
     return low < T && sorted.id(low) == id && id != padding_id;
   }
-  // Writes N columns of the complete sum of a wanted id.
+  // Writes N columns of the complete sum of an id for which wants() is true.
   template <int N>
   __device__ __forceinline__ void write_row(int32_t id, int64_t c, bool adds, float (&sum)[N]) const {
     float* row = d_table + (id - first_row) * C + c;
@@ -70,9 +71,9 @@ struct Pieces {
     }
     store_sum<N>(row, sum);
   }
-  // Stores the sum of a wanted id after the last token of the id in the piece has been added. If the id also has tokens in a neighbouring
-  // piece, the sum is stored for join_pieces.cu instead: as the piece's first sum if the id began in an earlier piece, otherwise as its
-  // last sum.
+  // Stores the sum of an id for which wants() is true after the last token of the id in the piece has been added. If the id also has tokens
+  // in a neighbouring piece, the sum is stored for join_pieces.cu instead: as the piece's first sum if the id began in an earlier piece,
+  // otherwise as its last sum.
   template <int N>
   __device__ __forceinline__ void finish_id(int64_t piece, int32_t id, bool from_before, bool goes_on,
                                             bool adds, int64_t c, float (&sum)[N]) const {
@@ -93,7 +94,7 @@ template <typename X>
 void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream);
 inline constexpr int kMostLoadedTokens = 128;
 inline constexpr int kMostCopiedTokens = 256;
-// The number of pieces that all multiprocessors of an H100 sum at once, four each.
+// The number of pieces that an H100 sums at once: four on each of its 132 multiprocessors.
 inline constexpr int64_t kCopiedPieces = 528;
 
 // Joins the sums of ids whose tokens are in several pieces. `packs`: true if four columns may be read at once.

@@ -7,7 +7,8 @@ namespace {
 constexpr int kTokens = 4;  // number of tokens that a warp loads at once
 
 // Sums both rows of a table. Tokens are distributed as in column_sums_kernel: warp w of block i starts at token i * kColumnSumWarps + w and
-// then advances by one sweep at a time. If the tokens of an id are adjacent, the rows that are read at the same time are adjacent too.
+// then advances by the number of warps of all blocks. If the tokens of an id are adjacent, the rows that are read at the same time are
+// adjacent too.
 template <typename X, int N>
 __global__ void __launch_bounds__(kColumnSumWarps * 32, kColumnSumBlocks)
     add_two_rows_kernel(const __grid_constant__ EmbeddingBwd a, const X* d_x, PartialSums partials) {
@@ -25,7 +26,7 @@ __global__ void __launch_bounds__(kColumnSumWarps * 32, kColumnSumBlocks)
   for (int row = 0; row < kTwoRows; ++row) {
     if (row >= a.first_row && row < a.first_row + a.num_rows && row != a.padding_id) wanted |= 1u << row;
   }
-  // Returns 2 * token + row of table, or -1 if the gradient of the token is not wanted or the token is past the last.
+  // Returns 2 * token + row of table, or -1 if the gradient of the token is not to be added to the table or the token is past the last one.
   const auto place_at = [&](int i) {
     const int2 pair = i < T ? a.sorted.pairs[i] : make_int2(kTwoRows, 0);
     return pair.x < kTwoRows && (wanted >> pair.x & 1u) != 0 ? 2 * pair.y + pair.x : -1;

@@ -219,7 +219,7 @@ void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stre
 template <typename T, int N, bool kSums>
 void launch_packs(const NormBwd& operands, const NormBwdSums& sums, CudaStream stream) {
   constexpr int kRows = sizeof(T) == 2 ? 2 : 1;
-  // Cards of compute capability 7.5 have less shared memory, so that the ring may not fit; the variant without a ring is used then.
+  // GPUs of compute capability 7.5 have less shared memory, so that the ring may not fit; the variant without a ring is used then.
   const bool has_ring = N > 1 && kSums;
   const bool ring_fits = ring_bytes<T, kRows>(operands) + kOwnSharedBytes <=
                          device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>();

@@ -11,7 +11,7 @@ namespace {
 // A row of up to this many columns is handled by one warp, so that no barrier is needed.
 constexpr int kColumnsPerWarp = 1024;
 constexpr int kMaxWarps = static_cast<int>(kMaxNormCudaColumns / kColumnsPerWarp);
-constexpr int kRowsPerBlock = 4;  // if one warp handles a row
+constexpr int kRowsPerBlock = 4;  // number of rows per block if one warp handles a row
 
 // The number of blocks per multiprocessor: 16 warps for 16-bit rows; 12 for fp32 rows and for rows that are read element by element, which
 // need more registers and would otherwise spill (fp32 rows of 1023 columns: 0.26 ms instead of 0.49 ms on an H200). Each warp always has
@@ -68,7 +68,7 @@ template <typename T, class Parameters, int N, int kPacks>
 __device__ __forceinline__ void add_up(const NormFwd& a, const RandomSite& site, int64_t row_begin,
                                        int thread, int threads, const Incoming<T, N, kPacks>& row,
                                        float (&s)[kPacks][N]) {
-  // Sixteen random numbers are drawn together.
+  // Draws sixteen random numbers together, because two Philox blocks share the key schedule.
   constexpr int kTogether = N == 1 ? 1 : 16 / N;
   static_assert(kPacks % kTogether == 0);
 #pragma unroll

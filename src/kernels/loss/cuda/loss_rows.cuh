@@ -75,7 +75,7 @@ void add_row_losses(const double* rows, int64_t num_rows, const LossTotal& total
 
 // Returns the scratch memory as an array of row losses. Errors: kInternal if it is missing.
 inline double* row_losses(const char* kernel, const View& scratch, int64_t num_rows) {
-  PLIMSOLL_CHECK(scratch || num_rows == 0, "{}: the scratch memory for the losses of the rows is missing",
+  PLIMSOLL_CHECK(scratch || num_rows == 0, "{} needs scratch memory for the losses of the rows, but has none",
                  kernel);
   return static_cast<double*>(scratch.data);
 }

@@ -97,7 +97,7 @@ struct MatmulCase {
         }
         const auto index = static_cast<size_t>(i * problem.n + j);
         if (!old.empty()) sum += std::abs(old[index]);
-        // Rounding B to bf16 may increase its magnitude.
+        // The factor 1.01 is needed because rounding B to bf16 may increase its magnitude.
         limits[index] = matmul_error_bound(problem, sum * 1.01, want.load(static_cast<int64_t>(index)));
       }
     }

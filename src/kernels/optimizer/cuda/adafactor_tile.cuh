@@ -26,7 +26,7 @@ struct AdafactorEntry {
   double* tile_sums;
   double* mean;
   int64_t columns;
-  int64_t first;  // number of the first element in its parameter, which selects random numbers
+  int64_t first;  // index, in the parameter, of the tensor's first element; selects the random numbers
   int32_t rows;
   int32_t column_tiles;
   uint32_t first_chunk;

@@ -32,8 +32,8 @@ struct SharedMap {
 };
 
 // Return the quotient of an element and the largest magnitude of its quantization block, and the magnitude of that quotient, as
-// SharedMap::find() requires them. The two maxima do not change codes, because the map has no -1 and every magnitude below 2^-23 is 0. They
-// also remove NaN.
+// SharedMap::find() requires them. quotient_of() raises -1 to the smallest number of the map, which gets the same code, and magnitude_of()
+// raises magnitudes below 2^-23 to 2^-23, which has the code of 0 as they do. Both maxima also remove NaN.
 template <EightBitSign kSign>
 __device__ __forceinline__ float quotient_of(float x, float inverse) {
   constexpr float kLeast = eight_bit_numbers(EightBitSign::kSigned)[0];

@@ -37,7 +37,8 @@ struct EightBitCursor {
   uint32_t block = 0;         // index of the quantization block in the tensor
   bool is_whole = false;
 
-  // Moves to number `number` of the quantization blocks that belong to this thread block. Requires: `number` grows from call to call.
+  // Moves to the quantization block with index `number` among those that belong to this thread block. Requires: `number` grows from call to
+  // call.
   template <class Table>
   __device__ __forceinline__ void go_to(const Table& table, uint32_t number) {
     chunk = number / kChunkBlocks * gridDim.x + blockIdx.x;

@@ -14,7 +14,7 @@ namespace plimsoll::cuda {
 // parameters; if the kernel computed them, they would occupy fourteen registers per thread.
 struct NoiseScalars {
   uint32_t keys[kHalfRounds][2];
-  const int64_t* step;  // null: 0
+  const int64_t* step;  // null means step 0
   uint32_t site;
 
   // Builds the values from the arguments of an update, which have the fields step, noise_seed and noise_site.

@@ -47,7 +47,7 @@ struct TensorTable {
   uint32_t num_chunks = 0;
   Entry entries[kCapacity];
 
-  // Returns the entry that contains a chunk. Requires: chunk < num_chunks.
+  // Returns the index of the entry that contains a chunk. Requires: chunk < num_chunks.
   __device__ __forceinline__ int find(uint32_t chunk) const {
     return last_at_most([this](int i) { return entries[i].first_chunk; }, num_entries, chunk);
   }

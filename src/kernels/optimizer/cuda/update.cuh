@@ -22,7 +22,7 @@ struct UpdateEntry {
   void* v;
   void* low;  // low-precision copy, or null; for a split parameter the remainder
   int64_t count;
-  int64_t first;  // number of the first element in its parameter, which selects random numbers
+  int64_t first;  // index, in the parameter, of the tensor's first element; selects the random numbers
   uint32_t first_chunk;
   DType grad_dtype;
   DType low_dtype;

@@ -1,5 +1,5 @@
 // Tensors for the tests of Adafactor: owned buffers with the same values for the reference and the fast kernels, and the comparison with
-// the error bound of the contract. Not thread-safe: tests.
+// the error bound of the contract. For tests only; not thread-safe.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tensors with states in 8 bits for tests, and the comparison with the error bounds of the contracts. Not thread-safe: tests.
+// Tensors with states in 8 bits for tests, and the comparison with the error bounds of the contracts. For tests only; not thread-safe.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -169,7 +169,7 @@ inline void expect_adamw_8bit(EightBitList& start, EightBitList& want, EightBitL
     differing += expect_codes(EightBitSign::kUnsigned, v, got.v(i), got.v_absmax(i));
     total += 2 * start.param(i).count();
   }
-  // A limit is within 1e-6 of an element about once in a thousand elements.
+  // About one element in a thousand is within 1e-6 of the limit between two codes, so that rounding may select the other code.
   EXPECT_LE(static_cast<double>(differing), 1e-3 * static_cast<double>(total) + 2.0);
 }
 
@@ -202,7 +202,7 @@ inline void expect_lion_8bit(EightBitList& start, EightBitList& want, EightBitLi
   expect_one_state_8bit(start, want, got, [&](double p, double g, double& m, double& m_error) {
     const LionErrorBound bound = lion_error_bound(k, p, m, g);
     m_error = bound.m + 0x1p-24 * std::fabs(m);
-    // c contains one more rounding of m; if c is that close to 0, its sign may differ.
+    // c contains one more rounding, that of m. If c is closer to 0 than its error, its sign may differ.
     const double c = k.beta1 * m + (1.0 - k.beta1) * k.clip * g;
     const double c_size = k.beta1 * std::fabs(m) + (1.0 - k.beta1) * std::fabs(k.clip * g);
     m += (1.0 - k.beta2) * (k.clip * g - m);

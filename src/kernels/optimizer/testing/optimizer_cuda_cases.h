@@ -1,5 +1,5 @@
-// Code that the GPU tests of this folder share: lists of tensors with copies on the GPU, and checks that hold for the
-// updates of all optimizers. Not thread-safe: tests.
+// Code that the GPU tests of this folder share: lists of tensors with copies on the GPU, and checks that hold for the updates of all
+// optimizers. For tests only; not thread-safe.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ inline std::vector<int64_t> many_counts() {
   return counts;
 }
 
-// Returns the list with addresses on the GPU, with the gradients of `grads` if it is given.
+// Returns the list with addresses on the GPU, and with the gradients in `grads` if this is not null.
 inline std::vector<OptimizerTensor> on_gpu(Twins& gpu, TensorList& list,
                                            std::vector<GuardedBuffer>* grads = nullptr,
                                            std::vector<GuardedBuffer>* low = nullptr) {
@@ -44,13 +44,14 @@ void expect_copies(List& list, const std::vector<GuardedBuffer>& low) {
   }
 }
 
-// Return the view of a scalar: kOnHost for the reference, the other one for the GPU.
+// kOnHost(buffer) returns the view of a scalar for the reference; the function that on_device() returns does so for the GPU.
 inline const auto kOnHost = [](GuardedBuffer& buffer) { return ConstView(buffer.view()); };
 inline auto on_device(Twins& gpu) {
   return [&gpu](GuardedBuffer& buffer) { return ConstView(gpu(buffer)); };
 }
 
-// The scalars of a step in the form in which the executor stores them on the device.
+// The learning rate, step number, clip coefficient and finite flag of a step, with the types in which the executor stores them on the
+// device.
 struct DeviceScalars {
   GuardedBuffer lr{"lr", DType::kF32, 1}, step = integers(DType::kI64, {1}), clip{"clip", DType::kF32, 1},
                                           finite{"finite", DType::kF32, 1};
@@ -61,7 +62,7 @@ struct DeviceScalars {
     clip.fill(clip_value);
     finite.fill(finite_value);
   }
-  // Returns the arguments of an update; view(buffer) returns the location of a scalar.
+  // Returns the arguments of an update; view(buffer) returns the view of a scalar, on the host or on the GPU.
   template <typename Args, typename View>
   Args args(decltype(Args::tensors) tensors, double weight_decay, const View& view) {
     return update_args<Args>(tensors, {view(lr), view(step), view(clip), view(finite)}, weight_decay);

@@ -21,7 +21,7 @@ inline double fixture_gradient(int step, int i) {
   return ((step * 7 + i * 13) % 17 - 8) / 8.0;
 }
 
-// The scalars of a step for a kernel.
+// The learning rate, clip coefficient and step number that a kernel gets.
 struct FixtureScalars {
   double lr = 0.0, clip = 1.0;
   int64_t step = 0;
@@ -53,9 +53,9 @@ void run_fixture(TensorList& list, double peak_lr, double max_norm, Update&& upd
   EXPECT_EQ(next, std::size(kFixtureSeen));
 }
 
-// Runs the steps of a fixture for an optimizer with one state, whose final value is `state`. limit(step) is the
-// largest difference from the weights of the fixture and, after the last step, in units of the learning rate, from
-// its state. Case is a row of fixtures/*_values.inc.
+// Runs the steps of a fixture for an optimizer with one state, whose final value is `state`. limit(step) is the largest allowed difference
+// from the weights of the fixture. After the last step the state may differ from that of the fixture by limit(50) / learning rate. Case is
+// a row of fixtures/*_values.inc.
 template <typename Case, typename Update, typename Limit>
 void expect_fixture(TensorList& list, const Case& fixture, std::span<const double> state, Update&& update,
                     Limit&& limit, const FixtureClipping& clipping = {}) {

@@ -16,7 +16,7 @@
 
 namespace plimsoll::test {
 
-// The scalars of a step in the form in which the executor stores them.
+// The learning rate, step number, clip coefficient and finite flag of a step, with the types in which the executor stores them.
 struct Scalars {
   double lr = 1e-3;
   int64_t step = 1;
