@@ -17,7 +17,7 @@ struct ExportOptions {
 
 struct ExportResult {
   std::string line;                // a line for people about the written file
-  std::vector<std::string> notes;  // sentences about what llama.cpp does in another way
+  std::vector<std::string> notes;  // sentences about what llama.cpp computes differently from Plimsoll
 };
 
 // Writes the model and its tokenizer as one GGUF file, the format of llama.cpp and of the programs built on it. The file appears

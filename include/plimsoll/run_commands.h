@@ -18,8 +18,9 @@ std::string_view to_string(RunCommand command);
 // name.
 bool is_used_by(RunCommand command, std::string_view name);
 
-// Returns arguments_help for the settings that the command uses, and a line about the others. With "all" or
-// the name of a setting as topic, the text is the same for every command. Errors: as arguments_help.
+// Returns arguments_help for the settings that the command uses, and a line about the settings that it does not
+// use. With "all" or the name of a setting as topic, the text is the same for every command. Errors: as
+// arguments_help.
 std::string command_help(RunCommand command, std::string_view topic = "");
 
 // Refuses a file or a folder on the command line that the command would not use. Errors: kUsage.
