@@ -83,7 +83,8 @@ TEST(Folders, FoldersPageListsTheTree) {
   }
 }
 
-// Editors and search results show the names of files without their folders.
+// Editors and search results show the names of files without their folders, so two sources with the same name
+// would be confused.
 TEST(Folders, NoTwoSourcesHaveOneName) {
   std::map<std::string, fs::path> found;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / "src")) {

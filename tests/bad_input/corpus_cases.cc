@@ -134,7 +134,8 @@ std::vector<Case> file_cases() {
 
 std::vector<Case> block_cases() {
   return {
-      // transformers' tokenizer gives 662 tokens for the 53 lines of the file, and 53 more with an end after each.
+      // transformers' tokenizer gives 662 tokens for the 53 lines of the file, and 53 more if an end token follows
+      // each line.
       lines("BlocksOfRunClm", 0, {"train 11 rows, 662 tokens", "longest 64"}, {}),
       lines("BlocksOfASize", 0, {"train 42 rows, 662 tokens", "longest 16"}, {"--block_size", "16"}),
       lines("BlocksPacked", 0, {"662 tokens", "longest 57"}, {"--packing"}),
@@ -166,7 +167,8 @@ std::vector<Case> block_cases() {
 
 std::vector<Case> split_cases() {
   return {
-      // 54 documents: datasets' train[:5%] takes the first 3, and train[:50%] the first 27.
+      // The file has 54 documents. train[:5%] of the library `datasets` takes the first 3 of them, and
+      // train[:50%] the first 27.
       lines("SplitByDefault", 0, {"validation ", "train "}, {"--do_eval"}),
       lines("SplitInHalves", 0, {"validation "}, {"--validation_split_percentage", "50"}),
       lines("SplitByNothing", 2, {"--validation_split_percentage", "[1, 99]"},

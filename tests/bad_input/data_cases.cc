@@ -295,7 +295,8 @@ std::vector<Case> inspected_data_cases() {
   };
 }
 
-// The columns that are read when a model is used: "3 tokens" is a single word, "5 tokens" a pair of words.
+// Cases of the columns that a command reads when it uses a trained model. The outputs show which columns were
+// read: with the special tokens, a single word has 3 tokens and a pair of words 5.
 std::vector<Case> column_cases() {
   const auto predict = [](const Ground& ground, const std::string& model, const std::string& file) {
     Words words = ground.predict(model);

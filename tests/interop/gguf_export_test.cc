@@ -36,7 +36,9 @@ std::vector<float> transposed(const std::vector<float>& values, size_t rows, siz
   return result;
 }
 
-// Row h W + 2 i + j of llama.cpp is row h W + j W / 2 + i of Hugging Face.
+// Returns the rows of a query or key matrix in the order of llama.cpp, which stores the two halves of each
+// rotary pair next to each other. For head h of width W, its row h W + 2 i + j is row h W + j W / 2 + i of
+// Hugging Face.
 std::vector<float> paired(const std::vector<float>& values, size_t heads, size_t width) {
   const size_t columns = values.size() / (heads * width);
   std::vector<float> result(values.size());
@@ -167,8 +169,9 @@ TEST(GgufExport, LlamaHasPairsOfRowsAndDivisorsOfFrequencies) {
   EXPECT_EQ(std::get<uint32_t>(file.metadata.at("general.file_type")), 32u);
   EXPECT_EQ(std::get<uint32_t>(file.metadata.at("llama.attention.head_count_kv")), 2u);
   EXPECT_EQ(std::get<float>(file.metadata.at("llama.rope.freq_base")), 100.0f);
-  // Wavelengths 2 pi 100^(i / 4) of 6.3, 19.9, 62.8 and 198.7 positions; those beyond 24 are divided by 8, and those between 6 and 24
-  // by 1 / ((1 - s) / 8 + s) with s = (24 / wavelength - 1) / 3.
+  // The scaled rotary frequencies of Llama 3. The wavelengths 2 pi 100^(i / 4) are 6.3, 19.9, 62.8 and 198.7 positions. Frequencies
+  // with a wavelength beyond 24 are divided by 8, and those between 6 and 24 by 1 / ((1 - s) / 8 + s) with s = (24 / wavelength - 1)
+  // / 3.
   const ReadTensor& divisors = file.tensors.at("rope_freqs.weight");
   ASSERT_EQ(divisors.data.size(), 16u);
   float found[4];

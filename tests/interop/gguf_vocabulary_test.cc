@@ -1,5 +1,5 @@
-// The names under which llama.cpp has the steps of tokenizers, and the vocabularies of models with byte fallback.
-// scripts/check_gguf.sh compares the tokens themselves.
+// The names that llama.cpp uses for the pre-tokenizers of tokenizer.json, and the vocabularies of models with
+// byte fallback. scripts/check_gguf.sh compares the tokens themselves.
 #include "io/gguf/gguf_vocabulary.h"
 
 #include <gtest/gtest.h>

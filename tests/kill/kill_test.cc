@@ -80,7 +80,7 @@ TEST(Kill, ARunInTheBackgroundObeysAnInterruptThatIsSent) {
   EXPECT_NE(result.output.find("interrupted at step "), std::string::npos) << result.output;
 }
 
-// A command without data to save ends like any other program.
+// A command that has no data to save ends at SIGINT like any other program, also in the background.
 TEST(Kill, OtherWorkInTheBackgroundEndsAtAnInterruptThatIsSent) {
   const TestFolder folder("interrupt_tokenize");
   const std::string pipe = folder.path("lines");

@@ -64,7 +64,8 @@ TEST(PlanGeneration, ThePlanIsThatOfTheRunAndTheArenaIsHeld) {
   }
 }
 
-// A run with texts: the plan has the tokenizer's memory too, because the tokenizer has as many tokens as the model.
+// A run with a tokenizer has the plan that is made without one: plan_generation() assumes a tokenizer with as many
+// tokens as the model, which is the case here.
 TEST(PlanGeneration, ThePlanNeedsNoTokenizerAndNoWeights) {
   const test::ScratchFolder folder;
   for (const int64_t beams : {1, 4}) {

@@ -67,8 +67,8 @@ TEST(RandomPrompts, EveryTextHasExactlyTheNewTokensAskedFor) {
   }
 }
 
-// Bytes of weights: those of all weights except tables of which a run reads only single rows. Bytes of the cache: those of the new token
-// and of all tokens before it, or of the tokens in its window.
+// Bytes of weights per decode run: those of all weights except tables of which a run reads only single rows. Bytes of the cache: those
+// of the new token and of all tokens before it, or of the tokens in the attention window.
 TEST(RandomPrompts, TheBytesThatDecodingReadsAreThoseOfTheFormulas) {
   struct Case {
     std::string model;
@@ -76,8 +76,8 @@ TEST(RandomPrompts, TheBytesThatDecodingReadsAreThoseOfTheFormulas) {
     int64_t window;
     int64_t table_bytes;  // bytes of the tables that no product reads
   };
-  // GPT-2's product with the table of tokens gives the logits, so that only the table of 64 positions is left out; Mistral's table of
-  // tokens is not that of its head.
+  // GPT-2's head multiplies by the word embeddings, so a run reads that table completely, and only the table of 64 positions is left
+  // out. In the other models the head has a matrix of its own, so the table of words is left out.
   for (const Case& item : {Case{"gpt2_lm", 32, 0, 64 * 32 * 4}, Case{"llama_lm", 8, 0, 179 * 32 * 4},
                            Case{"mistral_lm", 16, 6, 179 * 32 * 4}}) {
     SCOPED_TRACE(item.model);

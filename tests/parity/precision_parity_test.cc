@@ -99,8 +99,8 @@ void check(const Precision& precision) {
     Trainer trainer(fixtures().arguments(settings, folder.path() + "/run"));
     const TrainOutput output = trainer.train();
     trainer.save_model(folder.path() + "/model");
-    // Skips a case in which fp16's loss scale skips a step, because the rest of the run then differs from the reference's. At the
-    // first scale, 2^16, a gradient of at least 1 overflows, and the norm is then at least 1.
+    // Skips a case in which fp16's loss scale skips a step, because the rest of the run then differs from the reference's. The
+    // norm is at least 1 in such a case, because a gradient overflows at the first scale, 2^16, only from a size of 1 on.
     const std::vector<double> skipped = testing::column(output, "skipped_steps", "skipped_steps");
     if (!skipped.empty() && skipped.back() > 0) {
       const json& norms = expected.at("grad_norm");
@@ -137,7 +137,8 @@ void check(const Precision& precision) {
   }
   std::printf("figure: parity in %s: worst %.2f of %.0f units, %zu cases\n", precision.name, worst,
               kTimesTrainer, compared);
-  // In fp16 35 of 127 cases overflow at the first scale, 65536; two thirds of them must remain.
+  // In fp16 35 of 127 cases overflow at the first scale, 65536, and are not compared. At least two thirds of
+  // the cases must be compared.
   EXPECT_GE(3 * compared, 2 * errors.size());
 }
 
@@ -162,7 +163,7 @@ TEST(PrecisionParity, EveryCaseInEveryPrecisionOfTheDevice) {
     if (!on_gpu && !precision.on_cpu) continue;
     const std::string reason = refusal(precision);
     if (!reason.empty()) {
-      // A GPU of compute capability 8.0 or later supports all of them.
+      // A GPU of compute capability 8.0 or later supports all of these precisions.
       EXPECT_FALSE(on_gpu) << reason;
       reasons += reason + "\n";
       continue;

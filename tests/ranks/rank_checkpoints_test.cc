@@ -121,8 +121,9 @@ int64_t largest_integer(const std::string& text, const std::string& name) {
   return largest;
 }
 
-// The plan contains the copy of all weights and of both moments of AdamW in fp32. Without room for it, the plan has none, and
-// training waits for each save.
+// The plan contains memory for a copy of all weights and of both moments of AdamW in fp32, from which the checkpoint is
+// written in the background. If the memory limit has no room for the copy, the plan has none, and training waits for each
+// save.
 TEST(RankCheckpoints, ThePlanContainsTheCopyIfThereIsRoom) {
   if (on_gpus()) GTEST_SKIP() << "the memory limit is that of the GPU, and the copy is on the host";
   const TestFolder folder("rank_async_memory");
@@ -186,7 +187,7 @@ TEST(RankCheckpoints, PlansForGpusNameThePinnedCopy) {
       << result.output;
 }
 
-// A request to stop waits for the save before, and saves the last step.
+// After a request to stop, the run waits until the save in progress is complete, and then saves the last step.
 TEST(RankCheckpoints, ARequestToStopWaitsForSavesInTheBackground) {
   const TestFolder folder("rank_async_stop");
   const std::string model = write_tiny_model(folder);

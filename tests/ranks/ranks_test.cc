@@ -25,8 +25,8 @@ void expect_near(const std::vector<double>& found, const std::vector<double>& wa
     EXPECT_NEAR(found[i], wanted[i], relative * std::abs(wanted[i])) << "record " << i;
 }
 
-// Gradients of one step differ by some roundings of fp32 sums, 2^-24 each, and the weights of the tiny model carry the
-// differences of the earlier steps on.
+// Gradients of one step differ by some roundings of fp32 sums, 2^-24 each, and the weights of the tiny model carry
+// these differences from step to step.
 constexpr double kRelative = 1e-5;
 
 TEST(RunOfRanks, EqualsARunOfOneProcessThatAccumulates) {
@@ -359,7 +359,8 @@ TEST(RunOfRanks, AStoppedRankIsNoticedAfterTheTimeLimit) {
   second.send(SIGKILL);
   EXPECT_EQ(result.exit_code, 7) << result.output;
   EXPECT_NE(result.output.find("did not end within 6 s: rank 0 "), std::string::npos) << result.output;
-  // The column before is as wide as the part of the run in which rank 0 waits: a step, or its checkpoint.
+  // The columns before "does not answer" are padded to the width of the entry of rank 0, which names a step or
+  // a checkpoint, so their text is not compared.
   const size_t row = result.output.find("\n     1  not known ");
   ASSERT_NE(row, std::string::npos) << result.output;
   const std::string line = result.output.substr(row + 1, result.output.find('\n', row + 1) - row - 1);
@@ -394,7 +395,8 @@ TEST(RunOfRanks, AStoppedRankIsNamedKilledAndStartedAgain) {
       << result.output;
 }
 
-// Checkpoints of another run in the folder, which this run may replace, are none from which it resumes.
+// The folder contains checkpoints of another run, which this run may replace. A restart must not resume from
+// them.
 TEST(RunOfRanks, ARestartDoesNotResumeFromAnotherRun) {
   const TestFolder folder("ranks_restart_other");
   const std::string model = write_tiny_model(folder);
@@ -476,7 +478,7 @@ TEST(RunOfRanks, ProcessesOfTorchrunTrainWithTheBitsOfOwnOnes) {
   };
   const ProcessResult own = run_plimsoll(words("own"), folder.path("log"));
   ASSERT_EQ(own.exit_code, 0) << own.output;
-  // Under torchrun the store is at the port after MASTER_PORT.
+  // torchrun uses MASTER_PORT for its own store, so the ranks use the port after it.
   const std::string port = std::to_string(free_port(2));
   const auto variables = [&](const std::string& rank) -> std::vector<std::string> {
     return {"LOCAL_RANK=" + rank,

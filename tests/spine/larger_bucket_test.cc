@@ -152,7 +152,8 @@ OneStep exact_run(const LengthsCase& item) {
   return run_in(exact, item.tight(), 1.0);
 }
 
-// Relative: the largest difference of a loss, and the norm of the difference of all updates.
+// Relative differences between two runs: the largest difference of a loss, and the norm of the difference of
+// all updates.
 struct Distance {
   double loss = 0;
   double update = 0;
@@ -175,14 +176,14 @@ Distance distance(const OneStep& run, const OneStep& from) {
   return result;
 }
 
-// The unit roundoff of the type that the case stores.
+// Returns the unit roundoff of the type in which the case stores activations.
 double roundoff(const TinyCase& test) {
   return test.activations ? 0x1p-8 : 0x1p-24;
 }
 
 TEST(LargerBucket, ChangesRoundingOnly) {
-  // From exact arithmetic, in a tight bucket, for each roundoff and model: a model with more layers or norms rounds more often, and
-  // must not widen the limits of the others.
+  // The largest distances from exact arithmetic, measured in tight buckets, for each roundoff and model. Models have separate
+  // limits, because one with more layers or norms rounds more often and would widen the limits of the others.
   std::map<std::pair<double, std::string>, Distance> farthest;
   std::vector<Distance> of_loose, of_fault;
   const std::vector<LengthsCase> cases = gradient_cases();

@@ -235,7 +235,8 @@ ExpectedSteps::ExpectedSteps(const TinyCase& test, int64_t batches)
       bounds_[name] = std::max(bounds_[name], largest(values, exact.at(name)));
   }
   constexpr double kMostTerms = 96, kDeviations = 7, kDeviationsOfLargest = 1.0 / 3;
-  // Number of effects: of two orders, in products with weights and in attention.
+  // The number of independent rounding effects: 2 orders of summation x 2 kinds of products (with weights, and
+  // in attention) x the passes that round (forward and backward of each step, and the evaluation).
   constexpr double kEffects = 2 * 2 * (2 * kMeshSteps + 1);
   const double scale = kDeviations / kDeviationsOfLargest * std::sqrt(kEffects * kMostTerms) *
                        unit_roundoff(DType::kF64) / kChange;

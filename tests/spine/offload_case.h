@@ -185,7 +185,7 @@ inline void expect_sound(const ProgramPlan& program) {
       }
     }
     // The buffers of the operands are live until the copy has ended. A buffer that a run leaves for the next
-    // run consists of two of them.
+    // run has two live ranges, each stored as a buffer of its own.
     const auto is_live = [&](const TransientBuffer& buffer) {
       return buffer.first <= copy && buffer.last >= end - 1;
     };

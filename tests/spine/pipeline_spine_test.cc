@@ -164,7 +164,8 @@ TEST(PipelineRanks, HaveRoomForTheirLayers) {
       if (whole.persistent_by_name.contains(buffer.name)) {
         EXPECT_EQ(buffer.bytes, whole.buffer(buffer.name).bytes) << buffer.name;
       } else {
-        // Each end adds its own terms to the gradient of the table, which has another name if they are all.
+        // The first and the last stage each add their own terms to the gradient of the table that they share.
+        // The gradient with the terms of one stage only has another name than the complete gradient.
         EXPECT_TRUE(buffer.storage == Storage::kGradient) << buffer.name;
         EXPECT_EQ(buffer.bytes, in_arena(37 * 16 * 4)) << buffer.name;
       }
@@ -185,8 +186,8 @@ TEST(PipelineRanks, HaveRoomForTheirLayers) {
   EXPECT_EQ(std::ssize(holders), num_weights);
 }
 
-// With gpipe a stage keeps the activations of all micro-batches, with 1f1b those of at most one micro-batch per stage from it on. All
-// else has the same size.
+// With gpipe a stage keeps the activations of all micro-batches. With 1f1b, stage s of S keeps those of at most S - s micro-batches.
+// All other memory has the same size.
 TEST(PipelineRanks, KeepActivationsPerMicroBatch) {
   TinyCase test = classifier();
   test.dtype = DType::kF32;

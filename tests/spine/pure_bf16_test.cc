@@ -55,7 +55,7 @@ std::vector<TinyCase> cases() {
                       .activations = DType::kBF16});
     }
   }
-  if (testing::tests_run_on_gpu()) return list;  // the reference kernels run on a CPU
+  if (testing::tests_run_on_gpu()) return list;  // the reference kernels run only on a CPU
   list.push_back(
       {.dtype = DType::kBF16, .dropout = 0.0, .reference_kernels = true, .activations = DType::kBF16});
   return list;

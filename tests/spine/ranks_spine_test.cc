@@ -180,7 +180,7 @@ TEST(Ranks, AllRanksHaveTheSameWeights) {
   EXPECT_GE(checked, 20);
 }
 
-// The scratch memory of a collective operation is its own until the operation has ended, as are the gradients.
+// No other buffer overlaps the scratch memory and the gradients of a collective operation before it has ended.
 TEST(Ranks, BuffersAreHeldUntilTheOperationHasEnded) {
   PlanRequest request = request_of({}, 1);
   request.ranks = {.count = 2, .bucket_bytes = 1024};

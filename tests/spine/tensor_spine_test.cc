@@ -47,7 +47,8 @@ Plan plan_of(TinyCase test, const RankMesh& mesh, int64_t batches) {
   test.accumulation = batches / mesh.data_size();
   PlanRequest request = testing::tiny_request(test, kBucket);
   request.device.num_threads = 1;
-  // The fast kernels of a CPU round weights when they read them.
+  // Only the reference kernels read 16-bit copies of weights: the fast kernels of a CPU round fp32 weights when
+  // they read them.
   request.precision.weight_copies = test.activations.has_value() && test.reference_kernels;
   request.ranks = {.count = mesh.size, .tensor_size = mesh.tensor_size, .bucket_bytes = 2048};
   return build_plan(request);
@@ -136,7 +137,8 @@ std::vector<Result> results_of_mesh(const Plan& plan, const TinyCase& test, cons
                                     int64_t batches, const Start& start = {}, bool late = false) {
   std::vector<Result> results(static_cast<size_t>(mesh.size));
   run_on_mesh(mesh, [&](int rank, const RankConnections& connections) {
-    // Memory that nothing has written, such as padding, would be NaN.
+    // Fills the memory with NaN first, so that a result which depends on unwritten memory, such as padding, is
+    // detected.
     const ExecutorOptions options{.fill = 0xFF, .connections = connections, .late_copies = late};
     results[static_cast<size_t>(rank)] = run_steps(plan, test, mesh, rank, batches, options, start);
   });
@@ -260,9 +262,9 @@ class Expected {
         loss_bound = std::max(loss_bound, std::abs(changed.losses[i] - result.losses[i]));
     }
     constexpr double kMostTerms = 96, kDeviations = 7, kDeviationsOfLargest = 1.0 / 3;
-    constexpr double kEffects =
-        2 * 2 *
-        (2 * kSteps + 1);  // number of effects: of two orders, in products with weights and in attention
+    // The number of independent rounding effects: 2 orders of summation x 2 kinds of products (with weights, and in attention) x
+    // the passes that round (forward and backward of each step, and the evaluation).
+    constexpr double kEffects = 2 * 2 * (2 * kSteps + 1);
     const double scale = kDeviations / kDeviationsOfLargest * std::sqrt(kEffects * kMostTerms) *
                          unit_roundoff(DType::kF64) / kChange;
     for (auto& [name, bound] : bounds) bound *= scale;
@@ -434,7 +436,8 @@ TEST(TensorParallelRanks, HaveRoomForTheirParts) {
       const bool is_row_bias = buffer.name.find("output.dense.bias") != std::string::npos;
       const bool is_divided =
           is_in_layer && !is_row_bias && buffer.name.find("LayerNorm") == std::string::npos;
-      // 37 rows of words, which the ranks do not divide.
+      // The table has 37 rows, which the numbers of ranks do not divide, so each rank has room for a rounded-up
+      // share.
       const bool has_words = buffer.name.find("word_embeddings") != std::string::npos;
       int64_t elements = buffer.whole_elements() / (is_divided ? ranks : 1);
       if (has_words) elements = TensorSplit::rows_of_rank(37, ranks) * 16;

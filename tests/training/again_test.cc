@@ -100,7 +100,8 @@ TEST(Again, ARunBehindAStepThatWasDroppedBeginsAnew) {
   expect_next_begins_anew(trainer, arguments, folder);
 }
 
-// A custom loop that continues after such a run starts after its updates, with all batches still to come.
+// A custom loop that continues after a run which threw starts after the updates of that run, and can still take
+// all batches.
 TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
   const TestFolder folder("again_own");
   Arguments arguments = arguments_of(folder);

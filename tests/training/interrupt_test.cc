@@ -105,7 +105,8 @@ Arguments repeated_arguments(const TestFolder& folder) {
   Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
   arguments.max_steps = 4;
   arguments.save_strategy = "no";
-  // A run that is stopped is still saved.
+  // Needed although save_strategy is "no": a run that is stopped saves a checkpoint, which the next run has to
+  // replace.
   arguments.replace_checkpoints = true;
   return arguments;
 }

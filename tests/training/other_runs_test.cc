@@ -111,7 +111,7 @@ TEST(OtherRuns, TheBestCheckpointMayLieInAnotherFolder) {
   arguments.resume_from_checkpoint = folder.path("first") + "/checkpoint-3";
   arguments.output_dir = folder.path("second");
   arguments.max_steps = 5;
-  arguments.learning_rate = 3.0;  // no later evaluation is better
+  arguments.learning_rate = 3.0;  // so large that the loss grows and no later evaluation is better
   arguments.lr_scheduler_type = "constant";
   arguments.warmup_steps = 0;
   {
