@@ -201,7 +201,7 @@ std::vector<BenchedRound> benched_rounds(const Plan& plan) {
       }
     }
   }
-  std::map<std::string_view, size_t> next_round;  // by kernel
+  std::map<std::string_view, size_t> next_round;  // number of further rounds that each kernel has so far
   for (const KernelRow& row : kernel_rows()) {
     const auto found = accepted.find(&row);
     if (found == accepted.end() || found->second < num_ops[row.kernel]) continue;
