@@ -147,7 +147,7 @@ void set_rate_factors(std::vector<WeightSpec>& specs, const std::map<std::string
     return fmt::format("--learning_rate_factors {}={}", pattern, factors.at(pattern));
   };
   for (const auto& entry : factors) {
-    const std::string& pattern = entry.first;  // clang 14 captures no structured binding
+    const std::string& pattern = entry.first;  // a lambda cannot capture a structured binding in clang 14
     require_match(argument(pattern), pattern, names);
     const bool is_trained = std::any_of(specs.begin(), specs.end(), [&](const WeightSpec& spec) {
       const std::vector<std::string> parts = part_names(spec);

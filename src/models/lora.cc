@@ -251,8 +251,8 @@ void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfi
       if (is_whole || !has_part(spec)) continue;
       throw_error(
           ErrorCode::kUsage,
-          "--modules_to_save {}: query, key and value of a layer are one matrix in memory and are trained "
-          "whole together: name all three or attention.self, or adapt it with --lora_target_modules",
+          "--modules_to_save {}: query, key and value of a layer are one matrix in memory and can only be "
+          "trained together: name all three or attention.self, or adapt it with --lora_target_modules",
           module);
     }
   }

@@ -85,7 +85,7 @@ class SpecWriter {
     linear(name, config_.num_labels, config_.hidden_size, true, {""}).deviation =
         1.0 / std::sqrt(static_cast<double>(config_.hidden_size));
   }
-  // Adds a table. As in transformers, the row of the padding token does not start as zero.
+  // Adds the table of word embeddings. As in transformers, the row of the padding token does not start as zero.
   void table(const std::string& name) {
     add_table_spec(specs_, name, config_.vocab_size, config_.hidden_size, disk_prefixes());
     specs_.back().cutoff = cutoff();
