@@ -312,7 +312,7 @@ void check_sequences(const PersistentBuffer& input, std::span<const int32_t> sta
   }
 }
 
-// Checks the ends of rows of a value with `tokens` rows.
+// Checks the input that lists where groups of rows end, in a value with `tokens` rows.
 void check_row_ends(const PersistentBuffer& input, std::span<const int32_t> ends, int64_t tokens) {
   PLIMSOLL_CHECK(!ends.empty() && ends.front() == 0 && ends.back() <= tokens,
                  "the row ends '{}' of a batch must begin with 0 and end at or before the number of tokens, "

@@ -150,7 +150,7 @@ class Executor {
   // or if they are scratch memory of a kernel that ran, because a kernel may leave the end of its scratch memory unwritten. Cost on a GPU:
   // copies the arena.
   int64_t high_water_bytes() { return std::max(written_bytes(), used_scratch_end_); }
-  // Returns the observed end of the written part of the arena, rounded up likewise.
+  // Returns the observed end of the written part of the arena, rounded up to the arena's alignment.
   int64_t written_bytes();
   const Plan& plan() const { return plan_; }
 

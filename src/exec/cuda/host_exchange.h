@@ -55,9 +55,9 @@ class HostExchange {
 
   CudaDevice& device_;
   const ArenaMap& map_;
-  Range all_ = {};      // inputs, then outputs
+  Range all_ = {};      // all inputs, followed by all outputs
   Range update_ = {};   // the inputs of Inputs::kUpdate
-  Range outputs_ = {};  // up to the end of all_
+  Range outputs_ = {};  // all outputs; ends where all_ ends
   int64_t staged_begin_ = 0;
   PinnedMemory twin_;               // a copy of all_
   Sent sent_[2] = {};               // indexed by Inputs
