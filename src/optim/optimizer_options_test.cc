@@ -55,7 +55,8 @@ TEST(Optimizers, EveryRowHasANameForOptimAFamilyWithStatesInFp32AndRulesOfThumb)
     EXPECT_GT(row.flops_per_element, 0.0);
     EXPECT_FALSE(row.rules.empty());
     for (const StateRule& rule : row.rules) EXPECT_TRUE(rule.variant.starts_with(row.label)) << rule.variant;
-    // The first rule counts the states that a run with all of them has. Adafactor has a state less without beta1.
+    // The first rule of thumb counts the states of a run that has all of them. Without beta1, Adafactor has one
+    // state less.
     if (row.frame != UpdateFrame::kFactored) {
       OptimizerConfig config{.kind = row.kind, .momentum = row.has_optional_momentum ? 0.9 : 0.0};
       EXPECT_EQ(row.rules.front().num_kinds, std::ssize(optimizer_state_names(config)));
