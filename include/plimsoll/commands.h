@@ -37,10 +37,11 @@ struct CommonSetting {
 // One command. The views refer to static storage.
 struct CommandInfo {
   std::string_view name;
-  std::optional<RunCommand> settings;   // the command whose settings it also takes
-  std::vector<std::string_view> usage;  // the forms of the words after the name
-  std::string_view help;                // one line
-  std::string_view text;                // one or two sentences, or empty
+  // the run command whose settings it accepts; none if it accepts no settings
+  std::optional<RunCommand> settings;
+  std::vector<std::string_view> usage;  // usage lines without the command's name, one per form
+  std::string_view help;                // description in one line, for the list of commands
+  std::string_view text;                // further description for --help, one or two sentences; may be empty
   std::vector<CommandOption> options;   // the options of the command itself, without the settings of a run
   std::vector<CommonSetting> common;    // the settings that --help of the command shows, at most ten
   std::vector<std::string_view> example;

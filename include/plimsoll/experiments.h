@@ -69,14 +69,14 @@ struct PeerFigures {
   double samples_per_s = 0;
   int64_t measured_bytes = 0;
   std::string refused;      // the reason if it did not run, otherwise empty
-  std::string device = {};  // the device that it used, as it names it; empty in files of earlier versions
+  std::string device = {};  // name of the device as Trainer reports it; empty in files of earlier versions
   bool operator==(const PeerFigures&) const = default;
 };
 
 struct ExperimentRow {
   Experiment experiment;
   std::optional<ExperimentFigures> figures;
-  std::string refused;  // the reason if there are no figures, as printed by the program
+  std::string refused;  // the error message of the run if there are no figures
   std::optional<PeerFigures> peer;
   bool operator==(const ExperimentRow&) const = default;
 };
@@ -115,7 +115,7 @@ struct DocumentFigures {
   bool operator==(const DocumentFigures&) const = default;
 };
 
-// The prediction for one row.
+// The predicted figures of one row of the table of experiments.
 struct PlannedExperiment {
   Experiment experiment;
   double samples_per_s = 0;  // estimated speed
@@ -129,7 +129,7 @@ struct PlannedExperiment {
 };
 
 enum class PlannedRows {
-  kDocuments,  // the nine experiments of the page, and the settings of the DataLoader
+  kDocuments,  // the nine experiments of Hugging Face's page on one GPU, and the settings of the DataLoader
   kAll         // every row of `plimsoll bench --experiments`
 };
 

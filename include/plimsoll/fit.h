@@ -35,7 +35,7 @@ struct FitOptions {
   // Devices to compare. Default: the device in `arguments`. "all" selects every card in the table of devices on which
   // releases of Plimsoll run; other cards of the table, for which Plimsoll can only plan, have to be named.
   std::vector<std::string> devices = {};
-  std::vector<CardPrice> prices = {};  // used with several devices
+  std::vector<CardPrice> prices = {};  // used to rank the devices by cost if several are compared
   int64_t epoch_samples = 100000;      // number of samples in the epoch whose cost is compared
   // Also try methods that change the result of training, such as SGD or LoRA (MethodEffect::kOtherPath).
   bool with_other_paths = false;

@@ -152,7 +152,7 @@ struct PlannedSpeed {
   double samples_per_s = 0;
   std::vector<PlannedOperations> groups;
   bool is_calibrated = false;  // a calibration of this CPU was used
-  std::string rates;           // source of the rates, for people
+  std::string rates;           // text that names the source of the rates
 };
 
 // The figures of the planned generation with another number of beams, or, if tokens are sampled, with another
