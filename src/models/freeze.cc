@@ -134,8 +134,8 @@ void require_match(const std::string& argument, const std::string& pattern,
                    const std::vector<std::string>& names) {
   const auto matches = [&](const std::string& name) { return glob_matches(pattern, name); };
   if (std::any_of(names.begin(), names.end(), matches)) return;
-  throw_error(ErrorCode::kUsage, "{}: no parameter of this model has such a name; near it are {}", argument,
-              fmt::join(nearest_names(pattern, names), ", "));
+  throw_error(ErrorCode::kUsage, "{}: no parameter of this model has such a name; the nearest names are {}",
+              argument, fmt::join(nearest_names(pattern, names), ", "));
 }
 
 }  // namespace

@@ -103,14 +103,15 @@ bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
       throw_error(
           ErrorCode::kUsage,
           "--{} {}: '{}' cannot be adapted, because it is not a linear module, or because it is trained "
-          "whole and saved with the adapter; the modules of this model that can be adapted are {}",
+          "in full and saved with the adapter; the modules of this model that can be adapted are {}",
           argument, target, module_of(part.disk_names.front()), fmt::join(short_names(modules), ", "));
     }
   }
-  throw_error(ErrorCode::kUsage,
-              "--{} {}: no module of this model has such a name; linear modules are {}; near it are {}",
-              argument, target, fmt::join(short_names(modules), ", "),
-              fmt::join(nearest_names(target, short_names(modules)), ", "));
+  throw_error(
+      ErrorCode::kUsage,
+      "--{} {}: no module of this model has such a name; linear modules are {}; the nearest names are {}",
+      argument, target, fmt::join(short_names(modules), ", "),
+      fmt::join(nearest_names(target, short_names(modules)), ", "));
 }
 
 // Compiles an expression, which may come from an untrusted adapter. References to groups are refused, so the time of matching is
@@ -128,7 +129,8 @@ std::regex expression_of(const std::string& text, std::string_view argument) {
   for (const char c : text) {
     num_digits = c >= '0' && c <= '9' ? num_digits + 1 : 0;
     if (num_digits <= kMaxDigits) continue;
-    throw_error(ErrorCode::kUsage, "--{} {}: a number of more than {} digits in an expression; shorten it",
+    throw_error(ErrorCode::kUsage,
+                "--{} {}: the expression contains a number of more than {} digits; shorten the number",
                 argument, text, kMaxDigits);
   }
   try {
@@ -441,9 +443,10 @@ void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& conf
     });
     // Users of PEFT list every name that a classifier may have, so these names may be missing.
     if (exists || name == "score" || name == "pre_classifier") continue;
-    throw_error(ErrorCode::kUsage,
-                "--llm_int8_skip_modules {}: no module of this model has such a name; near it are {}", name,
-                fmt::join(nearest_names(name, short_names(modules)), ", "));
+    throw_error(
+        ErrorCode::kUsage,
+        "--llm_int8_skip_modules {}: no module of this model has such a name; the nearest names are {}", name,
+        fmt::join(nearest_names(name, short_names(modules)), ", "));
   }
 }
 

@@ -113,9 +113,10 @@ void diagonalize(std::vector<double>& d, std::vector<double>& e, std::vector<dou
 
 SymmetricEigen largest_eigenpairs(std::vector<double> a_NN, int64_t n, int64_t count) {
   const auto size = static_cast<size_t>(n);
-  PLIMSOLL_CHECK(
-      n >= 1 && count >= 1 && count <= n && a_NN.size() == size * size,
-      "the matrix must be square with {} rows, and the number of eigenpairs must be between 1 and that", n);
+  PLIMSOLL_CHECK(n >= 1 && count >= 1 && count <= n && a_NN.size() == size * size,
+                 "the matrix must be square with {} rows, and the number of eigenpairs must be between 1 and "
+                 "the number of rows",
+                 n);
   Tridiagonal t = reduce(std::move(a_NN), size);
   std::vector<double> z(size * size, 0.0);
   for (size_t i = 0; i < size; ++i) z[i * size + i] = 1.0;

@@ -111,7 +111,7 @@ void read_greedy_options(MetricScheduleOptions& options, ScheduleOptionReader& r
 MetricScheduleOptions make_metric_schedule(ScheduleKind kind, std::span<const ScheduleOption> list) {
   PLIMSOLL_CHECK(
       follows_metric(kind),
-      "the learning-rate schedule '{}' cannot be made here: it does not depend on a metric of evaluations",
+      "make_metric_schedule() needs a schedule that depends on a metric of evaluations, but '{}' does not",
       schedule_name(kind));
   const bool greedy = kind == ScheduleKind::kGreedy;
   MetricScheduleOptions options{.kind = kind};

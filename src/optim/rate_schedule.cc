@@ -218,9 +218,10 @@ ScheduleKind parse_schedule(std::string_view name) {
 
 Schedule make_schedule(ScheduleKind kind, double learning_rate, int64_t num_warmup_steps,
                        int64_t num_training_steps, std::span<const ScheduleOption> options) {
-  PLIMSOLL_CHECK(!follows_metric(kind),
-                 "the learning-rate schedule '{}' cannot be made here: it depends on a metric of evaluations",
-                 schedule_name(kind));
+  PLIMSOLL_CHECK(
+      !follows_metric(kind),
+      "make_schedule() needs a schedule that does not depend on a metric of evaluations, but '{}' does",
+      schedule_name(kind));
   if (!(learning_rate >= 0.0 && std::isfinite(learning_rate)) || num_warmup_steps < 0 ||
       num_training_steps < 1) {
     throw_error(ErrorCode::kUsage,

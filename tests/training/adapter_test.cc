@@ -222,7 +222,7 @@ TEST(Lora, SaysWhatIsWrong) {
   Arguments arguments = lora_arguments(base, folder.path("run"));
   arguments.lora_target_modules = {"quary"};
   const std::string unknown = message_of(arguments, ErrorCode::kUsage);
-  EXPECT_NE(unknown.find("near it are query"), std::string::npos) << unknown;
+  EXPECT_NE(unknown.find("the nearest names are query"), std::string::npos) << unknown;
   arguments.lora_target_modules = {"word_embeddings"};
   const std::string table = message_of(arguments, ErrorCode::kUsage);
   EXPECT_NE(table.find("it is not a linear module"), std::string::npos) << table;

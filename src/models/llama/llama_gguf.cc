@@ -62,11 +62,12 @@ void refuse_activation_and_rope(const ModelConfig& config, std::string_view wher
                             (rope.type == RopeType::kYarn && is_usual_yarn(rope)) ||
                             (rope.type == RopeType::kLlama3 && has_divisors);
   if (is_supported) return;
-  throw_error(
-      ErrorCode::kUsage,
-      "{}: the rotary embedding has the type '{}'{}, which llama.cpp does not compute as this model was "
-      "trained; use transformers or vLLM",
-      where, rope_type_name(rope.type), rope.type == RopeType::kYarn ? " with unusual parameters" : "");
+  throw_error(ErrorCode::kUsage,
+              "{}: the rotary embedding has the type '{}'{}, which llama.cpp computes differently than in "
+              "the training "
+              "of this model; use transformers or vLLM",
+              where, rope_type_name(rope.type),
+              rope.type == RopeType::kYarn ? " with unusual parameters" : "");
 }
 
 void refuse_llama_variants(const ModelConfig& config, std::string_view where) {
