@@ -26,7 +26,7 @@ class HostExchange {
   // offset.
   std::byte* at(int64_t offset) const;
 
-  // The functions of ExecutorBackend with these names.
+  // These functions do what the functions of ExecutorBackend with the same names describe.
   void before_host_writes(Inputs inputs);
   void before_host_reads();
   void fetch_outputs();
