@@ -37,8 +37,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// Makes a case with a model in whose weights the beginnings of the tensors' names, and optionally one name, are
-// replaced.
+// Makes a case with a copy of the model whose tensors have other names: the prefix `from` of every name becomes
+// `to`, and if `one` is given, that name becomes `other`.
 Case renamed(std::string name, int exit_code, Words words, Use use, std::string from, std::string to,
              std::string one = "", std::string other = "") {
   return {std::move(name), exit_code, std::move(words), [=](const Ground& ground) {
@@ -107,7 +107,7 @@ std::string with_template(const Ground& ground, const std::string& single) {
 
 constexpr const char* kPairs = "sentence1,sentence2,label\nword1,word2,0\nword3,word4,1\n";
 
-// A plan or training of pairs with a model that has only the token type 0.
+// Makes a case that plans or trains on pairs of texts with a model that has only the token type 0.
 Case one_type(std::string name, std::string command, Words more) {
   return {
       std::move(name),

@@ -59,7 +59,7 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     ++checked;
   }
   EXPECT_GE(checked, 2);
-  // bench/plan measures the number of plans per second.
+  // Only a lower bound is checked; bench/plan measures the number of plans per second.
   EXPECT_GT(report.num_plans, checked);
 }
 

@@ -126,7 +126,8 @@ TEST(GgufExport, TypesOfMatricesFollowOuttypeAndVectorsStayF32) {
   for (const auto& [outtype, type] : types) {
     const ReadGguf file = folder.exported(outtype);
     EXPECT_EQ(file.tensors.at("token_embd.weight").type, type);
-    // Rows of 40 elements are no complete blocks.
+    // Rows of 40 elements are not a multiple of the 32 elements of a q8_0 block, so this matrix is stored in
+    // f16.
     EXPECT_EQ(file.tensors.at("blk.0.ffn_down.weight").type, type == 8 ? 1u : type);
     EXPECT_EQ(file.tensors.at("position_embd.weight").type, 0u);
     EXPECT_EQ(file.tensors.at("blk.0.attn_norm.weight").type, 0u);

@@ -104,7 +104,8 @@ TEST(Kill, OtherWorkInTheBackgroundEndsAtAnInterruptThatIsSent) {
   EXPECT_EQ(result.signal, SIGINT) << result.exit_code << result.output;
 }
 
-// A background run ignores Ctrl-C in the terminal of its script, which is meant for the script.
+// Ctrl-C in the terminal of a script is meant for the script, so a run that the script started in the
+// background ignores it.
 TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
   const TestFolder folder("interrupt_terminal");
   const std::string run = folder.path("run");
@@ -186,7 +187,8 @@ TEST(Kill, ATerminalThatClosesSaysSoTwiceAndTheRunIsSaved) {
 }
 
 TEST(Kill, AnInterruptSavesWithNobodyLeftToReadWhatIsPrinted) {
-  // Ctrl-C also ends `tee` in `plimsoll train ... 2>&1 | tee log`.
+  // In `plimsoll train ... 2>&1 | tee log`, Ctrl-C also ends `tee`, so that nobody reads the output any more.
+  // The pipe without a reader simulates this.
   const TestFolder folder("interrupt_without_reader");
   const std::string model = write_tiny_model(folder);
   const std::string run = folder.path("run");

@@ -1,12 +1,13 @@
 // Runs the cases of parity_test.cc in the precisions that round more than fp32.
 //
-// The allowed error is measured on the reference: by its own bf16 run (bf16.json; make_fixtures.py --bf16) and by
-// its fp32 run, each against fp64. To first order an error is a sum of roundings in proportion to the unit roundoff u
-// of the type: 2^-8 in bf16, 2^-11 in fp16 and TF32, 2^-24 in fp32 (sums, statistics and weights are fp32 in all of
-// them). fp32 products by three TF32 products lose kTf32x3SplitError, 2^-21, and add three times as many terms with
-// 4 u each (kernels/matmul/matmul_cuda.h), so u is taken as 2^-20. The unit of a case is therefore the larger of
-// e_bf16 u / 2^-8 and e_fp32 u / 2^-24, which are two samples of one sensitivity, plus e_fp32 itself. Two effects are
-// not linear:
+// The allowed error is measured on the reference: by its own bf16 run (bf16.json; make_fixtures.py --bf16) and by its
+// fp32 run, each against fp64. To first order an error is proportional to the unit roundoff u of the type: 2^-8 in
+// bf16, 2^-11 in fp16 and TF32, 2^-24 in fp32 (sums, statistics and weights are fp32 in all of them). An fp32 product
+// that is computed as three TF32 products has an error of kTf32x3SplitError, 2^-21, and adds three times as many
+// terms, each with an error of 4 u (kernels/matmul/matmul_cuda.h); the test uses u = 2^-20 for it. Let e_bf16 and
+// e_fp32 be the errors of the reference in its two runs. Both measure how sensitive the case is to rounding, so the
+// unit of a case is the larger of e_bf16 u / 2^-8 and e_fp32 u / 2^-24, plus e_fp32 itself. Two effects are not
+// linear:
 //  - AdamW's first updates have the size of the learning rate for any size of the gradient. An element whose
 //    gradient is smaller than its rounding moves in the wrong direction by that amount. The number of such elements is
 //    in proportion to u, and so is the square of the norm of their effect on the weights: the effect is in proportion

@@ -50,7 +50,8 @@ TEST(RunOfRanks, EqualsARunOfOneProcessThatAccumulates) {
   }
 }
 
-// All ranks have the weights that the first one saves, and draw different random numbers, so that two runs have the same bits.
+// Two runs have the same bits: all ranks start with the weights of the first one, and their random numbers, which differ from
+// rank to rank, depend only on the seed and the number of the micro-batch.
 TEST(RunOfRanks, TwiceHasTheSameBits) {
   const TestFolder folder("ranks_twice");
   const std::string model = write_tiny_model(folder);
@@ -196,7 +197,8 @@ TEST(RunOfRanks, DividedLayersResumeOnAnyMesh) {
   expect_near(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
 }
 
-// A configuration of DeepSpeed or FSDP is the same run as the settings that it requests, and its checkpoints resume without it.
+// A run with a configuration of DeepSpeed or FSDP equals a run with the settings that the configuration requests, and its
+// checkpoints can be resumed without the configuration.
 TEST(RunOfRanks, ConfigurationsOfDeepspeedAndFsdpAreSettings) {
   const TestFolder folder("ranks_deepspeed");
   const std::string model = write_tiny_model(folder);

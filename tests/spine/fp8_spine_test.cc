@@ -140,9 +140,9 @@ TEST(Fp8, WithoutThePassARunIsThatOfBf16) {
   expect_equal(fp8, bf16);
 }
 
-// The passes after it do not change a bit of what a step computes, and neither do earlier contents of the arena.
-// Evaluations are not compared, because they are those of bf16, in which a product on a GPU has other bits if its addend is
-// in place (matmul_cuda.h) and the pass in_place is one of those that are left out.
+// The passes after the one that inserts fp8 products do not change a bit of what a step computes, and neither do earlier
+// contents of the arena. Evaluations, which run in bf16, are not compared: on a GPU the bits of a product depend on whether
+// its addend is in place (matmul_cuda.h), which is different without the pass in_place.
 TEST(Fp8, PassesAndTheArenaKeepEveryBit) {
   int checked = 0;
   for (const int64_t accumulation : {1, 2}) {

@@ -182,9 +182,9 @@ int64_t num_transfers(const Plan& plan, Segment segment) {
   return count;
 }
 
-// States are read into the memory that activations free during the backward pass, as far as it takes to read them, and the last
-// ones are written during the next forward pass. This takes a twentieth of the transient memory at most. The norm of all
-// gradients is needed before the first update, so that nothing is written in the backward pass.
+// During the backward pass, states are read into memory that activations free, early enough for the updates, and the last
+// states are written during the next forward pass. The early transfers increase the transient memory by at most a twentieth.
+// The backward pass writes nothing, because the first update needs the norm of all gradients.
 TEST(OffloadToDisk, ReadsDuringTheBackwardPassIntoMemoryThatActivationsFree) {
   TinyCase test;
   PlanRequest request = plan_of(test, Kept::kOnDisk).request;

@@ -141,7 +141,8 @@ TEST(PartialTraining, WorksWithEveryOptimizerInEveryPrecision) {
         part.apply(test);
         optimizer.apply(test);
         precision.apply(test);
-        // Adapters of this width and rank have 8-bit states: at least 64 x 64 numbers.
+        // Adapters of this width and rank have at least 64 x 64 numbers, so that their states are stored in 8
+        // bits.
         if (test.lora && optimizer.name.ends_with("8bit")) {
           test.lora->r = test.hidden = 64;
           test.layers = 1;

@@ -79,7 +79,8 @@ TEST(PureBf16, HoldsTenBytesAParameter) {
 
 TEST(PureBf16, LearnsAndRepeatsItself) {
   for (const TinyCase& test : cases()) {
-    // The spacing of bf16 at a weight of 0.1 is 2^-11. A step of AdamW is a fifth of it.
+    // The spacing of bf16 numbers near a weight of 0.1 is 2^-11, five times the step of AdamW: rounding to
+    // nearest would leave such a weight unchanged.
     const double learning_rate = 1e-4;
     const int steps = test.reference_kernels ? 40 : 300;
     const Outcome one = train(test, steps, 1, learning_rate);

@@ -51,8 +51,8 @@ std::string weights_of(Trainer& trainer, const TestFolder& folder) {
   return text;
 }
 
-// A run from the weights in FOLDER/between must equal the object's next run, state for state, with dropout,
-// so that random numbers are tested too.
+// Expects that the object's next run equals a run of a new object that starts from the weights in
+// FOLDER/between, state for state. Dropout is on, so that random numbers are tested too.
 void expect_next_begins_anew(Trainer& trainer, Arguments arguments, const TestFolder& folder) {
   trainer.save_model(folder.path("between"));
   const TrainOutput again = trainer.train();

@@ -204,7 +204,8 @@ void add_runs(const RunSetup& setup, const std::optional<Dataset>& data, int64_t
   }
 }
 
-// Evaluations are counted for all their causes: those of the loop from the log, plus one at the end.
+// The plan counts all evaluations of a run together: those of the training loop, which the test reads from the
+// log, and the one at its end.
 TEST(CapturedBuckets, OfEvaluationAreThoseOfAllItsRunsTogether) {
   const TestFolder folder("captured_evaluation");
   const Arguments plain = [&] {

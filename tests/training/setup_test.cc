@@ -234,7 +234,8 @@ TEST(Setup, EachSetOfMnliHasItsOwnTimeAndRows) {
   EXPECT_NEAR(metrics.at("eval_samples_per_second") / metrics.at("eval_steps_per_second"), 1.0, 0.1);
 }
 
-// Two rows in batches of one are two micro-batches per epoch.
+// With two rows in batches of one, an epoch has two micro-batches and, with up to three micro-batches per step,
+// one step.
 TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   const TestFolder folder("unreached");
   Arguments arguments = arguments_with_file(folder, "sentence,label\na,x\nb,y\n");
