@@ -52,7 +52,8 @@ class NgramModel {
   std::vector<Level> levels_;  // level n - 1 has the n-grams
 };
 
-// The mean over the tokens of a text that a language model with blocks predicts: all but the first of each block.
+// The mean loss over the tokens of a text that a language model with blocks predicts: all but the first of each
+// block.
 struct TextScore {
   int64_t num_tokens = 0;
   double mean_loss = 0;  // -log of the probabilities, in nats

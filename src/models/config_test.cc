@@ -199,7 +199,7 @@ TEST(Gpt2Config, ReadsWhatItWrites) {
   EXPECT_EQ(again.hidden_dropout_prob, 0.125);
 }
 
-// transformers refuses "embd_pdrop": null.
+// transformers refuses "embd_pdrop": null, so a written configuration must state a number.
 TEST(Gpt2Config, StatesTheDropoutOfTheEmbeddings) {
   EXPECT_NE(model_config_json(*find_preset("gpt2")).find("\"embd_pdrop\": 0.1,"), std::string::npos);
   const ModelConfig config =

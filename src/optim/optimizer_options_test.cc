@@ -85,7 +85,7 @@ TEST(Optimizers, HaveTheNamesAndBytesOfTheirStates) {
   EXPECT_EQ(least_state_bytes({.momentum_dtype = DType::kBF16, .variance_dtype = DType::kF32}), 6);
 }
 
-// docs/OPTIMIZERS.md describes every optimizer by hand.
+// docs/OPTIMIZERS.md is written by hand, so this test compares its names with the table.
 TEST(Optimizers, ThePageOfOptimizersHasEveryNameOfEveryRow) {
   std::ifstream file(std::string(PLIMSOLL_SOURCE_DIR) + "/docs/OPTIMIZERS.md");
   const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

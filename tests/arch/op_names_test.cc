@@ -43,7 +43,7 @@ std::set<std::string> distinctive_names() {
 
 // Returns the lines that compare the name of an op, or store it in a variable that may be compared later.
 std::vector<std::string> comparisons_in(const fs::path& file, const std::set<std::string>& names) {
-  // op.def->name(), schema_of(op).name(), schema.name()
+  // Matches op.def->name(), schema_of(op).name() and schema.name().
   static const std::string kName = R"re((def->|schema_of\([^;"]*\)\.|schema(\.|->))name\(\))re";
   static const std::regex kCompared(
       kName + R"re(\s*(==|!=|\.\s*(starts_with|ends_with|find|contains|substr|compare)\b))re" +

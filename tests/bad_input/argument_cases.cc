@@ -178,7 +178,7 @@ std::vector<Case> precision_cases() {
       argument("ArgumentFp16OnCpu", 2, {"--fp16", "on a CPU"}, {"--fp16"}),
       argument("ArgumentFp16OnTheCpuThatWasAskedFor", 2, {"--fp16", "cannot compute fp16 on a CPU", "cuda:0"},
                {"--fp16", "--use_cpu"}),
-      // This is no error if the CPU has bf16 instructions.
+      // If the CPU has bf16 instructions, --bf16 is not an error.
       cpu_has_bf16() ? argument("ArgumentBf16OnCpu", 0, {"bf16 mixed"}, {"--bf16"})
                      : argument("ArgumentBf16OnCpu", 2, {"--bf16", "leave the setting out"}, {"--bf16"}),
       argument("ArgumentGradientType", 2, {"--gradient_dtype bf16", "CPU", "leave the setting out"},

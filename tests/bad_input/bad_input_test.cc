@@ -100,8 +100,8 @@ TEST(BadInput, Chats) {
   run_cases(chat_cases());
 }
 
-// The message must name the model as the difference, not the optimizer state, which is then too large as
-// well.
+// The message must name the model as the difference. The optimizer state of a deeper model is too large as
+// well, but naming it would mislead the user.
 TEST(BadInput, ACheckpointOfADeeperModel) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string run = ground().path("deeper");

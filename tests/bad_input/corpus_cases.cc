@@ -12,7 +12,7 @@ std::string fixture(const std::string& name) {
   return std::string(PLIMSOLL_SOURCE_DIR) + "/src/io/data/fixtures/clm/" + name;
 }
 
-// A dry run of a small GPT-2 from scratch with this tokenizer.
+// Returns the words of a dry run of a small GPT-2 from scratch, followed by `more`.
 Words of_gpt2(const Words& more) {
   Words command = {"train",
                    "--config_name",
@@ -205,7 +205,8 @@ std::vector<Case> task_choice_cases() {
   };
 }
 
-// A dry run of masked language modelling with a small BERT from scratch, whose tokenizer has 179 tokens and 64 positions.
+// Returns the words of a dry run of masked language modelling with a small BERT from scratch, whose tokenizer has 179
+// tokens and 64 positions.
 Words of_bert(const Words& more, const std::string& sizes = "vocab_size=179") {
   Words command = {"train",
                    "--config_name",

@@ -251,7 +251,7 @@ std::vector<Case> named_file_cases() {
   };
 }
 
-// `plimsoll inspect` shows how training would read a data file.
+// Cases of `plimsoll inspect`, which shows how training would read a data file.
 std::vector<Case> inspected_data_cases() {
   const auto inspect = [](std::string name, Words words, std::string file, std::string text, Words more) {
     return Case{

@@ -49,7 +49,7 @@ Case renamed(std::string name, int exit_code, Words words, Use use, std::string 
                 const std::string start(before);
                 replace_all(text, start + from, start + to);
               }
-              // These keys of the header are not names of tensors.
+              // These keys of the header are not names of tensors, so they get their old form back.
               for (const std::string_view key : {"dtype", "__metadata__", "format"})
                 replace_all(text, to + std::string(key), "\"" + std::string(key));
             });
@@ -167,7 +167,7 @@ std::vector<Case> weight_cases() {
       weights("WeightsHeaderNoObject", 4, {"model.safetensors", "object"}, safetensors("[1, 2]", 0)),
       weights("WeightsHeaderDeep", 4, {"model.safetensors", "line 1", "'a'"},
               safetensors("{\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}", 0)),
-      // The formats of torch.save, plain and in a zip file, and the result of a failed download.
+      // Weights in the formats of torch.save, plain and in a zip file, and the result of a failed download.
       weights("WeightsPickle", 4, {"model.safetensors", "Python pickle", "convert it"},
               std::string("\x80\x02}q\x01(X\x05\0\0\0alphaq\x02K\x01u.", 20) + std::string(100, 'z')),
       weights("WeightsZip", 4, {"model.safetensors", "zip archive", "convert it"},

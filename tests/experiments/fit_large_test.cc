@@ -15,7 +15,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// The card need not be in this machine.
+// Only plans are made, so the card need not be in this machine.
 TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
   const Words words{"--config_name",    "bert-large-uncased",
                     "--max_seq_length", "512",

@@ -135,7 +135,7 @@ TEST(GgufExport, TypesOfMatricesFollowOuttypeAndVectorsStayF32) {
   }
 }
 
-// The tensors whose rows have one order in all architectures of the family.
+// Checks the tensors whose rows have the same order in all architectures of the family.
 void expect_llama_tensors(const ReadGguf& file, const ExportFolder& folder) {
   const std::map<std::string, std::string> names{
       {"token_embd", "model.embed_tokens"},

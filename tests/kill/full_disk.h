@@ -8,7 +8,7 @@
 
 namespace plimsoll::testing {
 
-// The kinds of failures: ENOSPC and EIO, each at a single call, or at all calls from one on.
+// The kinds of failures: ENOSPC and EIO, each at a single call, or at one call and all later ones.
 inline constexpr int kNumDiskFailures = 4;
 // Returns true if failure `kind` (from 0) is permanent. A permanent failure differs from a single one only in
 // the calls after the first failing one.

@@ -136,7 +136,8 @@ TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
     seen.clear();
     return true;
   };
-  // The terminal shows ^C after it has sent the signal, and lines of the log follow.
+  // The terminal shows ^C after it has sent the signal. The lines of the log that follow show that the run
+  // continues.
   EXPECT_TRUE(read_until("loss "));
   ASSERT_EQ(write(terminal, "\x03", 1), 1);
   EXPECT_TRUE(read_until("^C"));

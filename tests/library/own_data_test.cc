@@ -245,7 +245,7 @@ TEST_F(OwnData, OtherTasks) {
   }
 }
 
-// Each row that the model cannot read, and the words of the message.
+// Every kind of row that the model cannot read is refused, with a message that states the fault.
 TEST_F(OwnData, RowsThatCannotBeReadAreNamed) {
   Trainer trainer = bare();
   struct Case {

@@ -1,5 +1,4 @@
-// plan_generation(): the plan of a generation without weights and tokenizer is the plan of the run, and the arena of the run is that of the
-// plan.
+// Tests plan_generation(): without weights and tokenizer it makes the same plan as a run, and the arena of the run has the planned size.
 #include <gtest/gtest.h>
 
 #include <filesystem>

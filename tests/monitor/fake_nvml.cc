@@ -244,7 +244,8 @@ int nvmlDeviceGetNvLinkState(Device device, unsigned int link, unsigned int* is_
   return give(is_up, is_hgx() || is("bridges") || link < 16 ? 1 : 0);
 }
 
-// Drivers report version 5 for the links of an H100, whose generation is the fourth.
+// Returns NVML's number 4 (NVLink 3.0) for an A100. Real drivers return 7 (NVLink 5.0) for an H100, although
+// its links are of the fourth generation, so the fake one does too.
 int nvmlDeviceGetNvLinkVersion(Device, unsigned int, unsigned int* version) {
   return give(version, is("bridges") ? 4 : 7);
 }

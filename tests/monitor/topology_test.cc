@@ -137,7 +137,8 @@ TEST(Topology, LabelsOfPathsOverPciExpress) {
   EXPECT_EQ(label(PciPath::kUnknown), "N/A");
 }
 
-// Data sheets state the sum of both directions: 900 GB/s for an H100.
+// Data sheets state the sum of both directions, such as 900 GB/s for an H100; the rates here are those of one
+// direction.
 TEST(Topology, RatesAreThoseOfTheDataSheets) {
   const auto rate = [](int sm, int links) {
     TopologyGpu gpu = kH100;

@@ -43,7 +43,7 @@ const json& chat_fixtures() {
   return all;
 }
 
-// The arguments that all cases share. `steps`: one per loss of the reference.
+// Returns the arguments that all cases share. `steps`: the number of losses of the reference.
 Arguments arguments_of_steps(const std::string& model, const std::string& output, int64_t steps) {
   Arguments arguments;
   arguments.model_name_or_path = folder() + "/models/" + model;

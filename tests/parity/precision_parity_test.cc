@@ -59,7 +59,8 @@ std::vector<Precision> precisions() {
           {"tf32x3", {{"matmul_precision", "tf32x3"}}, 0x1p-12, false}};
 }
 
-// DistilBERT's head has a ReLU, and so have the feed-forward layers of a model whose configuration says so.
+// Returns true if the model has a ReLU: in DistilBERT's head, or in feed-forward layers if the configuration
+// says so.
 bool has_relu(const std::string& model) {
   const ModelConfig config =
       parse_model_config(ScratchFolder::read(fixtures().path("models/" + model + "/config.json")), model);

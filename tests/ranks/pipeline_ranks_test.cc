@@ -81,7 +81,8 @@ std::vector<Shape> possible(std::vector<Shape> shapes) {
   return shapes;
 }
 
-// A classifier with dropout on random data, and a language model whose head reads the table of words.
+// Return the words of the two models of these tests: a classifier with dropout on random data, and a language
+// model whose head reads the table of words.
 Words classifier_words(const TestFolder& folder) {
   std::filesystem::create_directories(folder.path("classifier"));
   std::ofstream(folder.path("classifier/config.json"))

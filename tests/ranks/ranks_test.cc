@@ -248,7 +248,7 @@ TEST(RunOfRanks, ConfigurationsOfDeepspeedAndFsdpAreSettings) {
       << refused.output;
 }
 
-// Evaluations add up the outputs of all ranks in order.
+// Evaluations add up the outputs of all ranks in their order, so the metrics are those of one process.
 TEST(RunOfRanks, EvaluatesLikeOneProcess) {
   const TestFolder folder("ranks_evaluate");
   const std::string model = write_tiny_model(folder);

@@ -16,7 +16,8 @@ namespace {
 using testing::TinyBatch;
 using testing::TinyCase;
 
-// One sequence more than batches have, so that one row is unused. The chunks have 2, 2 and 1 rows.
+// The bucket has one sequence more than the batches, so that one row is unused. The chunks have 2, 2 and 1
+// rows.
 constexpr Bucket kBucket{.tokens = 24, .sequences = 5, .longest = 8};
 
 int count_of(const Graph& graph, const OpSchema& def) {

@@ -231,7 +231,8 @@ TEST(Fp8, EveryChoiceOfRecomputationComputesTheSameGradient) {
       test.recompute.policy = policy;
       const GradientAndLoss again = gradient_of(test);
       EXPECT_EQ(again.loss, kept.loss);
-      // Normalized values that were rounded to bf16 may move across a boundary between two codes.
+      // Recomputation starts from normalized values that were rounded to bf16, so a value may cross the
+      // boundary between two codes.
       EXPECT_LE(relative_difference(again.gradient, kept.gradient), gradient_bound(test.layers) / 4);
     }
   }

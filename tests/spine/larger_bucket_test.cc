@@ -84,7 +84,7 @@ std::vector<double> all_weights(Executor& executor) {
 }
 
 // Runs one step in exactly this bucket. If `first_id` is given, the batches begin with this token, or with a sequence of it
-// if only some tokens have labels, because the losses of others hardly depend on one token.
+// if only some tokens have labels, because the losses at labelled tokens hardly depend on one other token.
 OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
                std::optional<int32_t> first_id = {}) {
   const TinyCase& test = item.test;

@@ -26,7 +26,8 @@ uint32_t position_of(const Graph& graph, ValueId id) {
   return static_cast<uint32_t>(index_of(graph.value(id).producer));
 }
 
-// On a GPU the transfers pass through pinned buffers.
+// The results have the same bits as without a disk, also on a GPU, where the transfers pass through pinned
+// buffers.
 TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
   const test::ScratchFolder folder;
   for (const TinyCase& test : cases()) {
@@ -173,7 +174,7 @@ TEST(OffloadToDisk, ThePlanStatesTheFileAndItsTraffic) {
   for (const ModuleMemory& module : module_memory(plan)) EXPECT_EQ(module.state_bytes, 0) << module.module;
 }
 
-// The number of transfers from or to the disk in a segment of a step.
+// Returns the number of transfers from or to the disk in a segment of a step.
 int64_t num_transfers(const Plan& plan, Segment segment) {
   const ProgramPlan& program = plan.programs.at(kTrainProgram);
   int64_t count = 0;

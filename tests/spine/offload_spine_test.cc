@@ -78,7 +78,8 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
   }
 }
 
-// The total without the GPU memory for captured segments, which exist only where no activations are moved.
+// Returns the total without the GPU memory for captured segments: only plans that move no activations have such
+// segments.
 int64_t bytes_without_captured(const Plan& plan) {
   return plan.total_bytes() - plan.gpu_constant.graph_bytes();
 }
@@ -270,7 +271,8 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
     EXPECT_EQ(graph.ops()[i].segment, Segment::kForward);
     EXPECT_EQ(plan.programs.at(kTrainProgram).ops[i].queue, Queue::kToHost);
   }
-  // At the link rate of a GPU, most states are back on the host before the step ends.
+  // At the link rate of a GPU, most states are back on the host before the step ends, so fewer are left for the
+  // next one.
   EXPECT_GT(left, testing::tests_run_on_gpu() ? 0 : 2);
   EXPECT_EQ(plan.programs.at(kTrainProgram).deferred_after, Segment::kOptimizer);
   // The two live ranges of a deferred buffer must have the same offset.

@@ -68,7 +68,8 @@ TEST(PipelineRanks, MakeTheStepsOfOneRank) {
 TEST(PipelineRanks, CombineWithTensorParallelismAndDividedStates) {
   constexpr int64_t kBatches = 4;
   for (NamedCase item : pipeline_cases()) {
-    if (item.test.model_type == "modernbert") continue;  // its layers cannot be divided by heads in this test
+    // skipped, because its heads cannot be divided among ranks in this test
+    if (item.test.model_type == "modernbert") continue;
     item.test.heads = 4;
     if (item.test.model_type == "llama") item.test.decoder.num_key_value_heads = 4;
     const ExpectedSteps expected(item.test, kBatches);
@@ -118,7 +119,8 @@ TEST(PipelineRanks, ContinueTheStepsOfAnyNumberOfStages) {
   }
 }
 
-// Mixed precision: the ends of a pipeline store a table that both read in different ways, and have the same bits of it.
+// In mixed precision the first and the last stage store the same table, which the embedding and the head read in
+// different ways. Both stages must have the same bits of it.
 TEST(PipelineRanks, StoreWeightsInHalves) {
   for (const MasterWeights master : {MasterWeights::kAuto, MasterWeights::kWhole}) {
     for (const int64_t batches : {1, 4}) {
@@ -214,7 +216,7 @@ TEST(PipelineRanks, KeepActivationsPerMicroBatch) {
   }
 }
 
-// One value per boundary and direction, and none of another size.
+// A pass sends one value per stage boundary and direction, and no value of another size.
 TEST(PipelineRanks, SendOneValuePerBoundaryAndDirection) {
   for (const std::string model_type :
        {"bert", "gpt2", "llama", "modernbert", "roberta", "distilbert", "electra"}) {

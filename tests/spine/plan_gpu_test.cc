@@ -309,7 +309,7 @@ TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   EXPECT_LE(plan.total_bytes(), 1280 * kMiB);
   expect_near_lower_bound(plan.programs.at(kTrainProgram), text_of(point));
   expect_addresses(plan);
-  // Evaluation may encounter every bucket, as if the data were unknown.
+  // Reserves memory for evaluations in every bucket, as if the data were unknown.
   request.captured_buckets.evaluate = kMaxCapturedBuckets;
   EXPECT_LE(build_plan(request).total_bytes(), 1300 * kMiB);
 }

@@ -110,7 +110,8 @@ TEST(QuantizedUnits, PartsOfDifferentHeightsKeepTheirValues) {
 // If the rows that are quantized together end where quantization blocks end, as in real models, the stored values are those of
 // bitsandbytes.
 TEST(QuantizedUnits, PartsOfRealSizesAreStoredAsIfTheyWereAlone) {
-  // A unit of 64 rows x 256 columns has 16384 elements: 256 blocks of codes, and one block of their scales.
+  // A unit (rows that are quantized together) of 64 rows x 256 columns has 16384 elements: 256 blocks of codes,
+  // and one block of their scales.
   EXPECT_TRUE(store_all(256, BaseWeights::kNf4, QuantizedFormat::kNf4, true).is_alone);
   EXPECT_TRUE(store_all(256, BaseWeights::kNf4, QuantizedFormat::kNf4, false).is_alone);
 }

@@ -18,7 +18,7 @@ using testing::TinyCase;
 
 const std::vector<int> kLengths{5, 1, 7, 3};
 constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
-// Recomputes cheap values, whole layers, or only attention.
+// Returns choices of what is recomputed: cheap values, whole layers, or only attention.
 std::vector<RecomputeChoice> choices(const TinyCase& test) {
   return {{.policy = RecomputePolicy::kCheap},
           {.policy = RecomputePolicy::kFull},

@@ -204,7 +204,7 @@ std::vector<NamedCase> exact_cases() {
   return cases;
 }
 
-// With keys and values of 2 heads for 4 heads of queries, two ranks can divide them.
+// Returns a case with 2 heads of keys and values for 4 heads of queries, so that two ranks can divide both.
 NamedCase grouped_case() {
   TinyCase test{.model_type = "llama",
                 .hidden_act = "silu",
@@ -401,7 +401,7 @@ TEST(TensorParallelRanks, ComputeTheLossOfBf16ActivationsInChunks) {
                         .chunked_loss = chunked};
     const Plan alone = plan_of(test, {}, 2);
     const Result one = run_steps(alone, test, {}, 0, 2, {});
-    // Without a step, the evaluation is that of the weights of the start.
+    // Without a step, the evaluation uses the initial weights.
     constexpr Start kNoStep{.first_step = kSteps + 1};
     const double evaluation = run_steps(alone, test, {}, 0, 2, {}, kNoStep).evaluation_loss;
     for (const RankMesh& mesh :
@@ -472,8 +472,8 @@ TEST(TensorParallelRanks, HaveNoSlicesOfDividedWeights) {
   });
 }
 
-// One sum per attention and per feed-forward layer in each pass; one for the words that were looked up; and for a language model
-// one of the numbers from which the loss follows, and one of the gradient of the head's input.
+// The ranks sum once per attention and per feed-forward layer in each pass, and once for the words that were looked up. A
+// language model needs two more sums: of the numbers from which the loss follows, and of the gradient of the head's input.
 TEST(TensorParallelRanks, SumOncePerBlockAndPass) {
   const auto sums_of = [](const TinyCase& test) {
     const Plan plan = plan_of(test, {.size = 4, .tensor_size = 2}, 2);

@@ -91,7 +91,7 @@ TEST(Lora, PlansTheBaseInItsBits) {
   // The base has 2 layers of 4 * 16 * 16 + 2 * 16 * 32 numbers and a pooler of 16 * 16. Small arrays end at multiples
   // of 64 bytes.
   const int64_t numbers = 2 * (4 * 16 * 16 + 2 * 16 * 32) + 16 * 16;
-  // On a GPU they end at multiples of 256, which may leave gaps after codes or scales.
+  // On a GPU, arrays end at multiples of 256 bytes, which may leave gaps after codes or scales.
   const int64_t places = std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr ? 2 * 256 : 0;
   EXPECT_LT(eight, whole - 3 * numbers + 9 * 512);
   EXPECT_LT(four, whole - 3 * numbers + 9 * places);

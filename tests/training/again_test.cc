@@ -110,7 +110,7 @@ TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
   trainer.add_callback(std::make_shared<Faulty>(3));
   EXPECT_THROW(trainer.train(), Fault);
   EXPECT_EQ(trainer.step(), 3);
-  // Batches beyond those that the run planned for itself continue without end.
+  // After the batches that the run planned for itself, next_batch() continues with further epochs without end.
   for (int i = 0; i < 3 * 22; ++i) EXPECT_GT(trainer.next_batch().num_sequences(), 0);
   trainer.forward_backward(first);
   trainer.update(1e-3);

@@ -50,7 +50,7 @@ std::string write_rows(const TestFolder& folder, const std::string& name, int nu
   return folder.path(name);
 }
 
-// Twelve logged steps of batches of three rows.
+// Returns arguments of a run with twelve logged steps of batches of three rows.
 Arguments arguments_with_rows(const TestFolder& folder, int num_rows) {
   const std::string model = testing::write_tiny_model(folder);
   testing::write_uneven_rows(folder, num_rows);
@@ -387,7 +387,8 @@ TEST(CapturedBuckets, AreTheSameInAPlanAndInARun) {
             (CapturedBuckets{.train = 1, .update = 1, .evaluate = kMaxCapturedBuckets}));
 }
 
-// For very many epochs, at most three identical ones are counted, and others have an upper bound.
+// Counting stays fast for very many epochs: of identical epochs at most three are counted, and for a large
+// number of different ones the whole ladder is the upper bound.
 TEST(CapturedBuckets, OfManyEpochsAreBounded) {
   CountedRun run{.sampler = {.strategy = SamplingStrategy::kSequential, .batch_size = 3},
                  .train_lengths = {5, 9, 40, 7, 7, 7, 100, 1, 2, 12}};

@@ -30,7 +30,8 @@ const std::string& parity() {
   return path;
 }
 
-// Eight steps of a tiny model without dropout, in more than one epoch of lines of different lengths.
+// Returns arguments of eight steps of a tiny model without dropout, in more than one epoch of lines of
+// different lengths.
 Arguments arguments_of(const std::string& output, const std::string& model = "bert_mlm") {
   Arguments arguments;
   arguments.model_name_or_path = parity() + "/models/" + model;

@@ -154,7 +154,7 @@ TEST(OtherRuns, ARunSaysWhichWeightsItEndsWith) {
   expect_in(best.lines, {"stopped early, at step " + std::to_string(best.output.step) + " of 12",
                          "the weights are those of step ", "the best eval_loss was "});
 
-  // Every fourth step is saved, so the best one may not be.
+  // Only every fourth step is saved, so there may be no checkpoint of the best evaluation.
   arguments.early_stopping_patience.reset();
   arguments.output_dir = folder.path("unsaved");
   arguments.load_best_model_at_end = true;

@@ -72,7 +72,7 @@ TEST(LlamaConfig, ReadsBothFormsOfRotaryEmbeddings) {
                 .rope,
             (RopeParameters{.type = RopeType::kLinear, .theta = 7.0, .factor = 2.0}));
   EXPECT_EQ(read_llama(R"("rope_theta": 5.0, "rope_scaling": null)").rope.theta, 5.0);
-  // Numbers that types derive from other keys.
+  // Types of rotary embeddings derive some of their numbers from other keys.
   const RopeParameters dynamic =
       read_llama(R"("rope_scaling": {"rope_type": "dynamic", "factor": 2.0})").rope;
   EXPECT_EQ(dynamic.original, 64.0);
