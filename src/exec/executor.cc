@@ -72,7 +72,7 @@ View Executor::tensor(const std::string& name) {
   PLIMSOLL_CHECK(
       buffer.space != Space::kDisk,
       "cannot return an address of '{}': it is stored on a disk; use read() and write(), which copy", name);
-  // On a CPU both arenas are directly accessible.
+  // On a CPU both arenas are directly accessible, so the address of any persistent buffer can be returned.
   if (buffer.space == Space::kHost)
     return {backend_->arena(Space::kHost).at(buffer.offset), buffer.type.dtype};
   return {backend_->exchange(buffer.offset), buffer.type.dtype};
