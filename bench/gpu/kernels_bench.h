@@ -141,7 +141,7 @@ inline std::string label(std::string_view kernel, DType dtype, int64_t T, int64_
   return fmt::format("{} {} {}x{}", kernel, dtype_name(dtype), T, C);
 }
 
-// Defined in optimizer_kernels_bench.cc and weight_kernels_bench.cc.
+// Measure groups of kernels. Defined in optimizer_kernels_bench.cc and weight_kernels_bench.cc.
 void measure_optimizers(Bench& bench);
 void measure_dequantize(Bench& bench);
 

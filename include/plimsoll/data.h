@@ -99,7 +99,7 @@ class Metric {
   // Letters, digits and '_'; not the name of another metric of the run.
   virtual std::string name() const = 0;
   virtual void reset() = 0;
-  // The spans are valid during the call.
+  // Adds the rows of a batch. The spans are valid only during the call.
   virtual void add(const MetricBatch& batch) = 0;
   virtual double value() const = 0;
   // Returns all values that are reported, by name. A class may override it to report several values, or values whose names

@@ -60,7 +60,7 @@ struct DownloadPlan {
   int64_t num_missing_files() const;
 };
 
-// The plan as text for people and as a JSON object.
+// Format the plan as text for people, and as a JSON object.
 std::string format_download_plan(const DownloadPlan& plan);
 std::string download_plan_json(const DownloadPlan& plan);
 

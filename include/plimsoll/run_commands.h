@@ -11,7 +11,7 @@
 namespace plimsoll {
 
 enum class RunCommand { kTrain, kPlan, kEvaluate, kPredict, kGenerate };
-// "train", "plan", "eval", "predict", "generate".
+// Returns the name of a command: "train", "plan", "eval", "predict" or "generate".
 std::string_view to_string(RunCommand command);
 
 // Returns true if the setting changes the work or the output of the command. Errors: kUsage for an unknown

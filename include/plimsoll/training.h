@@ -105,7 +105,7 @@ class Callback {
   virtual void on_train_begin(int64_t /*max_steps*/) {}
   virtual void on_step_end(const StepInfo& /*info*/, TrainControl& /*control*/) {}
   virtual void on_log(const LogRecord& /*record*/) {}
-  // The keys of the metrics begin with "eval_".
+  // Receives the metrics of an evaluation, whose keys begin with "eval_".
   virtual void on_evaluate(const StepInfo& /*info*/, const MetricMap& /*metrics*/,
                            TrainControl& /*control*/) {}
   virtual void on_save(const std::string& /*path*/) {}

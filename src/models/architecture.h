@@ -90,7 +90,7 @@ struct Architecture {
   const GgufForm* gguf = nullptr;
 };
 
-// Every architecture, in the order in which messages list them.
+// Returns every architecture, in the order in which messages list them.
 std::span<const Architecture* const> architectures();
 
 // Returns null if no architecture has this model_type.

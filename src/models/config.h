@@ -89,7 +89,7 @@ struct ModelConfig : DropoutRates, DecoderSettings, LocalAttentionSettings {
   bool tie_word_embeddings = true;
   ConfigSource source;
 
-  // The width of the embedding tables.
+  // Returns the width of the embedding tables.
   int64_t embedding_width() const { return embedding_size == 0 ? hidden_size : embedding_size; }
   int64_t heads_of_keys() const {
     return num_key_value_heads == 0 ? num_attention_heads : num_key_value_heads;

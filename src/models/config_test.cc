@@ -109,7 +109,8 @@ TEST(ModelConfig, KeepsEveryPresetThroughItsFile) {
   }
 }
 
-// The labels that transformers 5.24 has after BertConfig.from_dict(); where its keys do not start from 0, in their order.
+// Expects the labels that transformers 5.24 has after BertConfig.from_dict(). If the keys do not start from 0, the labels
+// are in the order of their keys.
 TEST(ModelConfig, ReadsLabelMapsOfAllKinds) {
   struct Labels {
     const char* json;

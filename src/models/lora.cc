@@ -294,7 +294,7 @@ class AddLora {
     const std::vector<Op> old_ops = graph_.ops();
     const std::vector<const Op*> bias_of = find_biases(old_ops);
     graph_.replace_ops({});
-    // For each value, the value that later ops read instead of it.
+    // Maps each value to the value that later ops read instead of it.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
     // The matrix products that get an adapter, indexed by the value after which the ops of the adapter are inserted.
     struct Pending {

@@ -50,7 +50,8 @@ LoraConfig with(BaseChange change, int64_t r, double alpha = 8) {
   return {.r = r, .alpha = alpha, .base_change = change};
 }
 
-// For every eigenpair, A v = value v; the vectors are orthonormal, and the values are in order.
+// Expects that A v = value v for every eigenpair, that the vectors are orthonormal, and that the values are in
+// order.
 void expect_eigenpairs(const Values& a, int64_t n) {
   const SymmetricEigen eigen = largest_eigenpairs(a, n, n);
   const double size = norm(a);

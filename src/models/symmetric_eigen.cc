@@ -40,7 +40,7 @@ Tridiagonal reduce(std::vector<double> a, size_t n) {
       t.below[k] = x[0] > 0.0 ? -norm : norm;
       v[0] -= t.below[k];
       factor = 2.0 / dot(v, v);
-      // A <- (I - f v v^T) A (I - f v v^T) is a symmetric update of rank two.
+      // Computes A <- (I - f v v^T) A (I - f v v^T) as a symmetric update of rank two.
       std::vector<double> w(v.size());
       for (size_t i = 0; i < v.size(); ++i) w[i] = factor * dot(row(k + 1 + i, k + 1), v);
       add_scaled(w, -0.5 * factor * dot(w, v), v);

@@ -82,7 +82,8 @@ double warmup_stable_decay(const Schedule& s, int64_t step) {
   return above(s.min_lr_rate, factor);
 }
 
-// Unlike the other schedules, this one counts steps from 1, so neither the first nor the last step has a rate of 0.
+// Returns the multiplier of cosine_warmup_with_min_lr, which counts steps from 1, unlike the other schedules, so
+// that neither the first nor the last step has a rate of 0.
 double cosine_warmup_with_min_lr(const Schedule& s, int64_t step) {
   const double done = static_cast<double>(step);
   if (step < s.num_warmup_steps) {

@@ -32,7 +32,8 @@ bool is_checked(const std::string& path) {
          (extension == ".h" || extension == ".cc" || extension == ".cu" || extension == ".cuh");
 }
 
-// The names that only ops have: words such as "copy" and "adamw_8bit" are also values of arguments.
+// Returns the names that only ops have. Words such as "copy" and "adamw_8bit" are left out, because they are
+// also values of arguments.
 std::set<std::string> distinctive_names() {
   std::set<std::string> names;
   for (const OpSchema* op : all_ops()) {

@@ -25,7 +25,8 @@ bool accumulates(const MethodSet& set) {
   return std::any_of(set.begin(), set.end(), [](const Method* m) { return m->name == "accumulation"; });
 }
 
-// --fp8 implies bf16 for everything but the products.
+// Returns true if a run computes in 16 bits. --fp8 counts, because it implies bf16 for everything but the
+// matrix products.
 bool is_in_16_bits(const Arguments& arguments) {
   return arguments.bf16 || arguments.fp16 || arguments.fp8 || arguments.dtype != Arguments{}.dtype;
 }

@@ -61,8 +61,8 @@ Reference make_reference(const TestFolder& folder) {
   return reference;
 }
 
-// The failed run must report the failure and leave a valid checkpoint; resuming from it must give the same
-// bits.
+// Expects that the failed run reported the failure and left a valid checkpoint, and that resuming from it gives
+// the same bits.
 void expect_nothing_lost(const ProcessResult& failed, const Failure& failure, const std::string& run,
                          const TestFolder& folder, const Reference& reference) {
   EXPECT_EQ(failed.signal, 0);

@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// GPT-2 stores its matrices as their transposes, of which a slice of a rank is not contiguous.
+// Writes the configuration of a tiny GPT-2. Its checkpoints store matrices as their transposes, in which the
+// slice of a rank is not contiguous.
 std::string write_tiny_gpt2(const TestFolder& folder) {
   fs::create_directories(folder.path("gpt2"));
   std::ofstream(folder.path("gpt2/config.json"))

@@ -205,7 +205,7 @@ TEST_F(ReportCommand, RanksOfAPipelineShowTheStageThatNeedsTheMost) {
   EXPECT_NE(file("run.html").find("Memory of each stage"), std::string::npos);
 }
 
-// The names of the ops in a trace, in their order.
+// Returns the names of the ops in a trace, in their order.
 std::vector<std::string> op_names(const Json& trace) {
   std::vector<std::string> names;
   for (const Json& event : trace["traceEvents"]) {

@@ -45,7 +45,7 @@ struct LengthsCase {
   TinyCase test;
   std::vector<int> lengths = {5, 1, 7, 3};
 
-  // The bucket that the batch fills exactly.
+  // Returns the bucket that the batch fills exactly.
   Bucket tight() const {
     Bucket bucket;
     for (const int length : lengths) {

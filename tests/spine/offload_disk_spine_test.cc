@@ -118,8 +118,8 @@ TEST(OffloadToDisk, ReadsAheadAndWritesBehindWhileItUpdates) {
   }
 }
 
-// An update has at most kFewElements, or a row of more, with two states in fp32; three are in memory. Each of its states takes
-// padding up to the alignment of the arena, 64 bytes on a CPU and 256 on a GPU.
+// Expects that the states of at most three updates are in memory. An update has at most kFewElements, or a row of more, with
+// two states in fp32. Each state takes padding up to the alignment of the arena, 64 bytes on a CPU and 256 on a GPU.
 void expect_three_updates_in_memory(const Plan& plan) {
   int64_t longest_row = kFewElements;
   for (const WeightSpec& spec : plan.weights)

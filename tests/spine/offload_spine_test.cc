@@ -380,8 +380,8 @@ TEST(Offload, ReadsNothingThatWasNotWritten) {
   EXPECT_EQ(weights_after(0x00), weights_after(0xFF));
 }
 
-// A checkpoint identifies weights and states by name, wherever they are stored. A run can resume after every
-// step, and with the states in another place.
+// Expects that a run can resume after every step, also with the states in another memory: a checkpoint
+// identifies weights and states by name, wherever they are stored.
 void expect_goes_on(const TinyCase& test) {
   constexpr int64_t kSteps = 4;
   TinySteps whole(test, plan_of(test, Kept::kOnDevice));

@@ -104,7 +104,7 @@ constexpr OtherOptimizer kOthers[] = {{OptimizerKind::kSgd, 2e-3},       {Optimi
                                       {OptimizerKind::kAdamW8Bit, 5e-5}, {OptimizerKind::kLion8Bit, 2e-5},
                                       {OptimizerKind::kSgd8Bit, 2e-3},   {OptimizerKind::kAdagrad8Bit, 2e-4}};
 
-// SGD has a state only with momentum, and 8-bit SGD requires a state.
+// Returns a momentum for both kinds of SGD: SGD has a state only with momentum, and 8-bit SGD requires a state.
 double momentum_of(OptimizerKind kind) {
   return kind == OptimizerKind::kSgd || kind == OptimizerKind::kSgd8Bit ? 0.9 : 0.0;
 }

@@ -25,7 +25,7 @@ PlanRequest request_of(int64_t hidden, BaseWeights format, bool twice) {
   return testing::tiny_request(test, kBucket);
 }
 
-// The values of a part after it was quantized and decoded alone.
+// Returns the values of a part after it was quantized and decoded alone.
 std::vector<float> decoded_alone(const std::vector<float>& values, int64_t rows, int64_t columns,
                                  QuantizedFormat format, bool twice) {
   const QuantizedSizes sizes = quantized_sizes(

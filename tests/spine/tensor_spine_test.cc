@@ -145,8 +145,8 @@ std::vector<Result> results_of_mesh(const Plan& plan, const TinyCase& test, cons
   return results;
 }
 
-// All cases are in fp64 and use the reference kernels, so that an element that is wrong differs by many orders of magnitude more than
-// one whose terms were added in another order.
+// Returns cases that are compared exactly. All are in fp64 and use the reference kernels, so that an element that is wrong differs by
+// many orders of magnitude more than one whose terms were added in another order.
 std::vector<NamedCase> exact_cases() {
   OptimizerConfig momentum{.kind = OptimizerKind::kSgd, .weight_decay = 0.01, .momentum = 0.9};
   TinyCase base{.dtype = DType::kF64, .optimizer = momentum, .reference_kernels = true, .heads = 4};

@@ -19,9 +19,9 @@ inline void append(Words& words, const std::string& name, int64_t value) {
   append(words, {"--" + name, std::to_string(value)});
 }
 
-// Precision and optimizer depend only on the number, so consecutive numbers cover all of them: every pair of
-// one of the six precisions on a GPU and one of the thirteen optimizers occurs. Any other method can be
-// combined with them.
+// Returns the arguments for precision and optimizer. They depend only on the number, so consecutive numbers
+// cover all of them: every pair of one of the six precisions on a GPU and one of the thirteen optimizers
+// occurs. Any other method can be combined with them.
 Words method_words_of(RunsOn device, uint64_t number);
 
 // Draws the other methods: accumulation, clipping, updates in the backward pass, recomputation, host memory,

@@ -45,7 +45,8 @@ class GpuExchanger : public LinkExchanger {
     device_.synchronize();
     require_all_ranks();
   }
-  // The first call synchronizes the GPUs and is not timed.
+  // Runs the operation once to synchronize the GPUs, and then measures a number of calls. Returns the time of
+  // one of them.
   double run_ms(Collective collective, int64_t count) override {
     const int num_calls = num_timed_calls(count);
     enqueue(collective, count);
@@ -117,7 +118,7 @@ class MappedMemoryExchanger final : public GpuExchanger {
   }
   void require_all_ranks() override { peers_->require_all_ranks(); }
 
-  // Scratch memory begins at a multiple of 256 bytes after the buffer.
+  // Returns the scratch memory, which begins at a multiple of 256 bytes after the buffer.
   View scratch() const {
     const int64_t begin = (buffer_elements_ * kFloatBytes + 255) / 256 * 256;
     return {data() + begin, DType::kU8};

@@ -186,7 +186,7 @@ std::function<void()> bind_linear_cross_entropy_with_gradients_cpu(const BindCon
 PlannedMatmul planned_matmul(const BindContext& context);
 // Returns the sizes and types of the layer that linear_gelu or linear_norm computes.
 LinearProblem linear_problem(const BindContext& context);
-MatmulArgs matmul_args(const BindContext& context);  // linear_gelu uses it too
+MatmulArgs matmul_args(const BindContext& context);  // for matmul and linear_gelu
 MatmulArgs linear_add_args(const BindContext& context);
 MatmulArgs scaled_matmul_args(const BindContext& context);
 LinearNormArgs linear_norm_args(const BindContext& context);

@@ -53,8 +53,8 @@ ValueId build_bert_encoder(ModelBuilder& builder);
 // Builds all layers with the weights of BERT's names. x_TC -> x_TC.
 ValueId build_bert_layers(ModelBuilder& builder, ValueId x_TC);
 
-// The head for sequences without a pooler: the first token through dropout, `classifier.dense`, the activation, dropout,
-// `classifier.out_proj`. x_TC -> logits_BK.
+// Add the weights of, and build, the head for sequences without a pooler: the first token through dropout,
+// `classifier.dense`, the activation, dropout, `classifier.out_proj`. x_TC -> logits_BK.
 void add_dense_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config);
 ValueId build_dense_head(ModelBuilder& builder, ValueId x_TC, const OpSchema& activation);
 
@@ -71,7 +71,7 @@ struct MaskedHeadNames {
 // bias.
 void add_masked_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config,
                              const MaskedHeadNames& names);
-// x_TC -> logits_TV.
+// Builds the head. x_TC -> logits_TV.
 ValueId build_masked_head(ModelBuilder& builder, ValueId x_TC, const MaskedHeadNames& names,
                           Activation activation);
 

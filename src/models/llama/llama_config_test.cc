@@ -12,7 +12,8 @@
 
 namespace plimsoll {
 namespace {
-// Mistral's default number of heads of keys, 8, does not divide the four heads of these configurations.
+// Returns the text of a configuration. For Mistral it sets the number of heads of keys, because the default, 8,
+// does not divide the four heads of these configurations.
 std::string llama_config(const std::string& more, const std::string& model_type = "llama") {
   const std::string kv_heads = model_type == "mistral" ? R"(, "num_key_value_heads": 2)" : "";
   return R"({"model_type": ")" + model_type +

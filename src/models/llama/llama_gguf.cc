@@ -43,7 +43,8 @@ constexpr std::array kQwenModules{
     GgufModule{"lm_head", "output"},
 };
 
-// llama.cpp's factor of cos and sin in YaRN follows from the scaling factor, and its ramp has the usual ends.
+// Returns true if llama.cpp computes the same YaRN: it derives the factor of cos and sin from the scaling
+// factor, and its ramp always has the usual ends.
 bool is_usual_yarn(const RopeParameters& rope) {
   const RopeParameters usual;
   return rope.attention_factor == yarn_attention_factor(rope.factor, 0.0, 0.0) && rope.truncate &&
@@ -90,7 +91,8 @@ bool limits_attention(const ModelConfig& config) {
   }
   return false;
 }
-// llama.cpp gives these architectures no sliding window. Within a window, attention is complete.
+// Returns the context length that the file states. llama.cpp gives these architectures no sliding window, so it
+// is limited to the window: within it, attention to all earlier tokens is the same.
 int64_t context_length(const ModelConfig& config) {
   return limits_attention(config) ? config.sliding_window : config.max_position_embeddings;
 }

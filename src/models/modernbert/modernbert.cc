@@ -186,7 +186,7 @@ void add_masked_weights(std::vector<WeightSpec>& specs, const ModelConfig& confi
   writer.decoder(kDecoder);
 }
 
-// [N, C] -> [N, C]: linear, activation, norm.
+// Builds the modules that all heads share: linear, activation, norm. [N, C] -> [N, C].
 ValueId build_prediction(ModelBuilder& builder, ValueId x) {
   const Activation activation = find_activation(builder.config().classifier_activation).value();
   const ValueId activated = emit(builder.graph(), gelu_op(), {builder.linear(x, kDense)},
@@ -194,7 +194,7 @@ ValueId build_prediction(ModelBuilder& builder, ValueId x) {
   return builder.norm(activated, kHeadNorm);
 }
 
-// [N, C] -> logits_NK.
+// Builds the head of a classifier. [N, C] -> logits_NK.
 ValueId build_classifier(ModelBuilder& builder, ValueId x) {
   const ValueId normalized = build_prediction(builder, x);
   builder.graph().set_module(kClassifier);
@@ -202,7 +202,7 @@ ValueId build_classifier(ModelBuilder& builder, ValueId x) {
   return builder.linear(builder.dropout(normalized, p), kClassifier);
 }
 
-// x_TC -> logits_TV.
+// Builds the head for masked language modelling. x_TC -> logits_TV.
 ValueId build_masked_lm_head(ModelBuilder& builder, ValueId x) {
   builder.graph().set_module("head");
   const ValueId normalized = build_prediction(builder, x);

@@ -55,8 +55,8 @@ void require_at_least(const ConfigReader& reader, const char* key, int64_t value
               key, value, least);
 }
 
-// A list of layer_types takes precedence over global_attn_every_n_layers. A list with a regular pattern is stored as the
-// interval, so that both forms of config.json give the same configuration.
+// Reads which layers are local. A list of layer_types takes precedence over global_attn_every_n_layers. A list with a
+// regular pattern is stored as the interval, so that both forms of config.json give the same configuration.
 void read_layer_types(ModelConfig& config, const ConfigReader& reader) {
   require_at_least(reader, "global_attn_every_n_layers", config.global_attn_every_n_layers, 1);
   config.slides.clear();
