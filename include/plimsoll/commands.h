@@ -1,6 +1,7 @@
-// The commands of the program as a table (commands.inc): reading their command lines, --help, completion in shells, manual
-// pages, and the JSON Schema of settings files. The texts are generated from this table and from that of the settings
-// (arguments.h). Thread-safe: pure functions of constant data.
+// Declares the table of the program's commands (commands.inc) and what is made from it: the reading of their command
+// lines, and the texts of --help, of completion in shells, of manual pages, and of the JSON Schema of settings files.
+// These texts are generated from this table and from that of the settings (arguments.h). Thread-safe: pure functions of
+// constant data.
 #pragma once
 
 #include <cstdint>

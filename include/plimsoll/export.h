@@ -22,7 +22,7 @@ struct ExportResult {
 
 // Writes the model and its tokenizer as one GGUF file, the format of llama.cpp and of the programs built on it. The file appears
 // complete or not at all. Memory: some MiB, and the tokenizer. Errors: kUsage for a model or tokenizer that llama.cpp does not
-// have, and for an existing file that may not be replaced; kBadData for a damaged folder.
+// support, and for an existing file that may not be replaced; kBadData for a damaged folder.
 ExportResult export_model(const ExportOptions& options,
                           const Environment& environment = process_environment());
 

@@ -252,8 +252,8 @@ PlanReport plan_generation(const Arguments& arguments, int64_t prompt_tokens = 0
                            const Environment& environment = process_environment(),
                            Savings savings = Savings::kLeaveOut);
 
-// Plans a run as plan_run() does and returns if it fits. Errors: kWillNotFit if the plan exceeds --memory_limit; the
-// message names the cheapest changes that make it fit. Otherwise as plan_run().
+// Plans a run as plan_run() does, and throws if it does not fit. Errors: kWillNotFit if the plan exceeds
+// --memory_limit; the message names the cheapest changes that make it fit. Otherwise as plan_run().
 void require_fit(const Arguments& arguments, const Environment& environment = process_environment());
 
 // Returns the number of ranks with which a run trains on this machine if its arguments do not set it: one per visible GPU

@@ -449,7 +449,7 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
       case InputSource::kAccumulate:
       case InputSource::kLearningRate:
       case InputSource::kUpdateNumber:
-        break;  // written by set_random(), set_accumulate() and set_update()
+        break;  // set_random(), set_accumulate() and set_update() write these inputs
     }
   }
 }

@@ -84,7 +84,7 @@ TEST(SymmetricEigen, MatricesOfManyKinds) {
     expect_eigenpairs(identity, n);               // one eigenvalue for all
     expect_eigenpairs(Values(a.size(), 0.0), n);  // nothing to reduce
     expect_eigenpairs(Values(a.size(), 1.0), n);  // rank one
-    for (double& value : a) value *= 1e-140;      // no overflow or underflow of squares
+    for (double& value : a) value *= 1e-140;      // tiny values, whose squares must not underflow
     expect_eigenpairs(a, n);
   }
 }

@@ -58,7 +58,8 @@ struct TaskCase {
   size_t num_texts;
 };
 
-// The texts of the first two rows of a data file of tests/parity/data, which have no quotes.
+// Returns the cases, with the texts of the first two rows of a data file of tests/parity/data; these texts have
+// no quotes.
 const std::vector<TaskCase>& cases() {
   static const std::vector<TaskCase> all{
       {"single", "bert", "sentence\tlabel\nread the file\tgood\nwrite to disk\tbad\nparse it\todd\n",

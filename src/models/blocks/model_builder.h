@@ -107,7 +107,8 @@ class ModelBuilder {
   ValueId page_table_ = kNoValue;  // set if the model has a cache
   ValueId lengths_ = kNoValue;
   ValueId copy_from_ = kNoValue;
-  std::map<std::string, ValueId> rope_tables_;  // by rope_text(); emitted by the first layer that reads one
+  // keyed by rope_text(); the first layer that reads a table emits it
+  std::map<std::string, ValueId> rope_tables_;
   int64_t next_site_ = 0;
 };
 
