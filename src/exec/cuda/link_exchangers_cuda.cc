@@ -73,8 +73,8 @@ class GpuExchanger : public LinkExchanger {
   CudaEvent end_{CudaEvent::Times::kYes};
 };
 
-// Returns the bytes of the buffer and of scratch memory. Scratch memory for small data is as large as the data; for larger data it may be
-// smaller.
+// Returns the number of bytes of the buffer and of scratch memory together. Scratch memory for small data is as large as the data; for
+// larger data it may be smaller.
 int64_t peers_buffer_bytes(int64_t elements, int num_ranks) {
   const int64_t scratch =
       std::max(kSmallTensorBytes, peer_scratch_bytes_of(elements, kFloatBytes, num_ranks));
