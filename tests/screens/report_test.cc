@@ -95,7 +95,8 @@ class ReportInABrowser : public ::testing::Test {
     return file_text(output);
   }
 
-  // Returns what the probe measures of a report, by width.
+  // Shows the report in a browser at widths of 390 and 1400 pixels. Returns what the script kProbe measures in
+  // it, by width.
   Json measured(const std::string& report) {
     const std::string page = in_attribute(file_text(folder_.path() + "/" + report));
     std::string probe = "<!DOCTYPE html><meta charset=\"utf-8\"><body>";
