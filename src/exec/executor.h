@@ -219,7 +219,7 @@ class Executor {
   void write_divided(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes);
   using ReadFunction = void (Executor::*)(const std::string& name, int64_t offset,
                                           std::span<std::byte> bytes);
-  // Reads both halves with `read_half`.
+  // Reads both 16-bit halves of the weight with `read_half` and combines them into fp32 in `whole`.
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole,
                   ReadFunction read_half);
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);

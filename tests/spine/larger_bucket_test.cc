@@ -89,7 +89,8 @@ OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
                std::optional<int32_t> first_id = {}) {
   const TinyCase& test = item.test;
   Plan plan = build_plan(testing::tiny_request(test, bucket));
-  // The ladder has smaller buckets, and the batch would otherwise run in the one that it fills.
+  // Leaves only the largest bucket in the ladder, because the batch would otherwise run in the smaller one that
+  // it fills.
   plan.programs.at(kTrainProgram).ladder = {plan.programs.at(kTrainProgram).bucket};
   Executor executor(plan, {.fill = 0xFF});
   testing::fill_weights(executor);

@@ -70,7 +70,8 @@ TEST(OtherRuns, AFolderWithCheckpointsOfAnotherRunIsRefused) {
   EXPECT_FALSE(fs::exists(folder.path("run") + "/checkpoint-1"));
   EXPECT_EQ(fs::read_symlink(folder.path("run") + "/last"), "checkpoint-2");
 
-  // The newest checkpoint is that of the run that started last, whatever the steps.
+  // The newest checkpoint is one of the run that started last, even if another run's checkpoint has a larger
+  // step.
   arguments.resume_from_checkpoint = "True";
   arguments.max_steps = 3;
   expect_in(train(arguments).lines, {"resuming from " + folder.path("run") + "/checkpoint-2: step 2 of 3",
