@@ -116,7 +116,7 @@ TEST(Layers, EveryIncludeIsListed) {
 }
 
 struct Library {
-  std::string room;  // layer of its first source
+  std::string room;  // the layer that the library's first source file belongs to
   std::set<std::string> links;
 };
 
