@@ -80,7 +80,7 @@ struct MemoryData {
 
 // The outputs and labels of a batch of an evaluation. R rows, K labels; for token classification a row is a token.
 struct MetricBatch {
-  int64_t num_labels = 0;         // K
+  int64_t num_labels = 0;         // K, the number of classes, or of values per row
   std::span<const float> logits;  // [R, K]
   // [R], with kNoLabel for a row without a class; empty if labels are numbers.
   std::span<const int32_t> classes;

@@ -42,7 +42,7 @@ struct ExperimentFigures {
   int64_t predicted_bytes = 0;
   int64_t arena_bytes = 0;
   int64_t high_water_bytes = 0;
-  double loss = 0;  // mean over the run
+  double loss = 0;  // mean training loss over the run
   std::string model = {};
   std::string device = {};  // "cuda:0, NVIDIA H200", or "cpu: " with the model, threads and vector width
   int64_t sequence_length = 0;

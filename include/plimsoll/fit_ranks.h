@@ -52,7 +52,7 @@ struct RankFitRow {
 
 // A value of an argument, or a combination of values, that the search excluded, with the reason.
 struct RankFitRefusal {
-  std::string choice = {};  // "--tp_size 4"
+  std::string choice = {};  // such as "--tp_size 4"
   std::string reason = {};
 };
 

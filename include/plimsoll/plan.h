@@ -25,12 +25,12 @@ struct PlannedRun {
   std::string task;       // "sequence classification"
   std::string device;     // "cpu, 2 threads", "cuda:0, NVIDIA H200"
   std::string precision;  // "fp32", "bf16 mixed"
-  std::string optimizer;  // "SGD with momentum 0.9"; empty if the run does not train
+  std::string optimizer;  // such as "SGD with momentum 0.9"; empty if the run does not train
   int64_t num_parameters = 0;
   int64_t num_trainable_parameters = 0;  // 0 if the run does not train
   // The largest micro-batch that the plan has room for; if the run does not train, the largest batch of evaluation.
   int64_t num_sequences = 0;
-  int64_t longest_sequence = 0;  // tokens
+  int64_t longest_sequence = 0;  // in tokens
   int64_t num_tokens = 0;
   int64_t accumulation_steps = 1;
   std::optional<int64_t> memory_limit_bytes = {};  // --memory_limit, or the memory of the card
@@ -67,7 +67,7 @@ struct PlannedPhase {
 struct PlannedPeak {
   std::string phase;     // "train", "eval"
   std::string segment;   // "forward", "backward", "optimizer"
-  std::string module;    // "encoder.layer.23.feed_forward"; may be empty
+  std::string module;    // such as "encoder.layer.23.feed_forward"; may be empty
   std::string op;        // "matmul"
   int64_t position = 0;  // index of the op in its program, from 0
   int64_t num_ops = 0;
@@ -93,8 +93,8 @@ struct PlannedModule {
 
 // A rule of thumb for the bytes per parameter that training takes, which reports compare with the plan.
 struct PlannedRule {
-  std::string name;     // "AdamW in fp32"
-  std::string made_of;  // "4 weights + 4 gradients + 8 moments"
+  std::string name;     // such as "AdamW in fp32"
+  std::string made_of;  // such as "4 weights + 4 gradients + 8 moments"
   double bytes_per_parameter = 0;
   int64_t bytes = 0;     // this rule applied to all parameters of the model
   bool applies = false;  // true if this rule is the one for this run
@@ -102,10 +102,10 @@ struct PlannedRule {
 
 // The values that one block of the model keeps for the backward pass, and those that it recomputes.
 struct PlannedRecomputation {
-  std::string block;               // "encoder.layer.3"
+  std::string block;               // such as "encoder.layer.3"
   int64_t kept_bytes = 0;          // saved for the backward pass, per micro-batch
   int64_t recomputed_bytes = 0;    // recomputed in the backward pass, per micro-batch
-  double flops = 0;                // of the recomputation, per step
+  double flops = 0;                // floating-point operations of the recomputation per step
   double ms = 0;                   // estimated time of the recomputation per step
   std::map<std::string, int> ops;  // how often each op runs again per micro-batch
 };
@@ -172,7 +172,7 @@ struct PlannedBeams {
 struct PlannedGeneration {
   int64_t prompts_at_once = 0;
   int64_t sequences_per_prompt = 0;  // beams, or sampled texts
-  int64_t longest_prompt = 0;        // tokens
+  int64_t longest_prompt = 0;        // in tokens
   int64_t max_new_tokens = 0;
   int64_t cache_bytes_per_token = 0;  // for the key and the value of one token in every layer
   int64_t page_tokens = 0;

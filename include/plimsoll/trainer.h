@@ -71,8 +71,8 @@ class Batch {
 
 // The outputs of a forward pass. R rows: one per row of the batch, or for token classification one per token.
 struct ForwardOutput {
-  int64_t num_rows = 0;             // R
-  int64_t num_labels = 0;           // K
+  int64_t num_rows = 0;             // R, the number of rows
+  int64_t num_labels = 0;           // K, the number of labels of the model
   std::vector<float> logits = {};   // [R, K], before softmax or sigmoid
   std::optional<double> loss = {};  // mean over the labels; none if the batch has no labels
 };

@@ -81,9 +81,9 @@ TEST(SymmetricEigen, MatricesOfManyKinds) {
     expect_eigenpairs(a, n);
     Values identity(a.size(), 0.0);
     for (int64_t i = 0; i < n; ++i) identity[static_cast<size_t>(i * n + i)] = 3.0;
-    expect_eigenpairs(identity, n);               // one eigenvalue for all
-    expect_eigenpairs(Values(a.size(), 0.0), n);  // nothing to reduce
-    expect_eigenpairs(Values(a.size(), 1.0), n);  // rank one
+    expect_eigenpairs(identity, n);               // all eigenvalues are equal
+    expect_eigenpairs(Values(a.size(), 0.0), n);  // a matrix of zeros, which is diagonal already
+    expect_eigenpairs(Values(a.size(), 1.0), n);  // a matrix of rank one
     for (double& value : a) value *= 1e-140;      // tiny values, whose squares must not underflow
     expect_eigenpairs(a, n);
   }

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 struct Failure {
   int error_number;
-  const char* on;     // "once" or "always"
-  const char* words;  // part of the message
+  const char* on;     // "once" or "always": the calls that fail
+  const char* words;  // part of the message that the program must print
 };
 constexpr Failure kFailures[kNumDiskFailures] = {{ENOSPC, "once", "No space left on device"},
                                                  {ENOSPC, "always", "No space left on device"},

@@ -153,7 +153,7 @@ TEST(AdapterParity, OloraOfAQuantizedBaseIsQuantizedAgain) {
       const bool is_target = name.find("intermediate") == std::string::npos;
       if (is_target) {
         std::vector<double> values(expected.begin(), expected.end());
-        constexpr int64_t kHidden = 32;  // rows of both targets
+        constexpr int64_t kHidden = 32;  // number of rows of both matrices that get adapters
         change_base(values, kHidden, std::ssize(values) / kHidden, olora);
         plain.write_weight(name, std::vector<float>(values.begin(), values.end()));
         EXPECT_NE(plain.read_weight(name), expected) << "OLoRA changed nothing";

@@ -23,9 +23,9 @@ const std::vector<int> kLengths{5, 9, 3};
 constexpr Bucket kBucket{.tokens = 17, .sequences = 3, .longest = 9};
 
 struct OneStep {
-  std::vector<double> losses;  // of the micro-batches, in their order
+  std::vector<double> losses;  // the losses of the micro-batches, in their order
   double norm = 0;
-  std::map<std::string, std::vector<double>> weights;  // after the step
+  std::map<std::string, std::vector<double>> weights;  // the weights after the step
 };
 
 std::map<std::string, std::vector<double>> weights_of(Executor& executor) {
