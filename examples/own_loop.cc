@@ -10,8 +10,8 @@
 
 #include "plimsoll/trainer.h"
 
-// SGD with momentum. Biases and norms do not decay, and the classifier learns ten times as fast. The state is
-// the one that --optim plans for each parameter, zero before the first step.
+// Updates a parameter by SGD with momentum. Biases and norms do not decay, and the classifier learns ten times
+// as fast. The state is the one that --optim plans for each parameter, zero before the first step.
 static void update_own(const plimsoll::OwnParameter& parameter, double rate) {
   const bool is_norm = parameter.name.find("LayerNorm") != std::string_view::npos;
   const double decay = is_norm || parameter.name.ends_with("bias") ? 0.0 : 0.01;

@@ -40,7 +40,8 @@ class Pool {
     uint64_t state = 1;
     for (uint16_t& bits : host) {
       state = state * 6364136223846793005u + 1442695040888963407u;
-      bits = static_cast<uint16_t>(((state >> 33) & 0x80ff) | 0x3f00);  // +-[0.5, 2) in bf16, about 2 in f16
+      // The magnitude is in [0.5, 2) if the bits are read as bf16, and near 2 if they are read as f16.
+      bits = static_cast<uint16_t>(((state >> 33) & 0x80ff) | 0x3f00);
     }
     const auto bytes = static_cast<int64_t>(host.size() * 2);
     for (int64_t at = 0; at + bytes <= kPoolBytes; at += bytes) {
@@ -141,7 +142,7 @@ inline std::string label(std::string_view kernel, DType dtype, int64_t T, int64_
   return fmt::format("{} {} {}x{}", kernel, dtype_name(dtype), T, C);
 }
 
-// Defined in optimizer_kernels_bench.cc and weight_kernels_bench.cc.
+// Measure groups of kernels. Defined in optimizer_kernels_bench.cc and weight_kernels_bench.cc.
 void measure_optimizers(Bench& bench);
 void measure_dequantize(Bench& bench);
 

@@ -1,4 +1,4 @@
-// The optimizers of kernels_bench.cc, on the parameters of eight blocks of BERT-large.
+// Measures the kernels of optimizers for kernels_bench.cc, on the parameters of eight blocks of BERT-large.
 #include "bench/gpu/kernels_bench.h"
 #include "kernels/element_wise/cast.h"
 #include "kernels/optimizer/adafactor.h"

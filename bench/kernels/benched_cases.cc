@@ -23,7 +23,8 @@ constexpr int64_t kLongest = 128;
 // 783 tokens.
 const std::vector<int> kLengths{128, 128, 97, 60, 128, 33, 81, 128};
 
-// A GPU gets 32 times the batch, so that its kernels have enough rows to fill it.
+// Returns the lengths of the sequences of a batch. A GPU gets 32 times as many sequences, so that its kernels
+// have enough rows to fill it.
 std::vector<int> lengths_on(const DeviceOptions& device) {
   std::vector<int> lengths;
   for (int i = 0; i < (device.is_gpu() ? 32 : 1); ++i)
@@ -202,7 +203,7 @@ std::vector<BenchedRound> benched_rounds(const Plan& plan) {
       }
     }
   }
-  std::map<std::string_view, size_t> next_round;  // by kernel
+  std::map<std::string_view, size_t> next_round;  // number of further rounds that each kernel has so far
   for (const KernelRow& row : kernel_rows()) {
     const auto found = accepted.find(&row);
     if (found == accepted.end() || found->second < num_ops[row.kernel]) continue;

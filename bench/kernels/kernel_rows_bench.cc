@@ -35,7 +35,7 @@ using testing::TinyBatch;
 // Times of one op: one entry per repetition.
 struct OpSamples {
   std::vector<double> ms = {};
-  double flops = 0;  // per call
+  double flops = 0;  // floating-point operations per call
   double bytes = 0;
 };
 

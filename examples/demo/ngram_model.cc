@@ -22,7 +22,8 @@ size_t class_of(int64_t count) {
   return static_cast<size_t>(std::min<int64_t>(count, 3)) - 1;
 }
 
-// Chen and Goodman's estimates from the numbers of n-grams with counts 1 to 4.
+// Returns Chen and Goodman's estimates of the discounts, which follow from the numbers of n-grams with counts 1
+// to 4.
 std::array<double, 3> discounts_of(const std::unordered_map<uint64_t, int64_t>& counts) {
   std::array<double, 5> with_count{};
   for (const auto& [key, count] : counts) {

@@ -23,7 +23,7 @@ class NgramModel {
   // memory for every different n-gram.
   NgramModel(std::span<const int32_t> text, int order, int64_t vocab_size);
 
-  // The largest order whose n-grams fit keys of 64 bits: 5 for 2048 tokens.
+  // Returns the largest order whose n-grams fit into keys of 64 bits: 5 for 2048 tokens.
   static int longest_order(int64_t vocab_size);
 
   // Returns the probability of `token` after a text, of which at most the last order - 1 tokens count. The probabilities of all tokens add up
@@ -52,15 +52,18 @@ class NgramModel {
   std::vector<Level> levels_;  // level n - 1 has the n-grams
 };
 
-// The mean over the tokens of a text that a language model with blocks predicts: all but the first of each block.
+// The mean loss over the tokens of a text that a language model with blocks predicts: all but the first of each
+// block.
 struct TextScore {
   int64_t num_tokens = 0;
   double mean_loss = 0;  // -log of the probabilities, in nats
   double perplexity() const;
-  // The loss of all predicted tokens per byte of the text, in bits. It compares models of different tokens.
+  // Returns the loss of all predicted tokens per byte of the text, in bits, by which models with different
+  // tokens can be compared.
   double bits_per_byte(int64_t num_bytes) const;
 };
-// The n-gram model may use tokens before the block, which a language model with blocks may not; this favours the n-gram model.
+// Computes the score of a text in blocks. The n-gram model may use tokens before a block, which a language model with blocks
+// may not; this favours the n-gram model.
 TextScore score_text(const NgramModel& model, std::span<const int32_t> text, int64_t block_size);
 
 }  // namespace plimsoll::demo

@@ -137,7 +137,7 @@ std::vector<Definition> read_definitions(std::istream& file, std::string_view na
   int64_t number = 0;
   for (std::string line; std::getline(file, line);) {
     ++number;
-    if (line.starts_with("  ")) continue;  // the licence
+    if (line.starts_with("  ")) continue;  // lines of the licence begin with two spaces
     const size_t bar = line.find(" | ");
     const std::string_view head = std::string_view(line).substr(0, bar);
     const std::string_view digits = field_of(head, 1);

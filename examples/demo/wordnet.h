@@ -38,7 +38,7 @@ Split split_of(std::string_view word);
 struct DatasetLimits {
   int64_t min_class = 0;       // classes with fewer definitions are left out
   int64_t max_class = 0;       // definitions per class in all splits together; 0: all
-  int64_t max_train_rows = 0;  // 0: all
+  int64_t max_train_rows = 0;  // largest number of training rows; 0: all
 };
 
 struct Dataset {

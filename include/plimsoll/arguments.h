@@ -1,13 +1,13 @@
 // The settings of a run. Most have the names of Hugging Face's TrainingArguments and run_glue; some are
 // Plimsoll's own.
 //
-// This header declares every setting (the table is arguments.inc) and the functions that read, check, format
-// and compare settings. Nothing here prints, reads the environment or exits: that is left to the command
-// line. Thread-safe: values and pure functions. Only parse_arguments reads files, namely the configuration
-// files that its words name, and resolve_arguments the configurations of DeepSpeed, FSDP and Accelerate that settings name.
+// This header declares every setting (the table is arguments.inc) and the functions that read, check, format and compare
+// settings. Nothing here prints, reads the environment or exits: that is left to the command line. Thread-safe: values and
+// pure functions. Two functions read files: parse_arguments() reads the configuration files that the command line names,
+// and resolve_arguments() the configurations of DeepSpeed, FSDP and Accelerate that settings name.
 //
-// A program may fill an Arguments object itself. Trainer, plan_run() and fit_run() check it with resolve_arguments(); call that
-// function to read its notes, or the settings that it completes.
+// A program may fill an Arguments object itself. Trainer, plan_run() and fit_run() check the object with resolve_arguments(). A
+// program calls resolve_arguments() itself only to read its notes, or the values that it fills in.
 #pragma once
 
 #include <cstdint>
@@ -85,11 +85,12 @@ struct ParseResult {
   Arguments arguments;  // resolved by resolve_arguments, except if `help` is true
   // One warning per old name that was translated or ignored and per setting that was given twice.
   std::vector<std::string> warnings;
-  std::vector<std::string> notes;         // settings that have no effect in this combination, with the reason
-  std::set<std::string> explicitly_set;   // names given in a file or on the command line
-  std::set<std::string> on_command_line;  // the part of explicitly_set that no file contains
-  std::vector<std::string> positionals;   // filled only if allow_positionals is set
-  bool help = false;                      // --help or -h was found; the settings were not checked
+  std::vector<std::string> notes;        // settings that have no effect in this combination, with the reason
+  std::set<std::string> explicitly_set;  // names given in a file or on the command line
+  // names in explicitly_set that no file contains, only the command line
+  std::set<std::string> on_command_line;
+  std::vector<std::string> positionals;  // filled only if allow_positionals is set
+  bool help = false;                     // --help or -h was found; the settings were not checked
   std::string help_topic;  // the word after --help (a group, "all" or the name of a setting), or empty
 };
 
@@ -104,11 +105,11 @@ struct ParseResult {
 // of range, unreadable files, and everything that resolve_arguments refuses.
 ParseResult parse_arguments(std::span<const std::string> words, const ParseOptions& options = {});
 
-// Checks each value and each combination of values, refuses settings that this version does not support, and
-// fills in the settings whose default depends on others (eval_steps, do_eval, do_predict,
-// metric_for_best_model, greater_is_better). Replaces deepspeed, fsdp, fsdp_config and parallelism_config by the settings that
-// they request; a setting that differs from its default counts as given. Calling it twice has the same result as calling it once. Returns notes about settings
-// that have no effect in this combination. Errors: kUsage.
+// Checks each value and each combination of values, refuses settings that this version does not support, and fills in the settings whose
+// default depends on others (eval_steps, do_eval, do_predict, metric_for_best_model, greater_is_better). Replaces deepspeed, fsdp,
+// fsdp_config and parallelism_config by the settings that they request; a setting that already differs from its default counts as set by
+// the user, and may not contradict them. Calling it twice has the same result as calling it once. Returns notes about settings that have no
+// effect in this combination. Errors: kUsage.
 std::vector<std::string> resolve_arguments(Arguments& arguments);
 
 // Returns the table of settings in the order of declaration.
@@ -154,13 +155,13 @@ std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Ar
 inline int64_t num_ranks(const Arguments& arguments) {
   return arguments.nproc_per_node * arguments.nnodes;
 }
-// Returns true if --ddp_timeout differs from its default: it then limits every wait for another process. Otherwise waits in steps
-// have a shorter limit that depends on the time of a step.
+// Returns true if --ddp_timeout differs from its default. It then limits every wait for another process. With the default, a wait
+// during a step has a shorter limit, which is computed from the durations of recent steps.
 inline bool has_own_ddp_timeout(const Arguments& arguments) {
   return arguments.ddp_timeout != Arguments().ddp_timeout;
 }
 // offloads_optimizer() returns true if --offload_optimizer keeps optimizer states outside the memory of the device. nvme_folder()
-// returns FOLDER if the value is nvme:FOLDER, otherwise "".
+// returns FOLDER if --offload_optimizer is nvme:FOLDER, otherwise "".
 inline bool offloads_optimizer(const Arguments& arguments) {
   return !arguments.offload_optimizer.empty() && arguments.offload_optimizer != "False";
 }

@@ -1,6 +1,7 @@
-// The commands of the program as a table (commands.inc): reading their command lines, --help, completion in shells, manual
-// pages, and the JSON Schema of settings files. The texts are generated from this table and from that of the settings
-// (arguments.h). Thread-safe: pure functions of constant data.
+// Declares the table of the program's commands (commands.inc) and what is made from it: the reading of their command
+// lines, and the texts of --help, of completion in shells, of manual pages, and of the JSON Schema of settings files.
+// These texts are generated from this table and from that of the settings (arguments.h). Thread-safe: pure functions of
+// constant data.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +38,13 @@ struct CommonSetting {
 // One command. The views refer to static storage.
 struct CommandInfo {
   std::string_view name;
-  std::optional<RunCommand> settings;   // the command whose settings it also takes
-  std::vector<std::string_view> usage;  // the forms of the words after the name
-  std::string_view help;                // one line
-  std::string_view text;                // one or two sentences, or empty
-  std::vector<CommandOption> options;   // its own
-  std::vector<CommonSetting> common;    // at most ten
+  // the run command whose settings it accepts; none if it accepts no settings
+  std::optional<RunCommand> settings;
+  std::vector<std::string_view> usage;  // usage lines without the command's name, one per form
+  std::string_view help;                // description in one line, for the list of commands
+  std::string_view text;                // further description for --help, one or two sentences; may be empty
+  std::vector<CommandOption> options;   // the options of the command itself, without the settings of a run
+  std::vector<CommonSetting> common;    // the settings that --help of the command shows, at most ten
   std::vector<std::string_view> example;
 
   // Returns the option with this name, or null.
@@ -84,8 +86,9 @@ std::string command_screen(const CommandInfo& command, std::string_view topic = 
 // Names that completion offers as values, by setting ("config_name"), or by command and setting ("plan device") for the
 // values of one command.
 using ValueNames = std::map<std::string, std::vector<std::string>, std::less<>>;
-// Returns the values of the settings whose list is closed but not in the table of settings: the presets of --config_name, the
-// optimizers, the passes, and the devices of each command, because only plans can be made for every card.
+// Returns the values that completion offers for settings that accept a fixed list of names which the table of settings does
+// not contain: the presets of --config_name, the optimizers, the passes, and the devices. The devices are listed per command,
+// because `plan` accepts every card and other commands only the devices of this machine.
 ValueNames known_value_names();
 
 // Returns a script with which a shell completes commands, options, choices, paths, and the names in `names`. Errors:

@@ -47,7 +47,8 @@ struct DataRow {
 };
 
 // A data set that a program provides. A Trainer reads all rows once, in order and on the thread that constructs it,
-// and keeps only their tokens and labels. An exception of these functions ends the constructor and reaches its caller.
+// and keeps only their tokens and labels. An exception that these functions throw leaves the constructor and reaches
+// its caller.
 class DataRows {
  public:
   virtual ~DataRows() = default;
@@ -59,12 +60,13 @@ class DataRows {
 // Returns a data set with these rows.
 std::shared_ptr<const DataRows> rows_in_memory(std::vector<DataRow> rows);
 
-// The data sets of a Trainer that reads no data files. The task is problem_type. If that is not set, the training
-// rows determine it: rows with classes make it a classification (of words if a row has several classes), and rows
-// with values make it a multi-label task if there are label_names, otherwise a regression. Without training rows it
-// is the task of the model.
+// The data sets of a Trainer that reads no data files. The setting problem_type determines the task. If it is not
+// set, the training rows determine it: rows with classes make it a classification (of words if a row has several
+// classes), and rows with values make it a multi-label task if there are label_names, otherwise a regression.
+// Without training rows, the task is the one that the model was trained for.
 //
-// A null pointer means that there is no such set. If the task of the Trainer has no set, then its batches come from
+// A null pointer means that there is no such set. If the set that the Trainer would use (`train` for Task::kTrain,
+// `validation` for kEvaluate, `test` for kPredict) is null, the program makes the batches with
 // Trainer::make_batch(), and the plan has room for batches of per_device_train_batch_size rows
 // (per_device_eval_batch_size without gradients) of max_seq_length tokens.
 struct MemoryData {
@@ -78,7 +80,7 @@ struct MemoryData {
 
 // The outputs and labels of a batch of an evaluation. R rows, K labels; for token classification a row is a token.
 struct MetricBatch {
-  int64_t num_labels = 0;         // K
+  int64_t num_labels = 0;         // K, the number of classes, or of values per row
   std::span<const float> logits;  // [R, K]
   // [R], with kNoLabel for a row without a class; empty if labels are numbers.
   std::span<const int32_t> classes;
@@ -89,22 +91,22 @@ struct MetricBatch {
 
 // A metric that a program defines. Every evaluation with labels reports its value as eval_NAME, and every prediction as
 // predict_NAME, next to those of the task; --metric_for_best_model may name it. The thread that evaluates calls it:
-// reset(), then add() for each batch in the order of the rows, then values(). An exception ends the evaluation. A language
-// model, whose evaluation computes no logits, takes no such metrics (kUsage).
+// reset(), then add() for each batch in the order of the rows, then values(). An exception ends the evaluation. Language
+// models are refused (kUsage), because their evaluation computes no logits.
 class Metric {
  public:
   virtual ~Metric() = default;
   // Letters, digits and '_'; not the name of another metric of the run.
   virtual std::string name() const = 0;
   virtual void reset() = 0;
-  // The spans are valid during the call.
+  // Adds the rows of a batch. The spans are valid only during the call.
   virtual void add(const MetricBatch& batch) = 0;
   virtual double value() const = 0;
   // Returns all values that are reported, by name. A class may override it to report several values, or values whose names
   // it does not know in advance; has_fixed_names() is then false, and --metric_for_best_model is checked at the first
   // evaluation. A value replaces that of a metric of the task with the same name.
   virtual std::map<std::string, double> values() { return {{name(), value()}}; }
-  // Returns true if values() always has the one name of name().
+  // Returns true if values() always returns exactly one value, under name().
   virtual bool has_fixed_names() const { return true; }
 };
 
@@ -115,7 +117,7 @@ struct TestTexts {
   // For token classification, blanks separate the words of a text.
   enum class Form : uint8_t { kLines, kWords, kJson };
   Form form = Form::kWords;
-  std::string name = "the texts";  // for messages
+  std::string name = "the texts";  // name of the texts in error messages
   std::vector<std::string> entries = {};
 };
 

@@ -14,14 +14,14 @@ struct DiskBenchReport {
   double write_gb_per_s = 0;
   double both_gb_per_s = 0;  // the sum of both directions if they are used at the same time
   int64_t file_bytes = 0;
-  bool is_direct = false;  // the transfers bypass the kernel's cache
-  std::string path;        // the file in which plans find the rates
+  bool is_direct = false;  // the transfers bypass the operating system's page cache
+  std::string path;        // the file in the cache from which plans read the rates
 };
 
 // Reads and writes a file of `file_bytes` in the folder, in the same way as a run, and stores the rates in the user's cache,
 // where plans for a folder on this disk find them. Errors: kUsage for a folder that does not exist or cannot be written to, and
-// for an environment without a cache; kWillNotFit if the disk has less room; kDevice if it fails. Cost: nine times the
-// transfer of the file.
+// for an environment without a cache; kWillNotFit if the disk has fewer free bytes; kDevice if the disk fails. Cost: the file
+// is transferred nine times.
 DiskBenchReport bench_disk(const std::string& folder, int64_t file_bytes, const Environment& environment);
 
 }  // namespace plimsoll

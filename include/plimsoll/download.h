@@ -1,5 +1,5 @@
-// Downloads models and data sets from the Hugging Face hub into the cache that Hugging Face's own tools use, and which they
-// find complete afterwards.
+// Downloads models and data sets from the Hugging Face hub into the cache of Hugging Face's own tools, in their layout, so
+// that these tools need not download the files again.
 //
 // A file appears under its final name only after its size and its hash (SHA-256, or the hash of git for small files) equal
 // those that the hub states. What an interrupted download has received is kept, and the next one continues there.
@@ -24,10 +24,11 @@ struct DownloadRequest {
   std::string name;  // as on the hub: "gpt2" or "org/name"
   RepositoryKind kind = RepositoryKind::kModel;
   std::string revision = "main";  // branch, tag or commit
-  // These files only. If it is empty: the files that match `include`, or without patterns those that Plimsoll reads of a
-  // model, and all files of a data set.
+  // Names of the files to download. If it is empty, the files that match `include` are downloaded; if `include` is empty
+  // too, the files of a model that Plimsoll reads, or all files of a data set.
   std::vector<std::string> files = {};
-  // Patterns as for fnmatch(3), whose * also matches '/'. `exclude` applies to every choice of files.
+  // Patterns as for fnmatch(3), whose * also matches '/'. Files that match `exclude` are never downloaded, even
+  // if `files` or `include` selects them.
   std::vector<std::string> include = {};
   std::vector<std::string> exclude = {};
   std::string cache_dir = {};  // instead of the folder that the environment names
@@ -59,15 +60,15 @@ struct DownloadPlan {
   int64_t num_missing_files() const;
 };
 
-// The plan as text for people and as a JSON object.
+// Format the plan as text for people, and as a JSON object.
 std::string format_download_plan(const DownloadPlan& plan);
 std::string download_plan_json(const DownloadPlan& plan);
 
 struct DownloadProgress {
   std::string file;            // the file that is being downloaded
-  int64_t done_bytes = 0;      // of all files, with those that were present
-  int64_t total_bytes = 0;     // of all files
-  int64_t received_bytes = 0;  // through the network in this download
+  int64_t done_bytes = 0;      // bytes of all files in the cache, including those from before this download
+  int64_t total_bytes = 0;     // size of all files
+  int64_t received_bytes = 0;  // bytes that this download received through the network
   double elapsed_s = 0;
 };
 
@@ -99,8 +100,8 @@ class Download {
 
   const DownloadPlan& plan() const;
   // Downloads what is missing. Errors: kDevice before the first byte if the disk has too few free bytes, and later if the network or
-  // the disk fails; kBadData if bytes differ from what the hub states; kInterrupted if the callback stops it. Complete
-  // files and the bytes of the last one stay, and the next download continues there.
+  // the disk fails; kBadData if bytes differ from what the hub states; kInterrupted if the callback stops it. After an error,
+  // complete files and the received bytes of an incomplete one stay in the cache, and the next download continues from them.
   void run();
 
  private:
@@ -109,9 +110,9 @@ class Download {
 };
 
 // Downloads the files that a run needs of the models which its arguments name by hub names, unless the cache has them: a plan
-// needs configurations and tokenizers, other commands also weights. Without a missing file it uses no network. It does
-// nothing with --local_files_only, HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE. Trainer and Generator only look into the cache, so a
-// program calls this function before it makes one. Errors: as Download.
+// needs configurations and tokenizers, other commands also weights. Without a missing file it uses no network. It does nothing
+// with --local_files_only, HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE. Trainer and Generator only look into the cache, so a program
+// calls this function before it constructs one of them. Errors: as Download.
 void download_for_run(const Arguments& arguments, RunCommand command,
                       const Environment& environment = process_environment(),
                       DownloadCallback* callback = nullptr);

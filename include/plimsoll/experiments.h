@@ -23,8 +23,8 @@ namespace plimsoll {
 struct Experiment {
   std::string name;  // name for people: "gradient accumulation, 1 x 4"
   std::string key;   // name of the run's folder
-  // The differences from the first row of the table. A row with one difference shows the effect of that
-  // method.
+  // The methods in which this row differs from the first row of the table. A row with one method shows the
+  // effect of that method.
   std::vector<std::string> methods;
   std::vector<std::string> words;             // the arguments of `plimsoll train`, without output_dir
   std::vector<std::string> environment = {};  // NAME=VALUE, set in addition for the processes of the run
@@ -36,13 +36,13 @@ struct Experiment {
 // on a GPU.
 struct ExperimentFigures {
   double seconds = 0;                  // duration of the training, the same as Trainer's train_runtime
-  double samples_per_s = 0;            // speed in the steady state, measured after a third of the steps
+  double samples_per_s = 0;            // steady speed: that of the last two thirds of the steps
   double predicted_samples_per_s = 0;  // speed that the plan predicts
   int64_t measured_bytes = 0;          // memory at the peak, including the device's context
   int64_t predicted_bytes = 0;
   int64_t arena_bytes = 0;
   int64_t high_water_bytes = 0;
-  double loss = 0;  // mean over the run
+  double loss = 0;  // mean training loss over the run
   std::string model = {};
   std::string device = {};  // "cuda:0, NVIDIA H200", or "cpu: " with the model, threads and vector width
   int64_t sequence_length = 0;
@@ -69,14 +69,14 @@ struct PeerFigures {
   double samples_per_s = 0;
   int64_t measured_bytes = 0;
   std::string refused;      // the reason if it did not run, otherwise empty
-  std::string device = {};  // the device that it used, as it names it; empty in files of earlier versions
+  std::string device = {};  // name of the device as Trainer reports it; empty in files of earlier versions
   bool operator==(const PeerFigures&) const = default;
 };
 
 struct ExperimentRow {
   Experiment experiment;
   std::optional<ExperimentFigures> figures;
-  std::string refused;  // the reason if there are no figures, as printed by the program
+  std::string refused;  // the error message of the run if there are no figures
   std::optional<PeerFigures> peer;
   bool operator==(const ExperimentRow&) const = default;
 };
@@ -115,10 +115,10 @@ struct DocumentFigures {
   bool operator==(const DocumentFigures&) const = default;
 };
 
-// The prediction for one row.
+// The predicted figures of one row of the table of experiments.
 struct PlannedExperiment {
   Experiment experiment;
-  double samples_per_s = 0;  // estimated
+  double samples_per_s = 0;  // estimated speed
   int64_t total_bytes = 0;
   bool fits = true;     // true if it fits into the memory of the device, or into --memory_limit
   std::string refused;  // the reason if the row cannot be planned, otherwise empty
@@ -129,7 +129,7 @@ struct PlannedExperiment {
 };
 
 enum class PlannedRows {
-  kDocuments,  // the nine experiments of the page, and the settings of the DataLoader
+  kDocuments,  // the nine experiments of Hugging Face's page on one GPU, and the settings of the DataLoader
   kAll         // every row of `plimsoll bench --experiments`
 };
 
@@ -151,8 +151,8 @@ ExperimentPlan plan_experiments(const std::vector<std::string>& more,
                                 PlannedRows rows = PlannedRows::kDocuments,
                                 const Environment& environment = process_environment());
 
-// Refuses arguments of `plimsoll train` that name a card of the table of devices, for which only plans can be made. Errors:
-// kUsage.
+// Refuses arguments of `plimsoll train` whose --device is the name of a card, such as l4, instead of a device of this
+// machine: such a card can only be planned for. Errors: kUsage.
 void require_device_that_runs(const std::vector<std::string>& more);
 
 // Returns one row per combination of values. Each element of `sweeps` names an argument and its values:

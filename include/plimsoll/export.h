@@ -17,12 +17,12 @@ struct ExportOptions {
 
 struct ExportResult {
   std::string line;                // a line for people about the written file
-  std::vector<std::string> notes;  // sentences about what llama.cpp does in another way
+  std::vector<std::string> notes;  // sentences about what llama.cpp computes differently from Plimsoll
 };
 
 // Writes the model and its tokenizer as one GGUF file, the format of llama.cpp and of the programs built on it. The file appears
 // complete or not at all. Memory: some MiB, and the tokenizer. Errors: kUsage for a model or tokenizer that llama.cpp does not
-// have, and for an existing file that may not be replaced; kBadData for a damaged folder.
+// support, and for an existing file that may not be replaced; kBadData for a damaged folder.
 ExportResult export_model(const ExportOptions& options,
                           const Environment& environment = process_environment());
 

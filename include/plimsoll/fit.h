@@ -33,9 +33,9 @@ struct FitOptions {
   // in `arguments`.
   std::optional<int64_t> effective_batch_size = {};
   // Devices to compare. Default: the device in `arguments`. "all" selects every card in the table of devices on which
-  // releases run; a card that only plans know has to be named.
+  // releases of Plimsoll run; other cards of the table, for which Plimsoll can only plan, have to be named.
   std::vector<std::string> devices = {};
-  std::vector<CardPrice> prices = {};  // used with several devices
+  std::vector<CardPrice> prices = {};  // used to rank the devices by cost if several are compared
   int64_t epoch_samples = 100000;      // number of samples in the epoch whose cost is compared
   // Also try methods that change the result of training, such as SGD or LoRA (MethodEffect::kOtherPath).
   bool with_other_paths = false;
@@ -52,8 +52,8 @@ struct FitRow {
   // per_device_train_batch_size; 0 if nothing fits, and the fields below are then not set
   int64_t micro_batch = 0;
   int64_t accumulation = 0;  // gradient_accumulation_steps
-  int64_t total_bytes = 0;   // planned
-  double samples_per_s = 0;  // estimated
+  int64_t total_bytes = 0;   // planned memory
+  double samples_per_s = 0;  // estimated speed
   // Speed relative to the row without methods, or relative to the first row if that row does not fit.
   double relative_speed = 0;
   // These two fields are computed for the first twelve rows of a device and are 0 in the others.
@@ -66,18 +66,19 @@ struct FitRow {
 };
 
 struct FitReport {
-  // The rows that fit, fastest first. Rows whose speeds are tied are sorted by how much they change the run: first
-  // rows that keep the numbers, then rows that round, then rows with another update rule, and among equal ones by the
-  // number of arguments. A set of methods is listed only if it would not fit without each of its methods. The
-  // unchanged run follows if it does not fit.
+  // The rows that fit, fastest first. Rows whose speeds are tied are sorted by `effect` in the order of MethodEffect,
+  // and rows with the same effect by the number of arguments. A set of methods is listed only if all of its methods
+  // are needed to fit. If the run does not fit without methods, it is the last row.
   std::vector<FitRow> rows;
   int64_t num_plans = 0;
   double plans_per_s = 0;
-  std::string table;     // output for people
-  std::string json;      // output for programs
-  std::string refused;   // methods that the device or the arguments rule out, with the reasons; may be empty
+  std::string table;  // output for people
+  std::string json;   // output for programs
+  // methods that cannot be used on the device or with the arguments, with the reasons; may be empty
+  std::string refused;
   std::string searched;  // describes the sets of methods that were compared
-  // Cards of the table that were not compared or on which no release runs, with the reason; may be empty.
+  // Cards of the table that were not compared, or for which Plimsoll can only plan because no release runs on
+  // them, with the reason; may be empty.
   std::string plan_only;
   // Remarks on the run, such as settings without effect.
   std::vector<std::string> warnings = {};

@@ -1,7 +1,7 @@
-// Finds how a number of GPUs, which this machine need not have, trains a model fastest: how many of them divide the layers (tensor
-// parallelism), what the others divide (ZeRO), how the batch is split into micro-batches, and what is recomputed. Every answer is
-// planned by the same code as `plan` and `train`. The functions are pure except that they read the files that the arguments name.
-// Thread-safe.
+// Finds how a number of GPUs, which this machine need not have, trains a model fastest: how many of them divide each layer (tensor
+// parallelism), which optimizer states, gradients and weights are divided among GPUs with different batches (ZeRO), how the batch
+// is split into micro-batches, and what is recomputed. Every answer is planned by the same code as `plan` and `train`. The
+// functions are pure except that they read the files that the arguments name. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,11 @@ struct RankFitOptions {
   // the number of GPUs per machine. The search chooses tp_size, pp_size, zero_stage and nnodes, and does not read them.
   Arguments arguments = {};
   int64_t gpus = 1;
-  int64_t gpus_per_machine = 0;  // 0: nproc_per_node if it is above 1, otherwise 8, or `gpus` if that is less
-  std::string links = {};  // names of links, "nvlink4,ib400"; "": the card's own links, between machines too
+  // GPUs per machine. 0 means nproc_per_node if that is above 1, otherwise 8, but at most `gpus`.
+  int64_t gpus_per_machine = 0;
+  // names of the links inside and between machines, such as "nvlink4,ib400"; "" means the links of the card, also
+  // between machines
+  std::string links = {};
   // Number of sequences per optimizer step of all GPUs. Default: batch size x accumulation steps x GPUs.
   std::optional<int64_t> effective_batch_size = {};
 };
@@ -28,16 +31,16 @@ struct RankFitOptions {
 struct RankFitRow {
   int64_t tensor_size = 1;     // --tp_size
   int64_t pipeline_size = 1;   // --pp_size
-  int64_t data_size = 1;       // groups that train on different batches
+  int64_t data_size = 1;       // number of groups of GPUs that train on different batches
   int64_t zero_stage = 0;      // --zero_stage
   std::string recompute = {};  // --recompute
   int64_t micro_batch = 0;     // --per_device_train_batch_size
   int64_t accumulation = 0;    // --gradient_accumulation_steps
   int64_t bytes = 0;           // planned memory per GPU
-  int64_t weight_bytes = 0;    // this and the next 3: shares of the phase with the largest memory
+  int64_t weight_bytes = 0;  // this and the next 3 fields: memory by purpose in the phase that needs the most
   int64_t state_bytes = 0;
   int64_t gradient_bytes = 0;
-  int64_t activation_bytes = 0;     // saved for the backward pass, and temporary
+  int64_t activation_bytes = 0;     // activations saved for the backward pass, and temporary buffers
   int64_t communication_bytes = 0;  // buffers of exchanges between the GPUs, inside and outside the arena
   double samples_per_s = 0;         // estimated speed of all GPUs together
   double step_ms = 0;
@@ -49,7 +52,7 @@ struct RankFitRow {
 
 // A value of an argument, or a combination of values, that the search excluded, with the reason.
 struct RankFitRefusal {
-  std::string choice = {};  // "--tp_size 4"
+  std::string choice = {};  // such as "--tp_size 4"
   std::string reason = {};
 };
 
@@ -61,7 +64,7 @@ struct RankFitReport {
       0;  // combinations that were not planned because a lower bound of their memory is too large
   int64_t num_plans = 0;
   double seconds = 0;
-  std::string links = {};  // the rates between the GPUs, and where they come from
+  std::string links = {};  // the transfer rates between the GPUs that the search assumes, and their source
   std::vector<std::string> warnings = {};
   std::vector<std::string> notes = {};
   std::string table = {};  // output for people

@@ -38,16 +38,17 @@ struct GenerationSpeed {
   int64_t new_tokens = 0;  // number of new tokens in these continuations
   int64_t decode_runs = 0;
   int64_t decoded_tokens = 0;  // tokens that decode runs read, also those of beams that were not returned
-  // Lower bounds for the bytes that the decode runs read: in every run all weights, but of embedding tables only the rows of the
-  // tokens, and the cached keys and values to which the new tokens attend.
+  // Lower bounds for the bytes that the decode runs read. Each run reads all weights, except that it reads only the rows of its
+  // tokens from an embedding table, and the cached keys and values to which the new tokens attend.
   double weight_bytes_read = 0;
   double cache_bytes_read = 0;
-  double first_token_seconds = 0;  // time until the first prompts that run together have their first tokens
+  double first_token_seconds = 0;  // time until the first batch of prompts has its first tokens
   double prefill_seconds = 0;      // duration of the prefill of all prompts
   double decode_seconds = 0;
   double seconds = 0;  // duration of everything, including the conversion of texts
   double new_tokens_per_s() const { return seconds > 0 ? static_cast<double>(new_tokens) / seconds : 0.0; }
-  // Returns the new tokens after the first of each text per second of decode runs.
+  // Returns the new tokens per second of decode runs. The first token of each text is not counted, because
+  // prefill selects it.
   double decoded_new_tokens_per_s() const {
     return decode_seconds > 0 ? static_cast<double>(new_tokens - num_texts) / decode_seconds : 0.0;
   }
@@ -90,14 +91,15 @@ class Generator {
   // Returns the continuations of another prompt. Errors: kUsage if the plan has no room for it.
   std::vector<Continuation> generate(const std::string& prompt, const OnText& on_text = {});
 
-  // Makes the running call of generate(), or the next one, end after the current run of the model, with the tokens so far; prompts that were not
-  // begun get no continuations. May be called from another thread or from a signal handler.
+  // Ends the running call of generate(), or the next one if none is running, after the current run of the model. The call returns the
+  // tokens that exist by then; prompts that were not begun get no continuations. May be called from another thread or from a signal
+  // handler.
   void request_stop();
   // Returns true if request_stop() ended the last call of generate().
   bool was_stopped() const;
 
   GenerationSpeed speed() const;
-  // Returns the planned and the held memory.
+  // Returns the planned memory and the memory that the process holds.
   MemoryFigures memory() const;
 
  private:
@@ -105,18 +107,19 @@ class Generator {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns true if the arguments ask for random prompts without a tokenizer (--dataset_name dummy), whose weights are random too if there are
-// none to load. Such a run measures speed and memory: its texts have exactly max_new_tokens tokens, and start() runs the model a few times,
-// so that the figures contain no first run.
+// Returns true if the arguments ask for random prompts without a tokenizer (--dataset_name dummy), whose weights are random too if there
+// are none to load. Such a run measures speed and memory: its texts have exactly max_new_tokens tokens, and start() runs the model a few
+// times, so that the slower first runs are not measured.
 bool draws_prompts(const Arguments& arguments);
 
-// With Arguments::chat a prompt is a message of the user, or a whole conversation as a JSON list of messages, and the chat template
-// makes the text that the model continues. The end-of-turn token of the template then ends texts, too.
+// The content of a prompt. kText: a text that the model continues. kChat, which the setting `chat` selects: a message of the user,
+// or a whole conversation as a JSON list of messages; the chat template turns it into the text that the model continues, and the
+// template's end-of-turn token ends a continuation too.
 enum class PromptForm : uint8_t { kText, kChat };
 
-// Reads prompts: a text per line without its end, or, if the name ends with .jsonl, the key "prompt" of a JSON object per line, and with
-// kChat also a list of messages under "messages" or "conversations". Empty lines are skipped. `name` names the input in messages.
-// Errors: kBadData for a line that is no such object, and if there is no prompt.
+// Reads prompts, one per line. A line is a text, or, if the name ends with .jsonl, a JSON object with the prompt under the key "prompt";
+// with kChat, it may instead have a list of messages under "messages" or "conversations". Empty lines are skipped. `name` names the
+// input in messages. Errors: kBadData for a .jsonl line that is no such object, and if there is no prompt.
 std::vector<std::string> read_prompts(std::istream& input, const std::string& name,
                                       PromptForm form = PromptForm::kText);
 

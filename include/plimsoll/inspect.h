@@ -55,10 +55,10 @@ class LineTokenizer {
   std::string encode_json(std::string_view line) const;
   // Returns the tokens with their ids, formatted for people. Errors: as encode_json().
   std::string encode_for_people(std::string_view line) const;
-  // Returns the text of a line of ids: a JSON array, or an object with the key "ids" such as encode_json() returns. Errors:
-  // kBadData for another line.
+  // Returns the text that a line of token ids stands for. The line is a JSON array, or an object with the key "ids" such as
+  // encode_json() returns. Errors: kBadData for any other line.
   std::string decode(std::string_view line, DecodedTokens tokens) const;
-  // Returns the same as {"text": "..."}.
+  // Returns the text that decode() returns as the JSON object {"text": "..."}.
   std::string decode_json(std::string_view line, DecodedTokens tokens) const;
 
  private:

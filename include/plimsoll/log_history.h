@@ -2,8 +2,8 @@
 // run logs hundreds of thousands of times. The class behaves as a sequence of LogRecord values, which are
 // created on access. Not thread-safe while records are added.
 //
-// Memory: 32 bytes per record, 10 per value and 4 per word, in blocks that are never copied. Each distinct
-// name and text is stored once.
+// Memory: 32 bytes per record, 10 per number and 4 per text value (LogRecord::words), in blocks that are never
+// copied. Each distinct name and text is stored once.
 #pragma once
 
 #include <cstddef>

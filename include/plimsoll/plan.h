@@ -25,12 +25,12 @@ struct PlannedRun {
   std::string task;       // "sequence classification"
   std::string device;     // "cpu, 2 threads", "cuda:0, NVIDIA H200"
   std::string precision;  // "fp32", "bf16 mixed"
-  std::string optimizer;  // "SGD with momentum 0.9"; empty if the run does not train
+  std::string optimizer;  // such as "SGD with momentum 0.9"; empty if the run does not train
   int64_t num_parameters = 0;
   int64_t num_trainable_parameters = 0;  // 0 if the run does not train
   // The largest micro-batch that the plan has room for; if the run does not train, the largest batch of evaluation.
   int64_t num_sequences = 0;
-  int64_t longest_sequence = 0;  // tokens
+  int64_t longest_sequence = 0;  // in tokens
   int64_t num_tokens = 0;
   int64_t accumulation_steps = 1;
   std::optional<int64_t> memory_limit_bytes = {};  // --memory_limit, or the memory of the card
@@ -44,7 +44,7 @@ struct PlannedPurposes {
   int64_t gradients = 0;
   int64_t saved = 0;          // saved for the backward pass
   int64_t temporary = 0;      // temporary buffers
-  int64_t functionality = 0;  // memory of single functions, such as values that wait for a copy to the host
+  int64_t functionality = 0;  // memory for a single feature, such as values that wait for a copy to the host
   int64_t staging = 0;        // inputs and outputs that host and device exchange
   int64_t gaps = 0;           // unused bytes between buffers
   int64_t constant = 0;       // held by the process outside the arena
@@ -67,7 +67,7 @@ struct PlannedPhase {
 struct PlannedPeak {
   std::string phase;     // "train", "eval"
   std::string segment;   // "forward", "backward", "optimizer"
-  std::string module;    // "encoder.layer.23.feed_forward"; may be empty
+  std::string module;    // such as "encoder.layer.23.feed_forward"; may be empty
   std::string op;        // "matmul"
   int64_t position = 0;  // index of the op in its program, from 0
   int64_t num_ops = 0;
@@ -79,8 +79,8 @@ struct PlannedBytes {
   int64_t bytes = 0;
 };
 
-// Memory of one module of the model. The figures "at most" are the largest that the module reaches in a step; modules
-// reach theirs at different ops.
+// Memory of one module of the model. Each figure "at most" is the maximum that the module reaches within a step.
+// Modules reach their maxima at different ops, so the sum over the modules can exceed the peak of the step.
 struct PlannedModule {
   std::string name;  // empty for values of no module
   int64_t num_parameters = 0;
@@ -93,38 +93,41 @@ struct PlannedModule {
 
 // A rule of thumb for the bytes per parameter that training takes, which reports compare with the plan.
 struct PlannedRule {
-  std::string name;     // "AdamW in fp32"
-  std::string made_of;  // "4 weights + 4 gradients + 8 moments"
+  std::string name;     // such as "AdamW in fp32"
+  std::string made_of;  // such as "4 weights + 4 gradients + 8 moments"
   double bytes_per_parameter = 0;
-  int64_t bytes = 0;     // bytes of all parameters of this model
+  int64_t bytes = 0;     // this rule applied to all parameters of the model
   bool applies = false;  // true if this rule is the one for this run
 };
 
 // The values that one block of the model keeps for the backward pass, and those that it recomputes.
 struct PlannedRecomputation {
-  std::string block;               // "encoder.layer.3"
+  std::string block;               // such as "encoder.layer.3"
   int64_t kept_bytes = 0;          // saved for the backward pass, per micro-batch
-  int64_t recomputed_bytes = 0;    // computed again
-  double flops = 0;                // per step
-  double ms = 0;                   // per step, estimated
+  int64_t recomputed_bytes = 0;    // recomputed in the backward pass, per micro-batch
+  double flops = 0;                // floating-point operations of the recomputation per step
+  double ms = 0;                   // estimated time of the recomputation per step
   std::map<std::string, int> ops;  // how often each op runs again per micro-batch
 };
 
 struct PlannedMemory {
   std::vector<PlannedPhase> phases;  // the phases in the order of a run
-  size_t largest_phase = 0;          // index of the phase that needs the most: its total is that of the plan
-  std::vector<PlannedPeak> peaks;    // the peak of training first, then that of evaluation
+  // index in `phases` of the phase that needs the most memory; its total is the total of the plan
+  size_t largest_phase = 0;
+  std::vector<PlannedPeak> peaks;       // the peak of training first, then that of evaluation
   std::vector<PlannedBytes> constants;  // the parts of PlannedPurposes::constant
   std::vector<PlannedModule> modules;   // in the order in which the model uses them
   std::vector<PlannedRule> rules;
-  std::vector<PlannedRecomputation> recomputation;  // by block of the model; empty unless the run trains
+  // one entry per block of the model; empty unless the run trains
+  std::vector<PlannedRecomputation> recomputation;
   // Pinned memory of the host that offloading needs; 0 without it, and not part of the total.
   int64_t host_arena_bytes = 0;
   int64_t host_lower_bound_bytes = 0;
   PlannedPurposes host_by_purpose;
   // The file of --offload_optimizer nvme:FOLDER; 0 without it, and not part of the total.
   int64_t disk_bytes = 0;
-  // The most bytes of the arena that hold optimizer states between their read from the disk and their write.
+  // The largest number of arena bytes that hold optimizer states at the same time, from when the states are
+  // read from the disk until they are written back.
   int64_t disk_staging_bytes = 0;
   // Returns the phase of this name, or null.
   const PlannedPhase* find_phase(std::string_view name) const;
@@ -149,10 +152,11 @@ struct PlannedSpeed {
   double samples_per_s = 0;
   std::vector<PlannedOperations> groups;
   bool is_calibrated = false;  // a calibration of this CPU was used
-  std::string rates;           // source of the rates, for people
+  std::string rates;           // text that names the source of the rates
 };
 
-// A run that generates texts, with another number of beams, or of texts per prompt if they are sampled.
+// The figures of the planned generation with another number of beams, or, if tokens are sampled, with another
+// number of texts per prompt.
 struct PlannedBeams {
   int64_t num_beams = 1;
   int64_t num_pages = 0;
@@ -160,23 +164,24 @@ struct PlannedBeams {
   int64_t arena_bytes = 0;
   int64_t total_bytes = 0;
   bool fits = true;
-  double decode_run_ms = 0;     // estimated, as in PlannedGeneration
+  double decode_run_ms = 0;     // estimated time of one decode run, as in PlannedGeneration
   double new_tokens_per_s = 0;  // speed, counted in tokens of returned texts
 };
 
 // The KV cache and the speed of a plan that generates texts.
 struct PlannedGeneration {
   int64_t prompts_at_once = 0;
-  int64_t sequences_per_prompt = 0;  // beams, or texts
-  int64_t longest_prompt = 0;        // tokens
+  int64_t sequences_per_prompt = 0;  // beams, or sampled texts
+  int64_t longest_prompt = 0;        // in tokens
   int64_t max_new_tokens = 0;
-  int64_t cache_bytes_per_token = 0;  // the key and the value of every layer
+  int64_t cache_bytes_per_token = 0;  // for the key and the value of one token in every layer
   int64_t page_tokens = 0;
-  int64_t num_pages = 0;     // in the worst case; the arena has room for all
-  int64_t shared_pages = 0;  // per longest prompt, used by all its sequences
-  int64_t own_pages = 0;     // the most pages that belong to one sequence alone
-  double prefill_ms = 0;     // estimated, of the largest run of the model
-  double decode_run_ms = 0;  // one token per sequence, without the selection of tokens on the host
+  int64_t num_pages = 0;     // pages that the cache needs in the worst case, all of which are in the arena
+  int64_t shared_pages = 0;  // pages of a prompt of the greatest length, which all its sequences share
+  int64_t own_pages = 0;     // largest number of pages that only one sequence uses
+  double prefill_ms = 0;     // estimated time of a prefill of the greatest size
+  // estimated time of a run that adds one token to each sequence, without the selection of tokens on the host
+  double decode_run_ms = 0;
   double new_tokens_per_s = 0;
   std::vector<PlannedBeams> beams;  // empty with Savings::kLeaveOut
   int64_t cache_bytes() const { return num_pages * page_tokens * cache_bytes_per_token; }
@@ -198,30 +203,31 @@ struct PlanReport {
   int64_t arena_bytes = 0;
   int64_t lower_bound_bytes = 0;  // no layout of this schedule has a smaller arena
   int64_t constant_bytes = 0;     // held by the process outside the arena
-  bool fits = true;               // whether the run fits into that limit, if one is set
+  bool fits = true;               // false if a memory limit is set and the run exceeds it
   PlannedRun run;
   PlannedMemory memory;
   PlannedSpeed speed;
   std::optional<PlannedGeneration> generation;  // set if the plan generates texts
-  // Ways to save memory, cheapest first. If the run does not fit: changes that reduce its memory, and first those
-  // with which it fits. Empty with kLeaveOut.
+  // Changes of arguments that save memory, cheapest first. If the run does not fit, the changes that make it fit
+  // come before those that only reduce its memory. Empty with Savings::kLeaveOut.
   std::vector<PlannedChange> changes;
-  // The reason why the run does not fit, and the cheapest changes with which it would fit. "" with kLeaveOut or if it
-  // fits.
+  // The reason why the run does not fit, and the cheapest changes with which it would fit. Empty with
+  // Savings::kLeaveOut, or if the run fits.
   std::string refusal;
   // The same report as texts for people and for files.
   std::string table;    // memory by purpose and phase, operations by group: for people
-  std::string summary;  // its five most important lines
-  std::string line;     // its most important line
-  // Cheapest ways to save memory; empty with kLeaveOut or if the run does not fit. For a plan that generates texts: the memory and speed
-  // with other numbers of beams.
+  std::string summary;  // the five most important lines of `table`
+  std::string line;     // the most important line of `table`
+  // The cheapest ways to save memory; empty with Savings::kLeaveOut, or if the run does not fit. For a plan that generates texts: memory
+  // and speed with other numbers of beams.
   std::string savings;
   std::string modules;  // memory by module
   std::string why;      // explains the choice of kernels and passes and the use of memory
   std::string
       html;  // with --html, for a plan, a dry run or a run that generates texts: the report as one HTML page
-  std::string trace;  // with --trace, for the same kinds of plans: a trace for Perfetto with estimated times
-  std::string json;   // total_bytes, spaces, by_purpose, by_phase, operations, ...
+  // with --trace, for the kinds of plans that also have `html`: a trace for Perfetto with estimated times
+  std::string trace;
+  std::string json;  // total_bytes, spaces, by_purpose, by_phase, operations, ...
   std::vector<std::string> warnings;
   std::vector<std::string> notes;
 };
@@ -231,24 +237,26 @@ struct PlanReport {
 // kUsage, kBadData.
 PlanReport plan_run(const Arguments& arguments, const Environment& environment = process_environment(),
                     Savings savings = Savings::kLeaveOut);
-// Plans the run with links between its ranks that are named and not measured: "nvlink4,ib400", one inside a machine, one between
-// machines, or both (docs/RANKS.md lists the names). Errors: kUsage for other names; otherwise as plan_run().
+// Plans the run with links that `links` names instead of measured ones: the link between ranks inside a machine, the link
+// between machines, or both ("nvlink4,ib400"). docs/RANKS.md lists the names. Errors: kUsage for other names; otherwise as
+// plan_run().
 PlanReport plan_run_with_links(const Arguments& arguments, const std::string& links,
                                const Environment& environment = process_environment(),
                                Savings savings = Savings::kLeaveOut);
 
 // Plans a run of `generate`. It needs no weights, tokenizer or device. The plan has room for per_device_eval_batch_size prompts of
-// `prompt_tokens` tokens (0: 128, or as many as the model's positions leave room for), or with --dataset_name dummy for its random prompts. It is the
-// plan of a Generator for such prompts, if the tokenizer has as many tokens as the model. Errors: kUsage, kBadData.
+// `prompt_tokens` tokens (0: 128, or as many as the model's positions leave room for), or with --dataset_name dummy for its random prompts.
+// A Generator for such prompts has the same plan, provided that its tokenizer has as many tokens as the model's vocabulary. Errors: kUsage,
+// kBadData.
 PlanReport plan_generation(const Arguments& arguments, int64_t prompt_tokens = 0,
                            const Environment& environment = process_environment(),
                            Savings savings = Savings::kLeaveOut);
 
-// Plans a run as plan_run() does and returns if it fits. Errors: kWillNotFit if the plan exceeds --memory_limit; the
-// message names the cheapest changes that make it fit. Otherwise as plan_run().
+// Plans a run as plan_run() does, and throws if it does not fit. Errors: kWillNotFit if the plan exceeds
+// --memory_limit; the message names the cheapest changes that make it fit. Otherwise as plan_run().
 void require_fit(const Arguments& arguments, const Environment& environment = process_environment());
 
-// Returns the number of ranks with which a run trains on this machine if its arguments do not say it: one per visible GPU
+// Returns the number of ranks with which a run trains on this machine if its arguments do not set it: one per visible GPU
 // with --device auto, as Trainer does, otherwise 1. Cost: opens the GPU driver, about 100 ms, if there is one.
 int64_t num_ranks_on_this_machine(const Arguments& arguments);
 

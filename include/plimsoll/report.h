@@ -12,7 +12,7 @@ namespace plimsoll {
 // Additional figures of a progress line.
 struct ProgressContext {
   double tokens_per_second = 0;
-  int64_t memory_bytes = 0;  // planned
+  int64_t memory_bytes = 0;  // planned memory
   double elapsed_s = 0;
   double remaining_s = -1;  // negative if unknown
   bool ascii = false;       // draw the bar without Unicode characters

@@ -11,15 +11,16 @@
 namespace plimsoll {
 
 enum class RunCommand { kTrain, kPlan, kEvaluate, kPredict, kGenerate };
-// "train", "plan", "eval", "predict", "generate".
+// Returns the name of a command: "train", "plan", "eval", "predict" or "generate".
 std::string_view to_string(RunCommand command);
 
 // Returns true if the setting changes the work or the output of the command. Errors: kUsage for an unknown
 // name.
 bool is_used_by(RunCommand command, std::string_view name);
 
-// Returns arguments_help for the settings that the command uses, and a line about the others. With "all" or
-// the name of a setting as topic, the text is the same for every command. Errors: as arguments_help.
+// Returns arguments_help for the settings that the command uses, and a line about the settings that it does not
+// use. With "all" or the name of a setting as topic, the text is the same for every command. Errors: as
+// arguments_help.
 std::string command_help(RunCommand command, std::string_view topic = "");
 
 // Refuses a file or a folder on the command line that the command would not use. Errors: kUsage.

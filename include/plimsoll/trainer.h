@@ -71,8 +71,8 @@ class Batch {
 
 // The outputs of a forward pass. R rows: one per row of the batch, or for token classification one per token.
 struct ForwardOutput {
-  int64_t num_rows = 0;             // R
-  int64_t num_labels = 0;           // K
+  int64_t num_rows = 0;             // R, the number of rows
+  int64_t num_labels = 0;           // K, the number of labels of the model
   std::vector<float> logits = {};   // [R, K], before softmax or sigmoid
   std::optional<double> loss = {};  // mean over the labels; none if the batch has no labels
 };
@@ -109,9 +109,9 @@ class Trainer {
   // Reads the model, the tokenizer and the data, tokenizes, and plans. Errors: kUsage, kBadData.
   explicit Trainer(Arguments arguments, Task task = Task::kTrain,
                    const Environment& environment = process_environment());
-  // Constructs a Trainer as above, but for data and metrics that the program provides. Errors: those above and those
-  // of DataRows and Metric; kBadData for a row that the model cannot read; kUsage for the name of a metric, and if
-  // the arguments name data files as well.
+  // Constructs a Trainer as above, but for data and metrics that the program provides. Errors: those of the
+  // constructor above, and exceptions of the functions of DataRows and Metric; kBadData for a row that the model
+  // cannot read; kUsage for an invalid name of a metric, and if the arguments name data files as well.
   Trainer(Arguments arguments, const TrainerParts& parts, Task task = Task::kTrain,
           const Environment& environment = process_environment());
   ~Trainer();
@@ -227,21 +227,22 @@ class Trainer {
   // the random numbers and the position in the training data after the last batch of next_batch() that was used. Keeps
   // save_total_limit checkpoints. Returns the path. Errors: kUsage between forward_backward() and update(), and if
   // another run has checkpoints in output_dir that this one could write over (--replace_checkpoints); kDevice for a full
-  // disk. Saved checkpoints stay as they are.
+  // disk. After an error, the checkpoints that existed before are unchanged.
   std::string save_checkpoint();
   // Continues from a checkpoint of save_checkpoint() or train() with the same model and optimizer: afterwards the loop
   // makes bit for bit the steps that it would have made without the interruption. Batches that were made before stay
-  // valid. Returns lines for people about what differs from the run that saved. Errors: kUsage between
-  // forward_backward() and update(); kBadData for a folder that is no checkpoint, is damaged, or is of another model or
-  // optimizer. If the fault is found while tensors are read, weights and states return to those after start().
+  // valid. Returns lines for people about differences between this run and the one that saved the checkpoint. Errors:
+  // kUsage between forward_backward() and update(); kBadData for a folder that is no checkpoint, is damaged, or is of
+  // another model or optimizer. If the fault is found while tensors are read, weights and states return to those after
+  // start().
   std::vector<std::string> load_checkpoint(const std::string& folder);
 
   // Weights by name, on every device. These calls allocate the memory of the run if necessary, as start() does.
   //
   // Returns all weights in the order of the model.
   std::vector<WeightInfo> weights() const;
-  // Returns the values of a weight as fp32 numbers, row by row. Errors: kUsage for an unknown name; the message has the
-  // nearest ones.
+  // Returns the values of a weight as fp32 numbers, row by row. Errors: kUsage for an unknown name; the message
+  // suggests the nearest names.
   std::vector<float> read_weight(std::string_view name);
   // Sets all values of a weight, rounded to the type that it is stored in. The optimizer's states stay as they are.
   // Errors: kUsage for an unknown name, another number of values than the shape has, and a value that is not finite; then

@@ -49,8 +49,8 @@ class NewCheckpoints {
   NewCheckpoints(const NewCheckpoints&) = delete;
   NewCheckpoints& operator=(const NewCheckpoints&) = delete;
 
-  // Returns the new checkpoint of the highest step that is complete, with the hashes of its manifest; "" if there is none. Cost:
-  // reads the checkpoint. Errors: kDevice if the folder cannot be read.
+  // Returns the new checkpoint of the highest step that is complete and whose files have the hashes of its manifest; "" if there
+  // is none. Cost: reads the checkpoint. Errors: kDevice if the folder cannot be read.
   std::string newest() const;
 
  private:
@@ -64,7 +64,7 @@ struct StepInfo {
   int64_t max_steps = 0;
   double epoch = 0;          // progress through the data, in epochs
   double loss = 0;           // mean over the real samples of this step
-  double z_loss = 0;         // the part of it that is the z-loss, with --z_loss_coef
+  double z_loss = 0;         // the z-loss, which is a part of `loss`, with --z_loss_coef
   double grad_norm = 0;      // the norm before clipping
   double learning_rate = 0;  // used by this step
   int64_t num_tokens = 0;    // real tokens of this step
@@ -84,7 +84,8 @@ struct StepInfo {
   // Floating-point operations of the matrix products and the attention of this step, forward and backward.
   // Recomputation is not counted.
   double model_flops = 0;
-  // The rate for such operations in the data sheet of the device, in the precision of the run; 0 if unknown.
+  // The rate of floating-point operations that the data sheet of the device states for the precision of the
+  // run; 0 if unknown.
   double peak_flops_per_s = 0;
 };
 
@@ -104,7 +105,7 @@ class Callback {
   virtual void on_train_begin(int64_t /*max_steps*/) {}
   virtual void on_step_end(const StepInfo& /*info*/, TrainControl& /*control*/) {}
   virtual void on_log(const LogRecord& /*record*/) {}
-  // The keys of the metrics begin with "eval_".
+  // Receives the metrics of an evaluation, whose keys begin with "eval_".
   virtual void on_evaluate(const StepInfo& /*info*/, const MetricMap& /*metrics*/,
                            TrainControl& /*control*/) {}
   virtual void on_save(const std::string& /*path*/) {}

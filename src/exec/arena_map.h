@@ -20,7 +20,7 @@ class ArenaMap {
     std::byte* data = nullptr;
   };
 
-  // The whole arena in one block.
+  // Maps the whole arena as one block.
   explicit ArenaMap(std::byte* data, int64_t bytes) : blocks_{{0, bytes, data}} {}
   // Requests a block for each buffer that the plan has in this space. take(bytes) is called with exactly the
   // bytes that the buffer has in the largest bucket.

@@ -65,7 +65,7 @@ struct ExecutorOptions {
   uint8_t fill = kArenaPoison;       // the initial value of every byte of the arenas
   RankConnections connections = {};  // to the other ranks, if the plan has several
   int gpu_ordinal = 0;               // the GPU to run on, among the visible ones
-  DiskFile disk = {};                // if the plan keeps values on a disk
+  DiskFile disk = {};                // set if the plan keeps values on a disk
   // For tests, on a CPU: executes each copy between memory spaces as late as the plan allows instead of as early as possible.
   bool late_copies = false;
   // For tests, on a CPU: executes enqueued work only when the host waits for it, so that the host enqueues further steps in advance, as on
@@ -134,7 +134,8 @@ class ExecutorBackend {
 
 // Allocates the arena and fills it. Errors: kDevice if memory or the device is refused.
 std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, const ExecutorOptions& options);
-// Errors: also kDevice if the program was built without CUDA.
+// Makes the backend of a GPU in the same way. Errors: as make_cpu_backend(), and kDevice if the program was
+// built without CUDA.
 std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, const ExecutorOptions& options);
 
 // Returns true if an op is skipped in this run: it is deferred, and the previous run left no work for it.

@@ -41,7 +41,8 @@ class TransferMemory {
   virtual void copy(size_t thread, std::byte* to, const std::byte* from, int64_t bytes) = 0;
 };
 
-// Returns the memory of the CPU, which has done all work that it received.
+// Returns the TransferMemory of a CPU. Its mark() and wait_for() do nothing, because a CPU has finished all
+// work that it received.
 std::unique_ptr<TransferMemory> make_cpu_transfer_memory();
 
 // One copy between memory and the file, which may run many times, one at a time.
@@ -80,7 +81,7 @@ class DiskTransfer {
   uint32_t end_ = 0;     // the position of the first op that waits for it
   size_t point_ = 0;     // the number of the mark() after whose work the transfer starts
   size_t next_ = 0;      // the first piece that no thread has taken
-  size_t num_done_ = 0;  // pieces
+  size_t num_done_ = 0;  // number of pieces that were transferred
 };
 
 class DiskTransfers {

@@ -185,7 +185,7 @@ class SimulatedMemory final : public TransferMemory {
     copied += bytes;
     host_->copy(thread, to, from, bytes);
   }
-  // Ends the work before the first `points` points.
+  // Simulates that the device has finished the work before the first `points` calls of mark().
   void reach(size_t points) {
     {
       const std::lock_guard lock(mutex_);
@@ -212,7 +212,8 @@ class SimulatedMemory final : public TransferMemory {
 };
 
 // A transfer starts after the work that the device received before it, and not after later work. Each of its bytes is copied
-// once between the device and a buffer; parts of values for checkpoints are on the host and are not.
+// once between the device and a buffer. read() and write(), which checkpoints use, transfer host memory and copy nothing to
+// or from the device.
 TEST(DiskTransfers, WaitForTheWorkOfADeviceBeforeThem) {
   MemoryFileSystem files;
   auto device = std::make_unique<SimulatedMemory>();

@@ -72,7 +72,7 @@ View Executor::tensor(const std::string& name) {
   PLIMSOLL_CHECK(
       buffer.space != Space::kDisk,
       "cannot return an address of '{}': it is stored on a disk; use read() and write(), which copy", name);
-  // On a CPU both arenas are directly accessible.
+  // On a CPU both arenas are directly accessible, so the address of any persistent buffer can be returned.
   if (buffer.space == Space::kHost)
     return {backend_->arena(Space::kHost).at(buffer.offset), buffer.type.dtype};
   return {backend_->exchange(buffer.offset), buffer.type.dtype};
@@ -99,10 +99,11 @@ void Executor::read_here(const std::string& name, int64_t offset, std::span<std:
     return read_split(split->second, offset, bytes, &Executor::read_here);
   const PersistentBuffer& buffer = plan_.buffer(name);
   if (!buffer.is_whole()) return read_divided(buffer, offset, bytes);
-  PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
-                 "cannot access {} bytes from byte {} on of '{}': the range must be inside its {} bytes and "
-                 "consist of whole elements",
-                 bytes.size(), offset, name, buffer.bytes);
+  PLIMSOLL_CHECK(
+      offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
+      "cannot access {0} bytes of '{2}' that begin at byte {1}: the range must be inside its {3} bytes "
+      "and consist of whole elements",
+      bytes.size(), offset, name, buffer.bytes);
   run_deferred_updates();
   backend_->read(buffer.space, buffer.offset + offset, bytes);
 }
@@ -120,10 +121,11 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
   if (!buffer.is_whole()) {
     write_divided(buffer, offset, bytes);
   } else {
-    PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
-                   "cannot access {} bytes from byte {} on of '{}': the range must be inside its {} bytes "
-                   "and consist of whole elements",
-                   bytes.size(), offset, name, buffer.bytes);
+    PLIMSOLL_CHECK(
+        offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
+        "cannot access {0} bytes of '{2}' that begin at byte {1}: the range must be inside its {3} "
+        "bytes and consist of whole elements",
+        bytes.size(), offset, name, buffer.bytes);
     backend_->write(buffer.space, buffer.offset + offset, bytes);
   }
   is_train_undisturbed_ = false;
@@ -144,8 +146,8 @@ class DividedPiece {
         end_(begin_ + bytes / width_) {
     PLIMSOLL_CHECK(
         offset >= 0 && end_ <= buffer.whole_elements() && offset % width_ == 0 && bytes % width_ == 0,
-        "cannot access {} bytes from byte {} on of '{}': the range must be inside its {} bytes and consist "
-        "of whole elements",
+        "cannot access {0} bytes of '{2}' that begin at byte {1}: the range must be inside its {3} bytes and "
+        "consist of whole elements",
         bytes, offset, buffer.name, buffer.whole_elements() * width_);
   }
 
@@ -252,10 +254,10 @@ void Executor::read_own(const std::string& name, int64_t offset, std::span<std::
   const PersistentBuffer& buffer = plan_.buffer(name);
   const OwnBytes own = own_bytes(name);
   if (!buffer.divided) return read_here(name, offset, bytes);
-  PLIMSOLL_CHECK(
-      offset >= own.begin && offset + std::ssize(bytes) <= own.end,
-      "cannot read {} bytes from byte {} on of '{}': this rank only stores the bytes from {} to {}",
-      bytes.size(), offset, name, own.begin, own.end);
+  PLIMSOLL_CHECK(offset >= own.begin && offset + std::ssize(bytes) <= own.end,
+                 "cannot read {0} bytes of '{2}' that begin at byte {1}: this rank only stores the bytes "
+                 "from {3} to {4}",
+                 bytes.size(), offset, name, own.begin, own.end);
   run_deferred_updates();
   backend_->read(buffer.space, buffer.offset + offset - own.begin, bytes);
 }
@@ -312,7 +314,7 @@ void check_sequences(const PersistentBuffer& input, std::span<const int32_t> sta
   }
 }
 
-// Checks the ends of rows of a value with `tokens` rows.
+// Checks the input that lists where groups of rows end, in a value with `tokens` rows.
 void check_row_ends(const PersistentBuffer& input, std::span<const int32_t> ends, int64_t tokens) {
   PLIMSOLL_CHECK(!ends.empty() && ends.front() == 0 && ends.back() <= tokens,
                  "the row ends '{}' of a batch must begin with 0 and end at or before the number of tokens, "
@@ -447,7 +449,7 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
       case InputSource::kAccumulate:
       case InputSource::kLearningRate:
       case InputSource::kUpdateNumber:
-        break;  // written by set_random(), set_accumulate() and set_update()
+        break;  // set_random(), set_accumulate() and set_update() write these inputs
     }
   }
 }
@@ -679,7 +681,7 @@ View BindContext::place(ValueId id) const {
                  op().def->name(), value.name);
   const int64_t arena_bytes = plan_.arena_bytes_of(value.space);
   PLIMSOLL_CHECK(offset + value.bytes(bucket_) <= arena_bytes,
-                 "'{}' must be inside its arena, but ends at byte {} of {}", value.name,
+                 "the tensor '{}' must be inside its arena, but ends at byte {} of {}", value.name,
                  offset + value.bytes(bucket_), arena_bytes);
   if (value.bytes(program_.bucket) == 0) return {arenas_.device.at(0), value.type.dtype};
   if (value.space == Space::kDevice)

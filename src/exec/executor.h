@@ -150,7 +150,7 @@ class Executor {
   // or if they are scratch memory of a kernel that ran, because a kernel may leave the end of its scratch memory unwritten. Cost on a GPU:
   // copies the arena.
   int64_t high_water_bytes() { return std::max(written_bytes(), used_scratch_end_); }
-  // Returns the observed end of the written part of the arena, rounded up likewise.
+  // Returns the observed end of the written part of the arena, rounded up to the arena's alignment.
   int64_t written_bytes();
   const Plan& plan() const { return plan_; }
 
@@ -219,7 +219,7 @@ class Executor {
   void write_divided(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes);
   using ReadFunction = void (Executor::*)(const std::string& name, int64_t offset,
                                           std::span<std::byte> bytes);
-  // Reads both halves with `read_half`.
+  // Reads both 16-bit halves of the weight with `read_half` and combines them into fp32 in `whole`.
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole,
                   ReadFunction read_half);
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);

@@ -31,7 +31,7 @@ struct TuningLimits {
   double least_gain = 0.02;
   double warm_up_seconds =
       0.25;  // seconds of warm-up, whose times are ignored, because the clocks of an idle GPU first rise
-  double seconds = 3.0;          // time limit for matrix products of smaller buckets
+  double seconds = 3.0;          // time limit for measuring the matrix products of the smaller buckets
   double largest_seconds = 9.0;  // time limit for matrix products of the largest buckets
 };
 

@@ -141,7 +141,8 @@ TEST(Tuning, RefusedAlgorithmsAreLeftOut) {
 TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
   PlanRequest request = gpu_request();
   StubMeasurer first;
-  first.seconds_each = 0.01;  // too slow for any but the largest buckets
+  // so slow that only the products of the largest buckets are measured within the time limit
+  first.seconds_each = 0.01;
   request.products.tuning = tune_products(build_plan(request), first);
   EXPECT_GE(first.clock - 100.0, 3.0);
   StubMeasurer second;

@@ -42,12 +42,13 @@ LoweredOp describe_reduce_scatter(const OpView& op, const Bucket& bucket, const 
   return {.dtype = op.input(RankSlicesOp::kX).type.dtype, .family = slices_problem(op, bucket)};
 }
 
-// all_gather copies bytes, so its kernels are listed under the one type that copies use, whatever the type of the elements.
+// Describes all_gather. It copies bytes, so its kernels are listed under fp32, as those of copies are, whatever the type of
+// the elements.
 LoweredOp describe_all_gather(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = DType::kF32, .family = slices_problem(op, bucket)};
 }
 
-// A message between ranks copies bytes, whatever the type of the elements.
+// Describes a message between ranks, which copies bytes, whatever the type of the elements.
 LoweredOp describe_message(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = DType::kF32,
           .family = AllReduceProblem{.ranks = 2,

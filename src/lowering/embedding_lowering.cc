@@ -10,7 +10,7 @@ LoweredOp describe_embedding_of(const Value& value, const Bucket& bucket) {
   return {.dtype = value.type.dtype,
           .family = EmbeddingProblem{.tokens = bucket.tokens, .columns = value.type.shape[1].at(bucket)}};
 }
-// All tables have the same width as the first one.
+// Describes a sum of embeddings by its first table, because all tables have the same width.
 LoweredOp describe_embedding_sum(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return describe_embedding_of(op.input(EmbeddingSumOp::kTable), bucket);
 }

@@ -40,7 +40,8 @@ LoweredOp describe_linear_cross_entropy(const OpView& op, const Bucket& bucket, 
           .family = linear_cross_entropy_problem(op, bucket, target)};
 }
 
-// With a z-loss the kernel of a GPU stores two numbers per row: the cross entropy and the z-loss.
+// Describes a cross entropy. With a z-loss, the kernel of a GPU stores two numbers per row: the cross entropy
+// and the z-loss.
 LoweredOp describe_cross_entropy(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   LoweredOp lowered = describe_rows_of(op.input(ClassLossOp::kLogits), bucket);
   if (z_coefficient_of(op.attributes()) > 0.0) std::get<RowsProblem>(lowered.family).sums_per_row = 2;

@@ -52,7 +52,8 @@ LoweredOp describe_norm_linear(const OpView& op, const Bucket& bucket, const Ker
   return {.dtype = op.input(NormLinearOp::kX).type.dtype, .family = norm_linear_problem(op, bucket, target)};
 }
 
-// The kernel is chosen by the type of the result, because the operands are fp8 codes.
+// Describes a product of fp8 codes. Its kernel is chosen by the type of the result, because the operands are
+// codes.
 LoweredOp describe_scaled_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
   return {.dtype = op.output(ScaledMatmulOp::kC).type.dtype, .family = matmul_problem(op, bucket, target)};
 }

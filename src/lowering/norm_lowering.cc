@@ -7,8 +7,8 @@
 namespace plimsoll {
 namespace {
 
-// Describes an RMS norm of the heads of a row: each head is a vector that is normalized separately. The number of rows of the kernel
-// problem is the number of vectors, for the one of the two gains that applies to more heads.
+// Describes an RMS norm of the heads of a row: each head is a vector that is normalized separately. The op may have two gains for
+// different numbers of heads (those of q and of k). The number of rows of the problem is the number of vectors of the larger group.
 template <int kX, int kGain>
 LoweredOp describe_rms_norm(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   const int64_t vectors = std::max(op.attributes().integer("heads"), op.attributes().integer("second_heads"));

@@ -6,7 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// The kernel is chosen by the type of the dequantized weight, because the inputs are codes and scales.
+// Describes a dequantization. Its kernel is chosen by the type of the dequantized weight, because the inputs
+// are codes and scales.
 LoweredOp describe_dequantize(const OpView& op, const Bucket&, const KernelTarget&) {
   return {.dtype = op.output(DequantizeOp::kWeight).type.dtype};
 }

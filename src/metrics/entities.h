@@ -25,8 +25,8 @@ class EntityCounts {
   void add_sequence(std::span<const int32_t> labels, std::span<const int32_t> predictions);
 
   int64_t num_words() const { return num_words_; }
-  // An entity is predicted correctly if its type, its first word and its last word are correct. A metric is 0 if its formula would divide 0
-  // by 0.
+  // Return the metrics of entities. An entity is predicted correctly if its type, its first word and its last word are correct. A metric is
+  // 0 if its formula would divide 0 by 0.
   double precision() const;
   double recall() const;
   double f1() const;

@@ -139,7 +139,7 @@ TEST(Metrics, LogitsGiveTheFirstLargestClassAndSkipRowsWithoutLabel) {
   EXPECT_EQ(counts.prediction_count(0), 1);
 }
 
-// A matrix of all pairs would have 8 TB, and sums over it would take hours.
+// A complete confusion matrix would have 8 TB, and sums over it would take hours.
 TEST(Metrics, AMillionClassesNeedMemoryPerClass) {
   constexpr int64_t kClasses = 1000000;
   ClassCounts counts(kClasses);

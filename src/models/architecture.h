@@ -54,8 +54,9 @@ struct Head {
 };
 
 struct Architecture {
-  std::string_view model_type;    // the value in config.json
-  std::string_view class_prefix;  // Hugging Face's class is this and a suffix of HeadKind
+  std::string_view model_type;  // the value in config.json
+  // the beginning of Hugging Face's class name, which a suffix of HeadKind completes
+  std::string_view class_prefix;
   // True if the name of Hugging Face's class for language modelling ends with HeadKind::old_suffix, as in GPT2LMHeadModel.
   bool has_old_class_names = false;
   // The keys of config.json that only this architecture has, in addition to common_config_keys().
@@ -76,7 +77,7 @@ struct Architecture {
   ValueId (*build_encoder)(ModelBuilder& builder) = nullptr;
   std::span<const Head> heads;
   std::span<const Preset> presets;
-  // Modules that get LoRA adapters by default, as in PEFT. Empty: PEFT has no default either.
+  // Modules that get LoRA adapters by default, as in PEFT. Empty if PEFT has no default for the architecture.
   std::span<const std::string_view> lora_targets;
   // Endings of the names of checkpoint tensors that no weight needs and that are not reported as unused: buffers that transformers once
   // saved, and copies of tied weights.
@@ -84,11 +85,12 @@ struct Architecture {
   // True if checkpoints store the matrices of linear layers transposed. Adapters are then saved with fan_in_fan_out,
   // as PEFT does.
   bool stores_transposed = false;
-  // Its form in a GGUF file (gguf_form.h); null if it cannot be exported to one.
+  // Tensor names and metadata of the architecture in a GGUF file (gguf_form.h); null if it cannot be exported
+  // to one.
   const GgufForm* gguf = nullptr;
 };
 
-// Every architecture, in the order in which messages list them.
+// Returns every architecture, in the order in which messages list them.
 std::span<const Architecture* const> architectures();
 
 // Returns null if no architecture has this model_type.

@@ -286,8 +286,8 @@ std::string describe_outputs(const ModelConfig& config) {
 
 namespace {
 
-// Sets a key of config.json, and the same key of the objects in it: a configuration is written in the forms of transformers 4 and 5,
-// which state rope_theta outside and inside of rope_parameters, and readers prefer the inner one.
+// Sets a key of config.json, and the same key in nested objects: transformers 4 reads rope_theta outside rope_parameters,
+// transformers 5 inside, a written configuration contains both, and readers prefer the inner one.
 void override_key(Json& json, const std::string& key, const Json& value) {
   json[key] = value;
   for (Json& object : json) {

@@ -89,13 +89,13 @@ struct ModelConfig : DropoutRates, DecoderSettings, LocalAttentionSettings {
   bool tie_word_embeddings = true;
   ConfigSource source;
 
-  // The width of the embedding tables.
+  // Returns the width of the embedding tables.
   int64_t embedding_width() const { return embedding_size == 0 ? hidden_size : embedding_size; }
   int64_t heads_of_keys() const {
     return num_key_value_heads == 0 ? num_attention_heads : num_key_value_heads;
   }
   int64_t head_width() const { return head_dim == 0 ? hidden_size / num_attention_heads : head_dim; }
-  // The window of a layer's attention, or 0.
+  // Returns the window of a layer's attention, or 0 if the layer attends to all tokens.
   int64_t window_of(int64_t layer) const {
     return slides.empty() || slides[static_cast<size_t>(layer)] ? sliding_window : 0;
   }

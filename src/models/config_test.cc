@@ -109,7 +109,8 @@ TEST(ModelConfig, KeepsEveryPresetThroughItsFile) {
   }
 }
 
-// The labels that transformers 5.24 has after BertConfig.from_dict(); where its keys do not start from 0, in their order.
+// Expects the labels that transformers 5.24 has after BertConfig.from_dict(). If the keys do not start from 0, the labels
+// are in the order of their keys.
 TEST(ModelConfig, ReadsLabelMapsOfAllKinds) {
   struct Labels {
     const char* json;
@@ -199,7 +200,7 @@ TEST(Gpt2Config, ReadsWhatItWrites) {
   EXPECT_EQ(again.hidden_dropout_prob, 0.125);
 }
 
-// transformers refuses "embd_pdrop": null.
+// transformers refuses "embd_pdrop": null, so a written configuration must state a number.
 TEST(Gpt2Config, StatesTheDropoutOfTheEmbeddings) {
   EXPECT_NE(model_config_json(*find_preset("gpt2")).find("\"embd_pdrop\": 0.1,"), std::string::npos);
   const ModelConfig config =

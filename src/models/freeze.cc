@@ -134,8 +134,8 @@ void require_match(const std::string& argument, const std::string& pattern,
                    const std::vector<std::string>& names) {
   const auto matches = [&](const std::string& name) { return glob_matches(pattern, name); };
   if (std::any_of(names.begin(), names.end(), matches)) return;
-  throw_error(ErrorCode::kUsage, "{}: no parameter of this model has such a name; near it are {}", argument,
-              fmt::join(nearest_names(pattern, names), ", "));
+  throw_error(ErrorCode::kUsage, "{}: no parameter of this model has such a name; the nearest names are {}",
+              argument, fmt::join(nearest_names(pattern, names), ", "));
 }
 
 }  // namespace
@@ -147,7 +147,7 @@ void set_rate_factors(std::vector<WeightSpec>& specs, const std::map<std::string
     return fmt::format("--learning_rate_factors {}={}", pattern, factors.at(pattern));
   };
   for (const auto& entry : factors) {
-    const std::string& pattern = entry.first;  // clang 14 captures no structured binding
+    const std::string& pattern = entry.first;  // a lambda cannot capture a structured binding in clang 14
     require_match(argument(pattern), pattern, names);
     const bool is_trained = std::any_of(specs.begin(), specs.end(), [&](const WeightSpec& spec) {
       const std::vector<std::string> parts = part_names(spec);

@@ -37,7 +37,8 @@ struct GgufForm {
                        const std::string& prefix) = nullptr;
   // Returns the divisors of the frequencies of rotary pairs, which are stored as a tensor; none if there is no such tensor.
   std::vector<float> (*rope_divisors)(const ModelConfig& config) = nullptr;
-  // Returns a sentence for the user about a property of the model that the file states in another way, or "".
+  // Returns a sentence for the user about a property of the model that the GGUF file states differently from
+  // config.json, or "".
   std::string (*note)(const ModelConfig& config) = nullptr;
 };
 

@@ -103,14 +103,15 @@ bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
       throw_error(
           ErrorCode::kUsage,
           "--{} {}: '{}' cannot be adapted, because it is not a linear module, or because it is trained "
-          "whole and saved with the adapter; the modules of this model that can be adapted are {}",
+          "in full and saved with the adapter; the modules of this model that can be adapted are {}",
           argument, target, module_of(part.disk_names.front()), fmt::join(short_names(modules), ", "));
     }
   }
-  throw_error(ErrorCode::kUsage,
-              "--{} {}: no module of this model has such a name; linear modules are {}; near it are {}",
-              argument, target, fmt::join(short_names(modules), ", "),
-              fmt::join(nearest_names(target, short_names(modules)), ", "));
+  throw_error(
+      ErrorCode::kUsage,
+      "--{} {}: no module of this model has such a name; linear modules are {}; the nearest names are {}",
+      argument, target, fmt::join(short_names(modules), ", "),
+      fmt::join(nearest_names(target, short_names(modules)), ", "));
 }
 
 // Compiles an expression, which may come from an untrusted adapter. References to groups are refused, so the time of matching is
@@ -128,7 +129,8 @@ std::regex expression_of(const std::string& text, std::string_view argument) {
   for (const char c : text) {
     num_digits = c >= '0' && c <= '9' ? num_digits + 1 : 0;
     if (num_digits <= kMaxDigits) continue;
-    throw_error(ErrorCode::kUsage, "--{} {}: a number of more than {} digits in an expression; shorten it",
+    throw_error(ErrorCode::kUsage,
+                "--{} {}: the expression contains a number of more than {} digits; shorten the number",
                 argument, text, kMaxDigits);
   }
   try {
@@ -251,8 +253,8 @@ void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfi
       if (is_whole || !has_part(spec)) continue;
       throw_error(
           ErrorCode::kUsage,
-          "--modules_to_save {}: query, key and value of a layer are one matrix in memory and are trained "
-          "whole together: name all three or attention.self, or adapt it with --lora_target_modules",
+          "--modules_to_save {}: query, key and value of a layer are one matrix in memory and can only be "
+          "trained together: name all three or attention.self, or adapt it with --lora_target_modules",
           module);
     }
   }
@@ -292,7 +294,7 @@ class AddLora {
     const std::vector<Op> old_ops = graph_.ops();
     const std::vector<const Op*> bias_of = find_biases(old_ops);
     graph_.replace_ops({});
-    // For each value, the value that later ops read instead of it.
+    // Maps each value to the value that later ops read instead of it.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
     // The matrix products that get an adapter, indexed by the value after which the ops of the adapter are inserted.
     struct Pending {
@@ -441,9 +443,10 @@ void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& conf
     });
     // Users of PEFT list every name that a classifier may have, so these names may be missing.
     if (exists || name == "score" || name == "pre_classifier") continue;
-    throw_error(ErrorCode::kUsage,
-                "--llm_int8_skip_modules {}: no module of this model has such a name; near it are {}", name,
-                fmt::join(nearest_names(name, short_names(modules)), ", "));
+    throw_error(
+        ErrorCode::kUsage,
+        "--llm_int8_skip_modules {}: no module of this model has such a name; the nearest names are {}", name,
+        fmt::join(nearest_names(name, short_names(modules)), ", "));
   }
 }
 

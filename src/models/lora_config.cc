@@ -183,7 +183,7 @@ Json initialisation_json(BaseChange change) {
   return true;
 }
 
-// PEFT writes an absent list as null.
+// Returns `json`, or null for an empty list, as PEFT writes it.
 template <typename List>
 Json or_null(const List& list, const Json& json) {
   return list.empty() ? Json(nullptr) : json;

@@ -75,7 +75,8 @@ struct Reflection {
   }
 };
 
-// W becomes Q D Q^T W, in which D multiplies the first r rows by 1 - scale. The reflections are computed as in LAPACK's dgeqr2.
+// Replaces W by Q D Q^T W, in which D multiplies the first r rows by 1 - scale. The reflections are computed as in LAPACK's
+// dgeqr2.
 void remove_first_columns(const Matrix& w, size_t r, double scale) {
   std::vector<Reflection> reflections;
   for (size_t k = 0; k < r; ++k) {

@@ -50,7 +50,8 @@ LoraConfig with(BaseChange change, int64_t r, double alpha = 8) {
   return {.r = r, .alpha = alpha, .base_change = change};
 }
 
-// For every eigenpair, A v = value v; the vectors are orthonormal, and the values are in order.
+// Expects that A v = value v for every eigenpair, that the vectors are orthonormal, and that the values are in
+// order.
 void expect_eigenpairs(const Values& a, int64_t n) {
   const SymmetricEigen eigen = largest_eigenpairs(a, n, n);
   const double size = norm(a);
@@ -80,10 +81,10 @@ TEST(SymmetricEigen, MatricesOfManyKinds) {
     expect_eigenpairs(a, n);
     Values identity(a.size(), 0.0);
     for (int64_t i = 0; i < n; ++i) identity[static_cast<size_t>(i * n + i)] = 3.0;
-    expect_eigenpairs(identity, n);               // one eigenvalue for all
-    expect_eigenpairs(Values(a.size(), 0.0), n);  // nothing to reduce
-    expect_eigenpairs(Values(a.size(), 1.0), n);  // rank one
-    for (double& value : a) value *= 1e-140;      // no overflow or underflow of squares
+    expect_eigenpairs(identity, n);               // all eigenvalues are equal
+    expect_eigenpairs(Values(a.size(), 0.0), n);  // a matrix of zeros, which is diagonal already
+    expect_eigenpairs(Values(a.size(), 1.0), n);  // a matrix of rank one
+    for (double& value : a) value *= 1e-140;      // tiny values, whose squares must not underflow
     expect_eigenpairs(a, n);
   }
 }
@@ -169,7 +170,7 @@ TEST(LoraInit, OloraRemovesTheProjectionOntoTheFirstColumns) {
     for (size_t i = 0; i < w.size(); ++i) expected[i] -= 2.5 * (w[i] - once[i]);
     expect_near(scaled, expected, 1e-13);
     LoraConfig rank_stable = with(BaseChange::kOlora, 4, 5);
-    rank_stable.use_rslora = true;  // 5 / sqrt(4)
+    rank_stable.use_rslora = true;  // the scale is then alpha / sqrt(rank) = 5 / sqrt(4)
     Values stable = w;
     change_base(stable, rows, columns, rank_stable);
     expect_near(stable, expected, 1e-13);

@@ -40,7 +40,7 @@ Tridiagonal reduce(std::vector<double> a, size_t n) {
       t.below[k] = x[0] > 0.0 ? -norm : norm;
       v[0] -= t.below[k];
       factor = 2.0 / dot(v, v);
-      // A <- (I - f v v^T) A (I - f v v^T) is a symmetric update of rank two.
+      // Computes A <- (I - f v v^T) A (I - f v v^T) as a symmetric update of rank two.
       std::vector<double> w(v.size());
       for (size_t i = 0; i < v.size(); ++i) w[i] = factor * dot(row(k + 1 + i, k + 1), v);
       add_scaled(w, -0.5 * factor * dot(w, v), v);
@@ -113,9 +113,10 @@ void diagonalize(std::vector<double>& d, std::vector<double>& e, std::vector<dou
 
 SymmetricEigen largest_eigenpairs(std::vector<double> a_NN, int64_t n, int64_t count) {
   const auto size = static_cast<size_t>(n);
-  PLIMSOLL_CHECK(
-      n >= 1 && count >= 1 && count <= n && a_NN.size() == size * size,
-      "the matrix must be square with {} rows, and the number of eigenpairs must be between 1 and that", n);
+  PLIMSOLL_CHECK(n >= 1 && count >= 1 && count <= n && a_NN.size() == size * size,
+                 "the matrix must be square with {} rows, and the number of eigenpairs must be between 1 and "
+                 "the number of rows",
+                 n);
   Tridiagonal t = reduce(std::move(a_NN), size);
   std::vector<double> z(size * size, 0.0);
   for (size_t i = 0; i < size; ++i) z[i * size + i] = 1.0;

@@ -12,8 +12,7 @@
 namespace plimsoll {
 
 enum class Initializer : uint8_t {
-  kNormal,  // normally distributed, with the configuration's initializer_range as standard deviation
-            // unless `deviation` is set, and cut off at `cutoff` standard deviations
+  kNormal,  // normally distributed with the standard deviation that WeightSpec::deviation describes
   kZeros,
   kOnes,
   kUniform  // between -1 / sqrt(columns) and 1 / sqrt(columns): Kaiming's uniform with the slope sqrt(5)

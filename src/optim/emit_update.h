@@ -22,7 +22,8 @@ struct UpdateState {
 };
 using UpdateStatesOf = std::function<std::vector<UpdateState>(const Parameter&, const ValueType& weight)>;
 
-// Returns the type of states that does not depend on the storage of the weight: fp32, or fp64 in an f64 graph.
+// Returns the type of states whose type does not depend on how the weight is stored: fp32, or fp64 in an f64
+// graph.
 DType whole_state_dtype(const ValueType& weight);
 
 // Returns the attribute part_rows of an update of this group.

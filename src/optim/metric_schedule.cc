@@ -90,7 +90,8 @@ void follow_greedily(const MetricScheduleOptions& options, MetricScheduleState& 
     state.warmup_left = options.warmup;
     state.num_good = 0;
   } else if (state.num_bad > options.patience) {
-    // As in the source, a reset happens before the cooldown is set, so it does not clear the cooldown.
+    // As in transformers' GreedyLR, a reset happens before the cooldown is set, so it does not clear the
+    // cooldown.
     reduce_or_reset(options, state);
     state.cooldown_left = options.cooldown;
     state.num_bad = 0;
@@ -111,7 +112,7 @@ void read_greedy_options(MetricScheduleOptions& options, ScheduleOptionReader& r
 MetricScheduleOptions make_metric_schedule(ScheduleKind kind, std::span<const ScheduleOption> list) {
   PLIMSOLL_CHECK(
       follows_metric(kind),
-      "the learning-rate schedule '{}' cannot be made here: it does not depend on a metric of evaluations",
+      "make_metric_schedule() needs a schedule that depends on a metric of evaluations, but '{}' does not",
       schedule_name(kind));
   const bool greedy = kind == ScheduleKind::kGreedy;
   MetricScheduleOptions options{.kind = kind};

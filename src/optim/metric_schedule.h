@@ -22,14 +22,14 @@ enum class ThresholdMode : uint8_t { kRelative, kAbsolute };
 struct MetricScheduleOptions {
   ScheduleKind kind = ScheduleKind::kReduceLrOnPlateau;
   MetricGoal mode = MetricGoal::kMin;
-  double factor = 0.1;  // greedy: 0.95
+  double factor = 0.1;  // default of greedy: 0.95
   int64_t patience = 10;
-  double threshold = 1e-4;                                  // greedy: 1e-6
-  ThresholdMode threshold_mode = ThresholdMode::kRelative;  // greedy: kAbsolute
+  double threshold = 1e-4;                                  // default of greedy: 1e-6
+  ThresholdMode threshold_mode = ThresholdMode::kRelative;  // default of greedy: kAbsolute
   int64_t cooldown = 0;
-  double min_lr = 0.0;  // greedy: 1e-3
-  double eps = 1e-8;    // smaller changes are skipped
-  // Only for greedy.
+  double min_lr = 0.0;  // default of greedy: 1e-3
+  double eps = 1e-8;    // smaller changes of the learning rate are not made
+  // The following options are used only by greedy.
   double max_lr = 1.0;
   int64_t warmup = 0;
   bool smooth = false;  // compare the mean of the last window_size metrics

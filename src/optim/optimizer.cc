@@ -187,7 +187,8 @@ const UpdateBuilder& update_builder(UpdateFrame frame) {
     case UpdateFrame::kFactored:
       return kAdafactorUpdates;
   }
-  PLIMSOLL_CHECK(false, "no function builds the updates of the kind {}", static_cast<int>(frame));
+  PLIMSOLL_CHECK(false, "no UpdateBuilder exists for the UpdateFrame with the number {}",
+                 static_cast<int>(frame));
 }
 
 int64_t least_state_bytes(const OptimizerConfig& config) {

@@ -55,7 +55,8 @@ TEST(Optimizers, EveryRowHasANameForOptimAFamilyWithStatesInFp32AndRulesOfThumb)
     EXPECT_GT(row.flops_per_element, 0.0);
     EXPECT_FALSE(row.rules.empty());
     for (const StateRule& rule : row.rules) EXPECT_TRUE(rule.variant.starts_with(row.label)) << rule.variant;
-    // The first rule counts the states that a run with all of them has. Adafactor has a state less without beta1.
+    // The first rule of thumb counts the states of a run that has all of them. Without beta1, Adafactor has one
+    // state less.
     if (row.frame != UpdateFrame::kFactored) {
       OptimizerConfig config{.kind = row.kind, .momentum = row.has_optional_momentum ? 0.9 : 0.0};
       EXPECT_EQ(row.rules.front().num_kinds, std::ssize(optimizer_state_names(config)));
@@ -84,7 +85,7 @@ TEST(Optimizers, HaveTheNamesAndBytesOfTheirStates) {
   EXPECT_EQ(least_state_bytes({.momentum_dtype = DType::kBF16, .variance_dtype = DType::kF32}), 6);
 }
 
-// docs/OPTIMIZERS.md describes every optimizer by hand.
+// docs/OPTIMIZERS.md is written by hand, so this test compares its names with the table.
 TEST(Optimizers, ThePageOfOptimizersHasEveryNameOfEveryRow) {
   std::ifstream file(std::string(PLIMSOLL_SOURCE_DIR) + "/docs/OPTIMIZERS.md");
   const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

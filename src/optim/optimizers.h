@@ -45,7 +45,7 @@ struct UpdateBuilder {
 };
 const UpdateBuilder& update_builder(UpdateFrame frame);
 
-// The builder of each UpdateFrame, for update_builder().
+// The builder of each UpdateFrame, for update_builder(), with the file that defines it.
 extern const UpdateBuilder kPlainUpdates;      // plain_updates.cc
 extern const UpdateBuilder kEightBitUpdates;   // eight_bit_updates.cc
 extern const UpdateBuilder kAdafactorUpdates;  // adafactor.cc

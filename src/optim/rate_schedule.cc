@@ -82,7 +82,8 @@ double warmup_stable_decay(const Schedule& s, int64_t step) {
   return above(s.min_lr_rate, factor);
 }
 
-// Unlike the other schedules, this one counts steps from 1, so neither the first nor the last step has a rate of 0.
+// Returns the multiplier of cosine_warmup_with_min_lr, which counts steps from 1, unlike the other schedules, so
+// that neither the first nor the last step has a rate of 0.
 double cosine_warmup_with_min_lr(const Schedule& s, int64_t step) {
   const double done = static_cast<double>(step);
   if (step < s.num_warmup_steps) {
@@ -218,9 +219,10 @@ ScheduleKind parse_schedule(std::string_view name) {
 
 Schedule make_schedule(ScheduleKind kind, double learning_rate, int64_t num_warmup_steps,
                        int64_t num_training_steps, std::span<const ScheduleOption> options) {
-  PLIMSOLL_CHECK(!follows_metric(kind),
-                 "the learning-rate schedule '{}' cannot be made here: it depends on a metric of evaluations",
-                 schedule_name(kind));
+  PLIMSOLL_CHECK(
+      !follows_metric(kind),
+      "make_schedule() needs a schedule that does not depend on a metric of evaluations, but '{}' does",
+      schedule_name(kind));
   if (!(learning_rate >= 0.0 && std::isfinite(learning_rate)) || num_warmup_steps < 0 ||
       num_training_steps < 1) {
     throw_error(ErrorCode::kUsage,

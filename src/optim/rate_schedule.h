@@ -51,19 +51,20 @@ enum class ScheduleCurve : uint8_t { kLinear, kCosine, kOneMinusSqrt };
 // A schedule with all of its parameters. make_schedule creates and checks it.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kLinear;
-  double learning_rate = 5e-5;  // the peak
+  double learning_rate = 5e-5;  // the peak learning rate
   int64_t num_warmup_steps = 0;
   int64_t num_training_steps = 1;
-  double num_cycles = 0.5;       // cosine kinds: waves; cosine_with_restarts: restarts (default 1)
-  double power = 1.0;            // polynomial
-  double lr_end = 1e-7;          // polynomial
+  // used by cosine schedules: number of waves, or of restarts for cosine_with_restarts (default 1)
+  double num_cycles = 0.5;
+  double power = 1.0;            // used by polynomial
+  double lr_end = 1e-7;          // used by polynomial
   double min_lr_rate = 0.0;      // minimum over peak: min_lr_rate, min_lr / learning_rate, or min_lr_ratio
-  double timescale = 10000.0;    // inverse_sqrt, steps
-  int64_t num_stable_steps = 0;  // warmup_stable_decay
-  int64_t num_decay_steps = 0;   // warmup_stable_decay
+  double timescale = 10000.0;    // used by inverse_sqrt, in steps
+  int64_t num_stable_steps = 0;  // used by warmup_stable_decay
+  int64_t num_decay_steps = 0;   // used by warmup_stable_decay
   std::optional<double> warmup_lr_rate = {};  // cosine_warmup_with_min_lr: start of the warm-up over the peak
-  ScheduleCurve warmup_type = ScheduleCurve::kLinear;  // warmup_stable_decay
-  ScheduleCurve decay_type = ScheduleCurve::kCosine;   // warmup_stable_decay
+  ScheduleCurve warmup_type = ScheduleCurve::kLinear;  // used by warmup_stable_decay
+  ScheduleCurve decay_type = ScheduleCurve::kCosine;   // used by warmup_stable_decay
 };
 
 // One entry of lr_scheduler_kwargs.

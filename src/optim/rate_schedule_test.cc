@@ -49,7 +49,8 @@ TEST(Schedule, MatchesTransformersAtEveryStep) {
                                             c.num_training_steps, c.options);
     ASSERT_EQ(static_cast<int64_t>(c.multipliers.size()), c.num_training_steps + 1);
     for (int64_t step = 0; step <= c.num_training_steps; ++step) {
-      // Both use the same operations in double in the same order; only a cosine may differ in its last bit.
+      // Plimsoll and transformers use the same operations in double in the same order; only a cosine may differ
+      // in its last bit.
       EXPECT_NEAR(schedule_multiplier(schedule, step), c.multipliers[static_cast<size_t>(step)], 1e-15)
           << c.name << " warm-up " << c.num_warmup_steps << " of " << c.num_training_steps << " step "
           << step;

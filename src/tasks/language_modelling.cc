@@ -9,7 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Perplexity is the exponential of the mean loss per label.
+// Adds up the losses of the labels, because perplexity is the exponential of the mean loss per label, and
+// counts the correct predictions.
 class Sums final : public MetricSums {
  public:
   void add(const EvaluatedBatch& batch) override {

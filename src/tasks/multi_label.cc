@@ -1,4 +1,5 @@
-// Any number of classes per row: binary cross entropy per class, accuracy of whole rows and F1.
+// The task of predicting any number of classes per row: binary cross entropy per class, accuracy of whole rows
+// and F1.
 #include <algorithm>
 #include <array>
 

@@ -1,4 +1,4 @@
-// Numbers per row: mean squared error, Pearson and Spearman correlation.
+// The task of predicting numbers: mean squared error, Pearson and Spearman correlation.
 #include <fmt/format.h>
 
 #include <array>

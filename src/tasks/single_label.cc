@@ -1,4 +1,4 @@
-// One class per row: softmax cross entropy, accuracy and F1.
+// The task of predicting one class per row: softmax cross entropy, accuracy and F1.
 #include <algorithm>
 #include <array>
 

@@ -23,7 +23,7 @@ template <typename Wanted>
 const TaskRecord& find_task(const Wanted& is_wanted) {
   const auto all = tasks();
   const auto found = std::find_if(all.begin(), all.end(), is_wanted);
-  PLIMSOLL_CHECK(found != all.end(), "the table of tasks has none with the requested problem type");
+  PLIMSOLL_CHECK(found != all.end(), "the table of tasks has no task with the requested problem type");
   return **found;
 }
 

@@ -64,7 +64,7 @@ struct TaskRecord {
   ValueId (*build_loss)(Graph& graph, ValueId logits, const LossOptions& options) = nullptr;
   // The metrics that an evaluation computes if the user names none.
   std::span<const std::string_view> default_metrics;
-  // `names` are the labels by id; an id without a name is a number.
+  // Creates the sums of an evaluation. `names` are the labels by id; an id without a name is shown as a number.
   std::unique_ptr<MetricSums> (*new_metric_sums)(int64_t num_labels,
                                                  std::span<const std::string> names) = nullptr;
   // Bytes that MetricSums stores per row. Rank correlations such as Spearman's need every row, not only sums.
@@ -102,7 +102,7 @@ inline constexpr std::string_view kZLossOutput = "z_loss";
 // Adds the output kNumCorrect to the graph of an evaluation, which already has a loss. Requires: one class per row.
 void add_num_correct(Graph& graph, ValueId logits);
 
-// Every task, in the order in which messages list them.
+// Returns every task, in the order in which messages list them.
 std::span<const TaskRecord* const> tasks();
 
 const TaskRecord& task_of(ProblemType problem_type);

@@ -1,5 +1,5 @@
-// One class per word, as for named entities: softmax cross entropy at the first token of each word, and the entity metrics
-// of seqeval.
+// The task of predicting one class per word, as for named entities: softmax cross entropy at the first token of each word,
+// and the entity metrics of seqeval.
 #include <array>
 
 #include "metrics/entities.h"

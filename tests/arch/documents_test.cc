@@ -126,7 +126,8 @@ TEST(Documents, NamedFilesExist) {
   EXPECT_GT(names, 20);
 }
 
-// Comments and messages point at measurements and pages, which may move.
+// Comments and messages refer to measurements and pages. Such a file may have moved since, so every name must
+// exist.
 TEST(Documents, NamedInSourcesExist) {
   const std::regex name(R"(\b(docs/[A-Z_]+\.md|docs/[a-z]+|bench/results(/[A-Za-z0-9-]+\.md)?))");
   int names = 0;
@@ -167,7 +168,7 @@ TEST(Documents, CommandsUseWhatTheProgramKnows) {
   EXPECT_GT(commands, 3);
 }
 
-// Each row of the table must name a test, and every named test must exist.
+// Each row of the table in docs/DETERMINISM.md must name a test, and every named test must exist.
 TEST(Documents, PromisesAboutBitsNameTestsThatExist) {
   const std::set<std::string> tests = test_names();
   const std::string text = read(kRoot / "docs/DETERMINISM.md");

@@ -88,7 +88,8 @@ std::vector<std::string> opened_by_a_plan(const char* device) {
   EXPECT_NE(result.output.find("model weights"), std::string::npos);
   std::vector<std::string> opened;
   for (const char* part : kOfTheDriver) {
-    // The linker prints this for a file that it found and loads, but not for one that it only searches for.
+    // The dynamic linker prints this for a file that it found and loads, but not for one that it only searches
+    // for.
     const std::string taken = std::string("file=") + part;
     for (size_t at = result.output.find(taken); at != std::string::npos;
          at = result.output.find(taken, at + 1)) {

@@ -108,8 +108,8 @@ TEST(Figures, CountsOfArgumentsAreThoseOfTheTable) {
   EXPECT_NE(guide.find(sentence), std::string::npos) << "docs/GUIDE.md does not say: " << sentence;
 }
 
-// The oldest card with code in releases must match the plans, and the cards in the help of --device must
-// match the table.
+// The oldest GPU architecture that releases are compiled for must be the one that plans assume, and the help of
+// --device must name every card of the table of devices.
 TEST(Figures, TheOldestCardIsThatOfReleases) {
   const std::string cmake = read("cmake/PlimsollCuda.cmake");
   EXPECT_NE(
@@ -150,8 +150,8 @@ TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
                                           "cpu"};
   const Arguments arguments = parse_arguments(words).arguments;
   RunSpec run = prepare_run(arguments, RunPurpose::kPlan, {}, posix_file_system()).spec();
-  // The CPU of the document is required, because the position of the peak depends on the scratch memory of
-  // kernels.
+  // Plans for the CPU that the document uses, because the position of the peak depends on the scratch memory of
+  // kernels, which differs between CPUs.
   run.facts.device.isa = CpuIsa::kAvx512;
   const Plan planned = build_plan(request_of(run));
   const std::string plan = make_plan_report(planned, run, PlanLabels(), Savings::kLeaveOut).table;
@@ -199,7 +199,7 @@ TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
       ASSERT_TRUE(methods.contains(name)) << "docs/GUIDE.md shows a row with " << name << ", unknown here";
       words.insert(words.end(), methods.at(name).begin(), methods.at(name).end());
     }
-    // The total is the largest of loading, resuming and training, rounded up as in fit.
+    // The total of the plan is the largest total of loading, resuming and training, rounded up as `fit` does.
     const std::vector<std::string> totals = row_figures(said(words), "total ");
     ASSERT_GE(totals.size(), 3u);
     EXPECT_EQ(std::ceil(std::stod(totals[2])), std::stod((*it)[4])) << "docs/GUIDE.md: " << (*it)[3];

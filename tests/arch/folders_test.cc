@@ -47,7 +47,8 @@ void add_folders(const std::string& parent, std::set<std::string>& found) {
     const bool at_root = parent.empty();
     if (!entry.is_directory() || entry.is_symlink() || !holds_a_file(entry.path())) continue;
     if (at_root && is_left_behind(name)) continue;
-    // These are folders with the same meaning everywhere (the page explains them once), and caches of interpreters.
+    // Skips caches of interpreters, and folders whose names have the same meaning everywhere, which the page
+    // explains only once.
     if (name == "fixtures" || name == "testing" || name == "__pycache__") continue;
     found.insert(at_root ? name : (fs::path(parent) / name).string());
   }
@@ -83,7 +84,8 @@ TEST(Folders, FoldersPageListsTheTree) {
   }
 }
 
-// Editors and search results show the names of files without their folders.
+// Editors and search results show the names of files without their folders, so two sources with the same name
+// would be confused.
 TEST(Folders, NoTwoSourcesHaveOneName) {
   std::map<std::string, fs::path> found;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / "src")) {

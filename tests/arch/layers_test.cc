@@ -116,7 +116,7 @@ TEST(Layers, EveryIncludeIsListed) {
 }
 
 struct Library {
-  std::string room;  // room of its first source
+  std::string room;  // the layer that the library's first source file belongs to
   std::set<std::string> links;
 };
 
@@ -142,7 +142,7 @@ std::map<std::string, Library> libraries(const Layers& layers) {
       }
     }
   }
-  // Programs have no plimsoll_library(), so they have no room.
+  // Programs are not declared with plimsoll_library(), so they have no layer here.
   std::erase_if(found, [](const auto& item) { return item.second.room.empty(); });
   return found;
 }

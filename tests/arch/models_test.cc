@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 
 const fs::path kSource = fs::path(PLIMSOLL_SOURCE_DIR) / "src";
 
-// The folders below src/models/ have the names of architectures, except for the shared blocks.
+// Returns the names of the folders below src/models/ except for the shared blocks: a folder has the name of its
+// architecture.
 std::vector<std::string> architecture_names() {
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(kSource / "models")) {

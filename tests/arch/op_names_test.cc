@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 const fs::path kSource = fs::path(PLIMSOLL_SOURCE_DIR) / "src";
 
-// Rooms that define ops or look them up by name, and kernels, which do not know ops.
+// Returns true unless the file belongs to a folder that defines ops or looks them up by name, or to the
+// kernels, which do not know ops.
 bool is_checked(const std::string& path) {
   for (const std::string_view room : {"graph/ops/", "graph/ir/", "lowering/", "kernels/"}) {
     if (path.starts_with(room)) return false;
@@ -31,7 +32,8 @@ bool is_checked(const std::string& path) {
          (extension == ".h" || extension == ".cc" || extension == ".cu" || extension == ".cuh");
 }
 
-// The names that only ops have: words such as "copy" and "adamw_8bit" are also values of arguments.
+// Returns the names that only ops have. Words such as "copy" and "adamw_8bit" are left out, because they are
+// also values of arguments.
 std::set<std::string> distinctive_names() {
   std::set<std::string> names;
   for (const OpSchema* op : all_ops()) {
@@ -42,7 +44,7 @@ std::set<std::string> distinctive_names() {
 
 // Returns the lines that compare the name of an op, or store it in a variable that may be compared later.
 std::vector<std::string> comparisons_in(const fs::path& file, const std::set<std::string>& names) {
-  // op.def->name(), schema_of(op).name(), schema.name()
+  // Matches op.def->name(), schema_of(op).name() and schema.name().
   static const std::string kName = R"re((def->|schema_of\([^;"]*\)\.|schema(\.|->))name\(\))re";
   static const std::regex kCompared(
       kName + R"re(\s*(==|!=|\.\s*(starts_with|ends_with|find|contains|substr|compare)\b))re" +

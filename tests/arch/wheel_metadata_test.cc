@@ -1,4 +1,4 @@
-// Checks that the metadata of the wheel agrees with the files that they describe: version, name, extras, and the folder of the program.
+// Checks that the metadata of the wheel agrees with the files that it describes: version, name, extras, and the folder of the program.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -79,7 +79,7 @@ std::vector<Case> file_cases() {
                        "\"lora_alpha\": 8", "\"lora_alpha\": -8"),
       config_replacing("AdapterOfOtherModules", 4, {"attention.self.key.lora_A.weight", "is missing"},
                        "\"query\"", "\"key\""),
-      config_replacing("AdapterOfUnknownModules", 2, {"quary", "near it are query"}, "\"query\"",
+      config_replacing("AdapterOfUnknownModules", 2, {"quary", "the nearest names are query"}, "\"query\"",
                        "\"quary\""),
       config_replacing("AdapterInitPissa", 0, {"predict"}, "\"init_lora_weights\": true",
                        "\"init_lora_weights\": \"pissa\""),

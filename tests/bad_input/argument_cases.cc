@@ -115,7 +115,7 @@ std::vector<Case> adapter_argument_cases() {
   return {
 
       argument("ArgumentFreezeMatchesNothing", 2,
-               {"--freeze bert.embedings.*", "near it are bert.embeddings."},
+               {"--freeze bert.embedings.*", "the nearest names are bert.embeddings."},
                {"--freeze", "bert.embedings.*"}),
       argument("ArgumentFreezeAPart", 2, {"*.query.weight", "self.key.weight", "frozen together"},
                {"--freeze", "*.query.weight"}),
@@ -131,21 +131,21 @@ std::vector<Case> adapter_argument_cases() {
       argument("ArgumentAnotherTask", 2, {"--task_type CAUSAL_LM", "SEQ_CLS"}, {"--task_type", "CAUSAL_LM"}),
       argument("ArgumentInt8Threshold", 0, {"note: --llm_int8_threshold has no effect here"},
                {"--lora_r", "2", "--load_in_8bit", "--llm_int8_threshold", "4"}),
-      argument("ArgumentSkipModules", 2, {"--llm_int8_skip_modules poler", "near it are"},
+      argument("ArgumentSkipModules", 2, {"--llm_int8_skip_modules poler", "the nearest names are"},
                {"--lora_r", "2", "--load_in_8bit", "--llm_int8_skip_modules", "poler"}),
       argument("ArgumentSkipAPart", 2, {"--llm_int8_skip_modules self.query", "all three"},
                {"--lora_r", "2", "--load_in_4bit", "--llm_int8_skip_modules", "self.query"}),
       argument("ArgumentComputeTypeOfWeights", 2,
                {"--bnb_4bit_compute_dtype bfloat16", "float32; give --bf16 for bfloat16"},
                {"--lora_r", "2", "--load_in_4bit", "--bnb_4bit_compute_dtype", "bfloat16"}),
-      argument("ArgumentExcludedModule", 2, {"--exclude_modules quary", "near it are query"},
+      argument("ArgumentExcludedModule", 2, {"--exclude_modules quary", "the nearest names are query"},
                {"--exclude_modules", "quary"}),
       argument("ArgumentLayerToTransform", 2, {"--layers_to_transform 99", "this model has 0 to "},
                {"--layers_to_transform", "99"}),
       argument("ArgumentFourBitsOfNothing", 2, {"--load_in_4bit", "--lora_r"}, {"--load_in_4bit"}),
       argument("ArgumentBothBits", 2, {"--load_in_4bit and --load_in_8bit"},
                {"--lora_r", "2", "--load_in_4bit", "--load_in_8bit"}),
-      argument("ArgumentLoraTarget", 2, {"--lora_target_modules quary", "near it are query"},
+      argument("ArgumentLoraTarget", 2, {"--lora_target_modules quary", "the nearest names are query"},
                {"--lora_target_modules", "quary"}),
       argument("ArgumentLoraExpression", 2, {"not a valid regular expression"},
                {"--lora_target_modules", ".*[query"}),
@@ -178,7 +178,7 @@ std::vector<Case> precision_cases() {
       argument("ArgumentFp16OnCpu", 2, {"--fp16", "on a CPU"}, {"--fp16"}),
       argument("ArgumentFp16OnTheCpuThatWasAskedFor", 2, {"--fp16", "cannot compute fp16 on a CPU", "cuda:0"},
                {"--fp16", "--use_cpu"}),
-      // This is no error if the CPU has bf16 instructions.
+      // If the CPU has bf16 instructions, --bf16 is not an error.
       cpu_has_bf16() ? argument("ArgumentBf16OnCpu", 0, {"bf16 mixed"}, {"--bf16"})
                      : argument("ArgumentBf16OnCpu", 2, {"--bf16", "leave the setting out"}, {"--bf16"}),
       argument("ArgumentGradientType", 2, {"--gradient_dtype bf16", "CPU", "leave the setting out"},

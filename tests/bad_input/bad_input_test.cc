@@ -100,8 +100,8 @@ TEST(BadInput, Chats) {
   run_cases(chat_cases());
 }
 
-// The message must name the model as the difference, not the optimizer state, which is then too large as
-// well.
+// The message must name the model as the difference. The optimizer state of a deeper model is too large as
+// well, but naming it would mislead the user.
 TEST(BadInput, ACheckpointOfADeeperModel) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string run = ground().path("deeper");
@@ -189,7 +189,8 @@ TEST(BadInput, TheBarFitsANarrowTerminal) {
   EXPECT_GE(drawn, 4) << written;
 }
 
-// Warnings about old names follow the line of the device and precede an error.
+// The line about the device is printed first: warnings about outdated names of settings follow it, and precede
+// an error.
 TEST(BadInput, TheDeviceIsTheFirstLine) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string warning = "warning: --evaluation_strategy is an old name, read as --eval_strategy no\n";
@@ -272,7 +273,8 @@ TEST(BadInput, TheHubsCacheIsInTheHomeOfTheUserWithoutHome) {
   EXPECT_NE(result.output.find("(searched '" + folder + "')"), std::string::npos) << result.output;
 }
 
-// With fewer threads than it divides a product among, oneDNN would leave a part of the product unwritten.
+// The program must refuse to run if the system provides fewer threads than were requested: oneDNN divides a
+// product among the requested number and would leave a part of it unwritten.
 TEST(BadInput, FewerThreadsThanGivenAreAnError) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string log = ground().path("log");
@@ -296,8 +298,8 @@ TEST(BadInput, FewerThreadsThanGivenAreAnError) {
   }
 }
 
-// Exceeding the limit of file sizes is reported like a full disk; the signal would otherwise end the program
-// without a message.
+// Exceeding the limit for the size of a file (RLIMIT_FSIZE) is reported like a full disk; the signal would
+// otherwise end the program without a message.
 TEST(BadInput, AFileOverTheLimitOfSizesIsAnError) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   Words words = undried(

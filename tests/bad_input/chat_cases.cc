@@ -14,7 +14,7 @@ constexpr const char* kChatRow =
     R"({"messages": [{"role": "user", "content": "good"}, {"role": "assistant", "content": "file"}]})"
     "\n";
 
-// A dry run of a small Llama with a training file of this name and content.
+// Makes a case: a dry run of a small Llama with a training file of this name and content.
 Case chat(std::string name, int exit_code, Words words, std::string file, std::string text, Words more) {
   return {std::move(name), exit_code, std::move(words),
           [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {

@@ -22,7 +22,7 @@ Case checkpoint(std::string name, int exit_code, Words message, std::string file
           }};
 }
 
-// Resumes from a folder that contains empty files with these names.
+// Makes a case that resumes from a folder which contains empty files with these names.
 Case foreign(std::string name, Words message, Words names) {
   return {std::move(name), 4, std::move(message), [names = std::move(names)](const Ground& ground) {
             const std::string folder = ground.model_with("", "");

@@ -128,7 +128,7 @@ std::vector<Case> inspect_cases() {
          weights.back() = static_cast<char>(weights.back() ^ 1);
          ground.file(std::filesystem::relative(checkpoint, ground.path("")).string() + "/model.safetensors",
                      weights);
-         // The paths after a damaged one are still shown.
+         // `inspect` still shows the paths that follow a damaged one.
          return Words{"inspect", checkpoint, ground.data()};
        }},
       {"InspectLogOfAGpu",

@@ -12,7 +12,7 @@ std::string fixture(const std::string& name) {
   return std::string(PLIMSOLL_SOURCE_DIR) + "/src/io/data/fixtures/clm/" + name;
 }
 
-// A dry run of a small GPT-2 from scratch with this tokenizer.
+// Returns the words of a dry run of a small GPT-2 from scratch, followed by `more`.
 Words of_gpt2(const Words& more) {
   Words command = {"train",
                    "--config_name",
@@ -134,7 +134,8 @@ std::vector<Case> file_cases() {
 
 std::vector<Case> block_cases() {
   return {
-      // transformers' tokenizer gives 662 tokens for the 53 lines of the file, and 53 more with an end after each.
+      // transformers' tokenizer gives 662 tokens for the 53 lines of the file, and 53 more if an end token follows
+      // each line.
       lines("BlocksOfRunClm", 0, {"train 11 rows, 662 tokens", "longest 64"}, {}),
       lines("BlocksOfASize", 0, {"train 42 rows, 662 tokens", "longest 16"}, {"--block_size", "16"}),
       lines("BlocksPacked", 0, {"662 tokens", "longest 57"}, {"--packing"}),
@@ -166,7 +167,8 @@ std::vector<Case> block_cases() {
 
 std::vector<Case> split_cases() {
   return {
-      // 54 documents: datasets' train[:5%] takes the first 3, and train[:50%] the first 27.
+      // The file has 54 documents. train[:5%] of the library `datasets` takes the first 3 of them, and
+      // train[:50%] the first 27.
       lines("SplitByDefault", 0, {"validation ", "train "}, {"--do_eval"}),
       lines("SplitInHalves", 0, {"validation "}, {"--validation_split_percentage", "50"}),
       lines("SplitByNothing", 2, {"--validation_split_percentage", "[1, 99]"},
@@ -203,7 +205,8 @@ std::vector<Case> task_choice_cases() {
   };
 }
 
-// A dry run of masked language modelling with a small BERT from scratch, whose tokenizer has 179 tokens and 64 positions.
+// Returns the words of a dry run of masked language modelling with a small BERT from scratch, whose tokenizer has 179
+// tokens and 64 positions.
 Words of_bert(const Words& more, const std::string& sizes = "vocab_size=179") {
   Words command = {"train",
                    "--config_name",

@@ -251,7 +251,7 @@ std::vector<Case> named_file_cases() {
   };
 }
 
-// `plimsoll inspect` shows how training would read a data file.
+// Cases of `plimsoll inspect`, which shows how training would read a data file.
 std::vector<Case> inspected_data_cases() {
   const auto inspect = [](std::string name, Words words, std::string file, std::string text, Words more) {
     return Case{
@@ -295,7 +295,8 @@ std::vector<Case> inspected_data_cases() {
   };
 }
 
-// The columns that are read when a model is used: "3 tokens" is a single word, "5 tokens" a pair of words.
+// Cases of the columns that a command reads when it uses a trained model. The outputs show which columns were
+// read: with the special tokens, a single word has 3 tokens and a pair of words 5.
 std::vector<Case> column_cases() {
   const auto predict = [](const Ground& ground, const std::string& model, const std::string& file) {
     Words words = ground.predict(model);

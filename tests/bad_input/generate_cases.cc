@@ -116,7 +116,7 @@ std::vector<Case> setting_cases() {
   };
 }
 
-// The folder of a model with the vocabulary of another kind of tokenizer.
+// Makes a case with a model folder that contains the vocabulary of another kind of tokenizer.
 Case foreign_vocabulary(const std::string& name, const std::string& model_type, const std::string& from) {
   return {name,
           4,

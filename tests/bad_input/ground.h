@@ -33,7 +33,7 @@ class Ground {
   std::string file(const std::string& name, std::string_view text) const;
   // Copies the model's folder and replaces the content of one file; an empty name only copies.
   std::string model_with(const std::string& name, std::string_view text) const;
-  // Copies the folder and replaces the first `from` in the file by `to`.
+  // Copies the model's folder and replaces the first `from` in the file by `to`.
   std::string model_replacing(const std::string& name, std::string_view from, std::string_view to) const;
   std::string model_without(const std::string& name) const;
   // Copies the file of the weights, changes the JSON text of its header and adjusts its length.

@@ -37,8 +37,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// Makes a case with a model in whose weights the beginnings of the tensors' names, and optionally one name, are
-// replaced.
+// Makes a case with a copy of the model whose tensors have other names: the prefix `from` of every name becomes
+// `to`, and if `one` is given, that name becomes `other`.
 Case renamed(std::string name, int exit_code, Words words, Use use, std::string from, std::string to,
              std::string one = "", std::string other = "") {
   return {std::move(name), exit_code, std::move(words), [=](const Ground& ground) {
@@ -49,7 +49,7 @@ Case renamed(std::string name, int exit_code, Words words, Use use, std::string 
                 const std::string start(before);
                 replace_all(text, start + from, start + to);
               }
-              // These keys of the header are not names of tensors.
+              // These keys of the header are not names of tensors, so they get their old form back.
               for (const std::string_view key : {"dtype", "__metadata__", "format"})
                 replace_all(text, to + std::string(key), "\"" + std::string(key));
             });
@@ -107,7 +107,7 @@ std::string with_template(const Ground& ground, const std::string& single) {
 
 constexpr const char* kPairs = "sentence1,sentence2,label\nword1,word2,0\nword3,word4,1\n";
 
-// A plan or training of pairs with a model that has only the token type 0.
+// Makes a case that plans or trains on pairs of texts with a model that has only the token type 0.
 Case one_type(std::string name, std::string command, Words more) {
   return {
       std::move(name),
@@ -167,7 +167,7 @@ std::vector<Case> weight_cases() {
       weights("WeightsHeaderNoObject", 4, {"model.safetensors", "object"}, safetensors("[1, 2]", 0)),
       weights("WeightsHeaderDeep", 4, {"model.safetensors", "line 1", "'a'"},
               safetensors("{\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}", 0)),
-      // The formats of torch.save, plain and in a zip file, and the result of a failed download.
+      // Weights in the formats of torch.save, plain and in a zip file, and the result of a failed download.
       weights("WeightsPickle", 4, {"model.safetensors", "Python pickle", "convert it"},
               std::string("\x80\x02}q\x01(X\x05\0\0\0alphaq\x02K\x01u.", 20) + std::string(100, 'z')),
       weights("WeightsZip", 4, {"model.safetensors", "zip archive", "convert it"},

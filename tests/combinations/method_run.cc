@@ -25,15 +25,16 @@ bool accumulates(const MethodSet& set) {
   return std::any_of(set.begin(), set.end(), [](const Method* m) { return m->name == "accumulation"; });
 }
 
-// --fp8 implies bf16 for everything but the products.
+// Returns true if a run computes in 16 bits. --fp8 counts, because it implies bf16 for everything but the
+// matrix products.
 bool is_in_16_bits(const Arguments& arguments) {
   return arguments.bf16 || arguments.fp16 || arguments.fp8 || arguments.dtype != Arguments{}.dtype;
 }
 
 // Returns the effect of a method on the losses of a run. The run is compared to one without the method, which has the
 // other settings that the method requires. Recomputed values have the same bits if nothing is rounded when it is
-// stored, and an update in the backward pass equals the update of a run without clipping. Stochastic rounding uses
-// other noise, because the noise is numbered by the ops that update.
+// stored, and an update in the backward pass equals the update of a run without clipping. With stochastic rounding
+// the two runs differ, because the random numbers of a rounding depend on the op that makes the update.
 MethodEffect effect_of(const Method& method, const Arguments& arguments) {
   if (method.kind == "recompute" && !is_in_16_bits(arguments)) return MethodEffect::kSameBits;
   if (method.name != "optimizer_in_backward") return method.effect;
@@ -45,15 +46,15 @@ Arguments with_what_it_asks_for(const Method& method, Arguments without) {
   return without;
 }
 
-// Returns the largest difference that is accepted for a loss of order 1 if a method changes how the loss is computed.
-// If the order of fp32 sums differs, several hundred terms of 2^-24 each add up, and the difference grows over four
-// steps of 1e-3. If the precision of activations differs, bf16 rounds to 2^-9 at about twenty places in two layers;
-// errors add like the root of their number, which gives sqrt(20) x 2^-9 = 0.9 % for logits below 1, and three times
-// that is accepted. If the order of sums differs whose results are rounded to 16 bits, a difference of a hundred
-// times 2^-24 compared to a spacing of 2^-9 puts one result in 300 on the other side of a tie, which gives the root
-// of 1/300 of the error of a precision. If products round their operands to TF32's 11 bits, an error of precision is
-// three times sqrt(20) x 2^-11 = 0.66 %, and the same difference compared to a spacing of 2^-10 moves one operand in
-// 160, hence 0.66 % x sqrt(1/160) = 5e-4.
+// Returns the largest accepted difference of a loss of order 1 if a method changes how the loss is computed. Order of
+// fp32 sums: several hundred terms contribute 2^-24 each, and the difference grows over four steps with a learning
+// rate of 1e-3. Precision of activations: bf16 rounds to 2^-9 at about twenty places in two layers. Independent
+// errors add up to the square root of their number, sqrt(20) x 2^-9 = 0.9 % for logits below 1; three times that is
+// accepted. Order of sums whose results are rounded to 16 bits: two sums differ by about a hundred times 2^-24, which
+// for a spacing of 2^-9 rounds one result in 300 to the other neighbour; the accepted error is sqrt(1/300) of that
+// for a change of precision. Order of sums with operands that are rounded to the 11 bits of TF32: a change to that
+// precision would be accepted up to three times sqrt(20) x 2^-11 = 0.66 %; the same difference of sums moves one
+// operand in 160 at a spacing of 2^-10, hence 0.66 % x sqrt(1/160) = 5e-4.
 double tolerance_of(MethodEffect effect, const Arguments& arguments) {
   constexpr double kPrecision = 0.03, kOrder = 1e-5, kOrderIn16Bits = 0.002, kOrderInTf32 = 5e-4;
   if (effect == MethodEffect::kRounding) return kPrecision;
@@ -165,7 +166,7 @@ void MethodRuns::check_losses(const MethodSet& set) {
     SCOPED_TRACE("without " + std::string(method->name));
     MethodSet rest = set;
     rest.erase(std::find(rest.begin(), rest.end(), method));
-    if (!refusal(rest).empty()) continue;  // such as an option of another method
+    if (!refusal(rest).empty()) continue;  // for example because a remaining method requires this one
     // Accumulation is compared without dropout, because micro-batches draw other dropout masks than one large batch; all other
     // methods draw the same masks.
     const Dropout dropout = method->name == "accumulation" ? Dropout::kOff : Dropout::kOn;

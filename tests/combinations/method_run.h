@@ -17,8 +17,9 @@ std::string words_of(const MethodSet& set);
 
 // The properties of a run other than its methods.
 struct RunShape {
-  int64_t micro_batch = 3;  // a step has two of them, or one batch with the same number of sequences
-  int64_t tokens = 12;      // tokens per sequence
+  // sequences; a step has two micro-batches, or one batch with as many sequences as both
+  int64_t micro_batch = 3;
+  int64_t tokens = 12;  // tokens per sequence
   int64_t threads = 1;
   int64_t seed = 42;
 };

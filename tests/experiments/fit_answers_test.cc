@@ -153,8 +153,9 @@ TEST(Fit, EveryMethodOnACardIsPlannedToTheByte) {
   EXPECT_GE(rows, 20);
 }
 
-// Applying a set of methods to a run must have the same result as parsing its arguments and reading its files again: for
-// every method, every pair, and in addition to the arguments of every other method given by the user.
+// Checks that applying a set of methods to a prepared run has the same result as parsing the arguments of these methods
+// and reading the files of the run again. This is checked for every method, for every pair of methods, and for every
+// method added to a run whose user gave the arguments of another one.
 class WordsOfMethods {
  public:
   explicit WordsOfMethods(const Words& words) : words_(words) {}
@@ -187,7 +188,8 @@ class WordsOfMethods {
   Words words_;
 };
 
-// Returns the methods that a request can be changed by. The others are chosen for each batch, or change the model.
+// Returns the methods that changed_request() can add to a prepared request. The methods that are left out depend
+// on the size of the batch or on the model.
 std::vector<const Method*> made_methods() {
   std::vector<const Method*> methods;
   for (const Method& method : method_table()) {
@@ -280,7 +282,8 @@ TEST(Fit, TheTrainingFileDecidesTheTask) {
             answers(table_of("bert-base-uncased", "", {"--problem_type", "token_classification"})));
 }
 
-// Tests the commands as they are printed.
+// The printed command has placeholders for what a user has to fill in (MODEL, FILE), and each is explained
+// once.
 TEST(Fit, SaysOnceWhatAUserHasToFillIn) {
   const Words bert{"--config_name", "bert-base-uncased", "--device", "l4"};
   const std::string table = fit_run({.arguments = arguments_of(bert), .effective_batch_size = 1}).table;
@@ -297,7 +300,8 @@ TEST(Fit, SaysOnceWhatAUserHasToFillIn) {
   EXPECT_FALSE(contains(whole, "FILE")) << "random data needs none: " << whole;
 }
 
-// For random data it is known how often each split uses each bucket, and captured programs are counted from that.
+// With random data, the number of steps in each bucket is known for every split of a batch into micro-batches.
+// `fit` counts the segments that become CUDA graphs from these numbers, as a run with the same arguments does.
 TEST(Fit, CountsTheCapturedProgramsOfEachSplit) {
   const TestFolder folder("fit_captured");
   write_tiny_model(folder);
@@ -327,7 +331,8 @@ TEST(Fit, CountsTheCapturedProgramsOfEachSplit) {
       ASSERT_FALSE(report.rows.empty());
       for (const FitRow& row : report.rows) {
         ASSERT_GT(row.micro_batch, 0);
-        // Larger batches than the data has rows for are planned with full size.
+        // Skips batches that are larger than the 22 rows of the data: `fit` plans them at full size, but a run
+        // cannot fill them.
         if (row.micro_batch > 22) continue;
         const Arguments arguments = arguments_of(joined(words, row.arguments));
         const RunSetup told = prepare_run(arguments, RunPurpose::kPlan, Environment{}, posix_file_system());

@@ -15,7 +15,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// The card need not be in this machine.
+// Only plans are made, so the card need not be in this machine.
 TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
   const Words words{"--config_name",    "bert-large-uncased",
                     "--max_seq_length", "512",
@@ -34,7 +34,7 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     EXPECT_LE(row.samples_per_s, last) << "ranked by speed, except for ties";
     if (row.tie != tie) last = row.samples_per_s * (1 + kEstimateError);
     tie = row.tie;
-    // The limits are computed for the first twelve rows; three of them are checked.
+    // largest_batch and longest_sequence are computed for the first twelve rows; three of these are checked.
     if (checked == 3) continue;
     // plan_run() also plans an evaluation. With one sequence per batch, the evaluation needs no more memory than
     // training.
@@ -42,8 +42,8 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     const PlanReport plan = plan_run(arguments_of(chosen));
     EXPECT_TRUE(plan.fits) << row.micro_batch << " x " << row.accumulation;
     EXPECT_LE(row.total_bytes, int64_t{12} << 30);
-    // The tolerance is the captured programs of the planned evaluation: 4096 bytes per op, some 200 ops, 32
-    // buckets.
+    // The tolerance covers the captured programs (CUDA graphs) of the evaluation, which `fit` does not plan:
+    // 4096 bytes per op, some 200 ops, 32 buckets.
     EXPECT_NEAR(static_cast<double>(plan.total_bytes), static_cast<double>(row.total_bytes), 32e6);
     EXPECT_GE(row.largest_batch, row.accumulation == 1 ? row.micro_batch : 1);
     EXPECT_GE(row.longest_sequence, 512);
@@ -59,7 +59,7 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     ++checked;
   }
   EXPECT_GE(checked, 2);
-  // bench/plan measures the number of plans per second.
+  // Only a lower bound is checked; bench/plan measures the number of plans per second.
   EXPECT_GT(report.num_plans, checked);
 }
 
@@ -99,7 +99,8 @@ Words split_words(const std::string& text) {
   return words;
 }
 
-// The minimum-memory run of the documents: at its limit, all sets of methods that fit are found.
+// At the memory limit of the smallest run that the documents describe, the search still finds sets of methods
+// that fit, and their plans confirm it.
 TEST(FitLarge, FindsWhatFitsWhereTheSmallestRunDoes) {
   const Words smallest{"--dtype",
                        "bfloat16",
@@ -135,8 +136,8 @@ TEST(FitLarge, FindsWhatFitsWhereTheSmallestRunDoes) {
   }
 }
 
-// The refusal of a budget is right: no smaller budget fits, the stated one does, and so do the suggested
-// arguments.
+// If nothing fits, the refusal states the smallest limit that would be enough. The test checks that this limit
+// fits, that one MiB less does not, and that the suggested arguments fit.
 TEST(FitLarge, SaysWhatIsMissingWhereNothingFits) {
   const std::string text = refusal_of(on_h200("1300MiB"));
   for (const char* words : {"nothing fits: 1300 MiB allowed", "short by ", "--memory ", "searched: "})

@@ -46,7 +46,7 @@ TEST(FitRanks, EveryRowIsThePlanOfItsCommand) {
     EXPECT_EQ(row.samples_per_s, plan.speed.samples_per_s) << row.commands[0];
     // The plan of `plan` also has a program for evaluation, which may need more.
     EXPECT_LE(row.bytes, plan.total_bytes) << row.commands[0];
-    // All rows have the steps of 64 x 8 sequences.
+    // In every row a step has 64 x 8 sequences.
     EXPECT_EQ(row.micro_batch * row.accumulation * row.data_size, 512);
   }
   EXPECT_NE(report.links.find("nvlink4 inside 8 machines and ib400 between them, assumed (--links)"),
@@ -64,7 +64,8 @@ TEST(FitRanks, ASlowerNetworkIsWaitedFor) {
   const PlanReport fast = plan_run_with_links(arguments_of(words), "nvlink4,ib400", {});
   const PlanReport slow = plan_run_with_links(arguments_of(words), "nvlink4,eth10", {});
   EXPECT_LT(fast.speed.step_ms, slow.speed.step_ms);
-  // 2 x 63 / 64 x 4 bytes of 109.5 M parameters through 73 % of 1.25 GB/s take 945 ms.
+  // The gradients of 109.5 M parameters have 4 bytes each. An all-reduce over 64 ranks transfers 2 x 63 / 64 of
+  // them, which takes 945 ms at 73 % of 1.25 GB/s.
   EXPECT_GT(slow.speed.step_ms, 900);
   EXPECT_NE(slow.table.find("eth10 between"), std::string::npos) << slow.table;
 }
@@ -111,7 +112,7 @@ TEST(FitRanks, RefusalsSayWhatToDo) {
           "--links is for the training of one run");
 }
 
-// --nproc_per_node 1 states machines of one GPU, although 1 is also its default.
+// --nproc_per_node 1 asks for machines with one GPU each, although 1 is also its default.
 TEST(FitRanks, MachinesOfOneGpuAreCommandedAsSuch) {
   const TestFolder folder("fit_ranks_machines");
   const ProcessResult result =
@@ -125,7 +126,8 @@ TEST(FitRanks, MachinesOfOneGpuAreCommandedAsSuch) {
   EXPECT_EQ(result.output.find("--tp_size"), std::string::npos) << result.output;
 }
 
-// A search reports what is noted about its run, and the length of sequences that it plans.
+// The report of a search contains the notes about the arguments, such as links without effect, and the sequence
+// length that is planned.
 TEST(FitRanks, RemarksAndLengthAreThoseOfTheRun) {
   const TestFolder folder("fit_ranks_remarks");
   const Words run{"--device",       "h100",      "--config_name", "gpt2",
@@ -160,7 +162,8 @@ TEST(FitRanks, PrintsATableAndJson) {
   EXPECT_GT(object.at("rows")[0].at("communication_bytes").get<int64_t>(), 0);
 }
 
-// Rows of `bench --parallel`: first DDP, then those of the page, each with its own difference.
+// The rows of `bench --parallel`: first DDP, then those of Hugging Face's page on training on several GPUs,
+// each with its own difference.
 TEST(ParallelExperiments, HaveTheRowsOfThePage) {
   const std::vector<Experiment> gpu = parallel_experiments(ExperimentDevice::kGpu, 2, {});
   ASSERT_EQ(gpu.size(), 7u);

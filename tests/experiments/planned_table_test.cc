@@ -33,7 +33,8 @@ TEST(PlannedTable, IsNextToTheFiguresOfThePage) {
   EXPECT_TRUE(
       contains(in_one_line(plan.table), "a plan does not estimate how long a step waits for its batch"))
       << plan.table;
-  // The page's own order of memory and of speed: every row but mixed precision with checkpointing saves memory.
+  // The plans have the order that the page measured: the methods save memory, fp16 is faster, and checkpointing
+  // is slower.
   for (const PlannedExperiment& row : plan.rows) {
     EXPECT_TRUE(row.fits) << row.experiment.name;
     EXPECT_LE(row.total_bytes, plan.rows[0].total_bytes) << row.experiment.name;

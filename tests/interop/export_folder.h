@@ -21,7 +21,7 @@ namespace plimsoll::testing {
 using Json = nlohmann::json;
 using Shape = std::vector<int64_t>;
 
-// The bytes as characters (GPT-2's map), one merge, and the token that ends texts.
+// The size of the vocabulary: the bytes as characters (GPT-2's map), one merge, and the token that ends texts.
 inline constexpr int kVocab = 258;
 
 Json byte_level_tokenizer(const Json& pre_tokenizer);
@@ -88,7 +88,7 @@ class ExportFolder {
   mutable ExportResult result_;
 };
 
-// Folders of one layer, without their tensors.
+// Return model folders of one layer, without their tensors.
 ExportFolder gpt2_folder(const std::string& activation = "gelu_new");
 ExportFolder llama_folder(const std::string& model_type, const std::string& prefix, const Json& more,
                           DType dtype = DType::kF32);

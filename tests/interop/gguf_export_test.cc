@@ -36,7 +36,9 @@ std::vector<float> transposed(const std::vector<float>& values, size_t rows, siz
   return result;
 }
 
-// Row h W + 2 i + j of llama.cpp is row h W + j W / 2 + i of Hugging Face.
+// Returns the rows of a query or key matrix in the order of llama.cpp, which stores the two halves of each
+// rotary pair next to each other. For head h of width W, its row h W + 2 i + j is row h W + j W / 2 + i of
+// Hugging Face.
 std::vector<float> paired(const std::vector<float>& values, size_t heads, size_t width) {
   const size_t columns = values.size() / (heads * width);
   std::vector<float> result(values.size());
@@ -124,7 +126,8 @@ TEST(GgufExport, TypesOfMatricesFollowOuttypeAndVectorsStayF32) {
   for (const auto& [outtype, type] : types) {
     const ReadGguf file = folder.exported(outtype);
     EXPECT_EQ(file.tensors.at("token_embd.weight").type, type);
-    // Rows of 40 elements are no complete blocks.
+    // Rows of 40 elements are not a multiple of the 32 elements of a q8_0 block, so this matrix is stored in
+    // f16.
     EXPECT_EQ(file.tensors.at("blk.0.ffn_down.weight").type, type == 8 ? 1u : type);
     EXPECT_EQ(file.tensors.at("position_embd.weight").type, 0u);
     EXPECT_EQ(file.tensors.at("blk.0.attn_norm.weight").type, 0u);
@@ -132,7 +135,7 @@ TEST(GgufExport, TypesOfMatricesFollowOuttypeAndVectorsStayF32) {
   }
 }
 
-// The tensors whose rows have one order in all architectures of the family.
+// Checks the tensors whose rows have the same order in all architectures of the family.
 void expect_llama_tensors(const ReadGguf& file, const ExportFolder& folder) {
   const std::map<std::string, std::string> names{
       {"token_embd", "model.embed_tokens"},
@@ -167,8 +170,9 @@ TEST(GgufExport, LlamaHasPairsOfRowsAndDivisorsOfFrequencies) {
   EXPECT_EQ(std::get<uint32_t>(file.metadata.at("general.file_type")), 32u);
   EXPECT_EQ(std::get<uint32_t>(file.metadata.at("llama.attention.head_count_kv")), 2u);
   EXPECT_EQ(std::get<float>(file.metadata.at("llama.rope.freq_base")), 100.0f);
-  // Wavelengths 2 pi 100^(i / 4) of 6.3, 19.9, 62.8 and 198.7 positions; those beyond 24 are divided by 8, and those between 6 and 24
-  // by 1 / ((1 - s) / 8 + s) with s = (24 / wavelength - 1) / 3.
+  // The scaled rotary frequencies of Llama 3. The wavelengths 2 pi 100^(i / 4) are 6.3, 19.9, 62.8 and 198.7 positions. Frequencies
+  // with a wavelength beyond 24 are divided by 8, and those between 6 and 24 by 1 / ((1 - s) / 8 + s) with s = (24 / wavelength - 1)
+  // / 3.
   const ReadTensor& divisors = file.tensors.at("rope_freqs.weight");
   ASSERT_EQ(divisors.data.size(), 16u);
   float found[4];

@@ -14,8 +14,8 @@ using GgufReadValue = std::variant<uint32_t, float, bool, std::string, std::vect
                                    std::vector<int32_t>, std::vector<float>>;
 
 struct ReadTensor {
-  uint32_t type = 0;            // 0 f32, 1 f16, 8 q8_0, 30 bf16
-  std::vector<uint64_t> sizes;  // from the innermost dimension
+  uint32_t type = 0;            // code of the type: 0 f32, 1 f16, 8 q8_0, 30 bf16
+  std::vector<uint64_t> sizes;  // sizes of the dimensions, innermost first
   std::string data;
 };
 

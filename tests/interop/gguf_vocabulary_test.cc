@@ -1,5 +1,5 @@
-// The names under which llama.cpp has the steps of tokenizers, and the vocabularies of models with byte fallback.
-// scripts/check_gguf.sh compares the tokens themselves.
+// The names that llama.cpp uses for the pre-tokenizers of tokenizer.json, and the vocabularies of models with
+// byte fallback. scripts/check_gguf.sh compares the tokens themselves.
 #include "io/gguf/gguf_vocabulary.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TokenizerJson special_token(int id, const char* content) {
           {"lstrip", false},
           {"rstrip", false}};
 }
-// A post-processor that puts a token before each text, and another one after it if there is one.
+// Returns a post-processor that puts the token `first` before each text, and `last` after it if there is one.
 TokenizerJson with_ends(int first_id, const char* first, int last_id = -1, const char* last = nullptr) {
   TokenizerJson single{{{"SpecialToken", {{"id", first}, {"type_id", 0}}}},
                        {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}};
@@ -149,7 +149,8 @@ TEST(GgufVocabulary, EndsOfTextsComeFromThePostProcessor) {
   EXPECT_EQ(folder.read({.vocab_size = 5, .eos_id = 3}).first.at("ggml.add_bos_token"), GgufValue(false));
 }
 
-// Ids 0 to 2 are special, then the bytes, then the pieces.
+// Returns a folder with a SentencePiece vocabulary: ids 0 to 2 are special tokens, then the 256 bytes and the
+// pieces follow.
 VocabularyFolder sentence_piece_folder(bool prepends) {
   TokenizerJson vocab{{"<unk>", 0}, {"<b>", 1}, {"<e>", 2}};
   for (int byte = 0; byte < 256; ++byte) {

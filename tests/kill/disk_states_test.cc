@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kFewSteps = 40;
 constexpr int64_t kEndless = 100000;
 
-// A run on a CPU. `nvme`: the folder of the states, or "" to keep them in memory.
+// Returns the words of a run on a CPU. `nvme`: the folder of the states, or "" to keep them in memory.
 std::vector<std::string> run_words(const std::string& model, const std::string& output_dir,
                                    const std::string& nvme, int64_t max_steps = kFewSteps) {
   std::vector<std::string> words = killed_run(model, output_dir, max_steps);

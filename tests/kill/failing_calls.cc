@@ -1,5 +1,5 @@
 // A library that is loaded before the C library into a program under test. It counts the calls that change
-// files below one folder and makes one of them fail, or all from one on, as on a full or defective disk.
+// files below one folder and makes one of them fail, or one and all later ones, as on a full or defective disk.
 //
 // The environment configures it: PLIMSOLL_FAIL_UNDER is the folder, PLIMSOLL_FAIL_AT the number of the call
 // from 0, PLIMSOLL_FAIL_ERRNO the error, PLIMSOLL_FAIL_ON "once" or "always". Each failing call is reported

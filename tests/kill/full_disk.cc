@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 struct Failure {
   int error_number;
-  const char* on;     // "once" or "always"
-  const char* words;  // part of the message
+  const char* on;     // "once" or "always": the calls that fail
+  const char* words;  // part of the message that the program must print
 };
 constexpr Failure kFailures[kNumDiskFailures] = {{ENOSPC, "once", "No space left on device"},
                                                  {ENOSPC, "always", "No space left on device"},
@@ -61,8 +61,8 @@ Reference make_reference(const TestFolder& folder) {
   return reference;
 }
 
-// The failed run must report the failure and leave a valid checkpoint; resuming from it must give the same
-// bits.
+// Expects that the failed run reported the failure and left a valid checkpoint, and that resuming from it gives
+// the same bits.
 void expect_nothing_lost(const ProcessResult& failed, const Failure& failure, const std::string& run,
                          const TestFolder& folder, const Reference& reference) {
   EXPECT_EQ(failed.signal, 0);

@@ -1,6 +1,6 @@
-// Runs training on a disk that is full or defective at one call, or from one call on. The program must report
-// the failure and end with the exit code for the device, the checkpoint before it must stay valid, and the
-// run must resume from it with the same bits.
+// Runs training on a simulated disk that fails at a single call, or at one call and all later ones, because it
+// is full (ENOSPC) or defective (EIO). The program must report the failure and end with the exit code for the
+// device, the checkpoint before it must stay valid, and the run must resume from it with the same bits.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace plimsoll::testing {
 
-// The kinds of failures: ENOSPC and EIO, each at a single call, or at all calls from one on.
+// The kinds of failures: ENOSPC and EIO, each at a single call, or at one call and all later ones.
 inline constexpr int kNumDiskFailures = 4;
 // Returns true if failure `kind` (from 0) is permanent. A permanent failure differs from a single one only in
 // the calls after the first failing one.

@@ -53,7 +53,7 @@ ProcessResult run_and_kill(const std::vector<std::string>& words, const std::str
   return process.wait();
 }
 
-// The run must end with the bits of the uninterrupted one and leave no incomplete files.
+// Expects that the run ended with the bits of the uninterrupted one and left no incomplete files.
 void expect_same_end(const std::string& run, const std::string& whole) {
   const std::string last = "/checkpoint-" + std::to_string(kSteps);
   for (const std::string& file :

@@ -80,7 +80,7 @@ TEST(Kill, ARunInTheBackgroundObeysAnInterruptThatIsSent) {
   EXPECT_NE(result.output.find("interrupted at step "), std::string::npos) << result.output;
 }
 
-// A command without data to save ends like any other program.
+// A command that has no data to save ends at SIGINT like any other program, also in the background.
 TEST(Kill, OtherWorkInTheBackgroundEndsAtAnInterruptThatIsSent) {
   const TestFolder folder("interrupt_tokenize");
   const std::string pipe = folder.path("lines");
@@ -104,7 +104,8 @@ TEST(Kill, OtherWorkInTheBackgroundEndsAtAnInterruptThatIsSent) {
   EXPECT_EQ(result.signal, SIGINT) << result.exit_code << result.output;
 }
 
-// A background run ignores Ctrl-C in the terminal of its script, which is meant for the script.
+// Ctrl-C in the terminal of a script is meant for the script, so a run that the script started in the
+// background ignores it.
 TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
   const TestFolder folder("interrupt_terminal");
   const std::string run = folder.path("run");
@@ -135,7 +136,8 @@ TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
     seen.clear();
     return true;
   };
-  // The terminal shows ^C after it has sent the signal, and lines of the log follow.
+  // The terminal shows ^C after it has sent the signal. The lines of the log that follow show that the run
+  // continues.
   EXPECT_TRUE(read_until("loss "));
   ASSERT_EQ(write(terminal, "\x03", 1), 1);
   EXPECT_TRUE(read_until("^C"));
@@ -186,7 +188,8 @@ TEST(Kill, ATerminalThatClosesSaysSoTwiceAndTheRunIsSaved) {
 }
 
 TEST(Kill, AnInterruptSavesWithNobodyLeftToReadWhatIsPrinted) {
-  // Ctrl-C also ends `tee` in `plimsoll train ... 2>&1 | tee log`.
+  // In `plimsoll train ... 2>&1 | tee log`, Ctrl-C also ends `tee`, so that nobody reads the output any more.
+  // The pipe without a reader simulates this.
   const TestFolder folder("interrupt_without_reader");
   const std::string model = write_tiny_model(folder);
   const std::string run = folder.path("run");

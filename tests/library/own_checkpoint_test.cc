@@ -63,7 +63,7 @@ TEST(OwnCheckpoint, ContinuesBitForBit) {
     {
       Trainer first(made("part"));
       run_steps(first, c.saved_at);
-      first.next_batch();  // made, but not used
+      first.next_batch();  // the batch is made, but not used
       saved = first.save_checkpoint();
       EXPECT_EQ(fs::path(saved).filename(), "checkpoint-" + std::to_string(c.saved_at));
     }

@@ -52,7 +52,7 @@ class OwnData : public ::testing::Test {
             .label_names = {"even", "odd"}};
   }
 
-  // A Trainer without data sets.
+  // Returns a Trainer without data sets.
   Trainer bare(Task task = Task::kTrain) const {
     Arguments bare = arguments("bare");
     bare.max_seq_length = 24;
@@ -79,7 +79,7 @@ class OwnData : public ::testing::Test {
   std::vector<DataRow> rows_;
 };
 
-// The ids of a text: [CLS] letters [SEP], as the vocabulary numbers them.
+// Returns the ids of a text: [CLS] letters [SEP], as the vocabulary numbers them.
 std::vector<int32_t> ids_of(const std::string& text) {
   std::vector<int32_t> ids{2};
   for (const char letter : text) {
@@ -245,7 +245,7 @@ TEST_F(OwnData, OtherTasks) {
   }
 }
 
-// Each row that the model cannot read, and the words of the message.
+// Every kind of row that the model cannot read is refused, with a message that states the fault.
 TEST_F(OwnData, RowsThatCannotBeReadAreNamed) {
   Trainer trainer = bare();
   struct Case {

@@ -171,7 +171,7 @@ TEST_F(OwnMetric, NamesAreChecked) {
             std::string::npos);
 }
 
-// An exception of the program reaches it, and the Trainer can be used afterwards.
+// An exception that a metric throws reaches the program, and the Trainer can be used afterwards.
 TEST_F(OwnMetric, ItsExceptionsPass) {
   class Failing : public MyAccuracy {
    public:

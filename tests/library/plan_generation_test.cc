@@ -1,5 +1,4 @@
-// plan_generation(): the plan of a generation without weights and tokenizer is the plan of the run, and the arena of the run is that of the
-// plan.
+// Tests plan_generation(): without weights and tokenizer it makes the same plan as a run, and the arena of the run has the planned size.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -64,7 +63,8 @@ TEST(PlanGeneration, ThePlanIsThatOfTheRunAndTheArenaIsHeld) {
   }
 }
 
-// A run with texts: the plan has the tokenizer's memory too, because the tokenizer has as many tokens as the model.
+// A run with a tokenizer has the plan that is made without one: plan_generation() assumes a tokenizer with as many
+// tokens as the model, which is the case here.
 TEST(PlanGeneration, ThePlanNeedsNoTokenizerAndNoWeights) {
   const test::ScratchFolder folder;
   for (const int64_t beams : {1, 4}) {

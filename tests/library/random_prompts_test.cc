@@ -67,8 +67,8 @@ TEST(RandomPrompts, EveryTextHasExactlyTheNewTokensAskedFor) {
   }
 }
 
-// Bytes of weights: those of all weights except tables of which a run reads only single rows. Bytes of the cache: those of the new token
-// and of all tokens before it, or of the tokens in its window.
+// Bytes of weights per decode run: those of all weights except tables of which a run reads only single rows. Bytes of the cache: those
+// of the new token and of all tokens before it, or of the tokens in the attention window.
 TEST(RandomPrompts, TheBytesThatDecodingReadsAreThoseOfTheFormulas) {
   struct Case {
     std::string model;
@@ -76,8 +76,8 @@ TEST(RandomPrompts, TheBytesThatDecodingReadsAreThoseOfTheFormulas) {
     int64_t window;
     int64_t table_bytes;  // bytes of the tables that no product reads
   };
-  // GPT-2's product with the table of tokens gives the logits, so that only the table of 64 positions is left out; Mistral's table of
-  // tokens is not that of its head.
+  // GPT-2's head multiplies by the word embeddings, so a run reads that table completely, and only the table of 64 positions is left
+  // out. In the other models the head has a matrix of its own, so the table of words is left out.
   for (const Case& item : {Case{"gpt2_lm", 32, 0, 64 * 32 * 4}, Case{"llama_lm", 8, 0, 179 * 32 * 4},
                            Case{"mistral_lm", 16, 6, 179 * 32 * 4}}) {
     SCOPED_TRACE(item.model);
@@ -93,7 +93,7 @@ TEST(RandomPrompts, TheBytesThatDecodingReadsAreThoseOfTheFormulas) {
     const auto plan = nlohmann::json::parse(generator.plan().json);
     const auto weights =
         plan.at("by_phase").at("generate").at("by_purpose").at("model_weights").get<int64_t>();
-    // The plan rounds each weight up to whole cache lines.
+    // The plan rounds each weight up to whole cache lines, so a run reads a little less than the planned bytes.
     const double per_run = speed.weight_bytes_read / static_cast<double>(speed.decode_runs);
     EXPECT_LE(per_run, static_cast<double>(weights - item.table_bytes));
     EXPECT_GT(per_run, static_cast<double>(weights - item.table_bytes) * 0.99);

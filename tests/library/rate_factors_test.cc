@@ -126,7 +126,8 @@ TEST(RateFactors, WrongPatternsAreRefused) {
     const std::string message = testing::refusal([&] { Trainer trainer(arguments); }, ErrorCode::kUsage);
     EXPECT_NE(message.find(words), std::string::npos) << message;
   };
-  expect({{"clasifier.*", "2"}}, "no parameter of this model has such a name; near it are classifier");
+  expect({{"clasifier.*", "2"}},
+         "no parameter of this model has such a name; the nearest names are classifier");
   expect({{"classifier", "2"}}, "no parameter of this model has such a name");
   expect({{"", "2"}}, "no parameter of this model has such a name");
   expect({{"classifier.*", "-1"}}, "expected a finite number of at least 0");

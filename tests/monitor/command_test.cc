@@ -99,7 +99,7 @@ TEST_F(MonitorCommand, AGpuThatIsAskedForAndAbsentIsAnError) {
     EXPECT_TRUE(holds(result.output, "--device 2: ")) << result.output;
   }
   EXPECT_TRUE(holds(monitor("several", {"--device", "2"}).output, "the driver lists 2 GPUs"));
-  // No real GPU is visible to this process, whatever the fake driver reports.
+  // CUDA sees no real GPU in this process, whatever the fake driver reports, so cuda:0 does not exist.
   EXPECT_EQ(monitor("several", {"--device", "cuda:0"}).exit_code, 7);
 }
 
@@ -158,7 +158,7 @@ TEST_F(MonitorCommand, AContextThatCannotBeMadeIsNoError) {
   EXPECT_TRUE(holds(result.output, "  context       not measured: ")) << result.output;
 }
 
-// Ends the watch after a number of lines.
+// Runs `plimsoll monitor` until it has printed this number of lines, and then sends it the signal.
 ProcessResult watch(const std::vector<std::string>& words, int64_t num_lines, int signal) {
   Process process(monitor_arguments(words), log_file(), environment("several"));
   const auto lines = [&] { return std::ranges::count(process.output(), '\n'); };
@@ -197,7 +197,7 @@ TEST_F(MonitorCommand, WatchingEndsWithinItsWait) {
   EXPECT_FALSE(result.timed_out);
 }
 
-// Opening the driver takes memory that the plan of a CPU run does not include.
+// A run on a CPU must not open the driver, which takes memory that the plan of such a run does not include.
 TEST_F(MonitorCommand, ARunOnACpuLeavesTheDriverClosed) {
   const std::string folder = ::testing::TempDir() + "/plimsoll_cpu_run_" + std::to_string(getpid());
   std::vector<std::string> with = environment("one");

@@ -50,12 +50,13 @@ unsigned int num_gpus() {
   return is("none") ? 0 : is_hgx() ? 8 : is("bridges") ? 4 : has_two() || is("sockets") ? 2 : 1;
 }
 
-// The second card is a desktop card, unless the machine is one of those with many links.
+// Returns true for a desktop card: the second card, unless the machine is one of those with many links, and
+// both cards of the machine "sockets".
 bool is_desktop(Device device) {
   return is("sockets") || (device->index == 1 && !is_hgx() && !is("bridges"));
 }
 
-// GPUs are on the buses 16, 32 and so on, NVSwitches on bus 5 to 8.
+// Fills in the PCI address of a device. GPUs are on the buses 16, 32 and so on, NVSwitches on the buses 5 to 8.
 void fill_place(PciInfo* info, unsigned int bus) {
   *info = {};
   info->bus = bus;
@@ -208,7 +209,8 @@ int nvmlDeviceGetFanSpeed(Device device, unsigned int* percent) {
   return is_desktop(device) ? give(percent, 30) : kNotSupported;
 }
 
-// The name before 2023; the later name is missing, as in drivers of that time.
+// NVML's name of this function before 2023. The fake library lacks the later name, as drivers of that time do,
+// so the program must find this one.
 int nvmlDeviceGetCurrentClocksThrottleReasons(Device device, unsigned long long* bits) {
   if (is("bare")) return kNotSupported;
   *bits = is_desktop(device) ? 0x1 : is("throttling") ? 0x4c : is("braked") ? 0x88 : 0;
@@ -229,7 +231,7 @@ int nvmlDeviceGetMaxPcieLinkGeneration(Device device, unsigned int* generation) 
   return give(generation, is_desktop(device) || is("bridges") ? 4 : 5);
 }
 
-// The second of the two desktop cards is in a slot with eight lanes.
+// Returns eight lanes for the second of the two desktop cards of the machine "sockets", and 16 for all others.
 int nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned int* width) {
   return give(width, is("sockets") && device->index == 1 ? 8 : 16);
 }
@@ -244,7 +246,8 @@ int nvmlDeviceGetNvLinkState(Device device, unsigned int link, unsigned int* is_
   return give(is_up, is_hgx() || is("bridges") || link < 16 ? 1 : 0);
 }
 
-// Drivers report version 5 for the links of an H100, whose generation is the fourth.
+// Returns NVML's number 4 (NVLink 3.0) for an A100. Real drivers return 7 (NVLink 5.0) for an H100, although
+// its links are of the fourth generation, so the fake one does too.
 int nvmlDeviceGetNvLinkVersion(Device, unsigned int, unsigned int* version) {
   return give(version, is("bridges") ? 4 : 7);
 }

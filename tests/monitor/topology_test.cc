@@ -137,7 +137,8 @@ TEST(Topology, LabelsOfPathsOverPciExpress) {
   EXPECT_EQ(label(PciPath::kUnknown), "N/A");
 }
 
-// Data sheets state the sum of both directions: 900 GB/s for an H100.
+// Data sheets state the sum of both directions, such as 900 GB/s for an H100; the rates here are those of one
+// direction.
 TEST(Topology, RatesAreThoseOfTheDataSheets) {
   const auto rate = [](int sm, int links) {
     TopologyGpu gpu = kH100;
@@ -155,7 +156,7 @@ TEST(Topology, RatesAreThoseOfTheDataSheets) {
   EXPECT_NEAR(*pcie_gb_per_s({.max_generation = 4, .width = 16}), 31.5, 0.01);
   EXPECT_NEAR(*pcie_gb_per_s({.max_generation = 5, .width = 16}), 63.0, 0.02);
   EXPECT_NEAR(*pcie_gb_per_s({.max_generation = 6, .width = 16}), 121.0, 0.01);
-  // An idle card reports generation 1.
+  // An idle card reports generation 1 to save power, so the rate must follow from the largest generation.
   EXPECT_NEAR(*pcie_gb_per_s({.generation = 1, .max_generation = 4, .width = 8, .max_width = 16}), 15.75,
               0.01);
   EXPECT_FALSE(pcie_gb_per_s({.max_generation = 9, .width = 16}));

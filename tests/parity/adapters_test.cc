@@ -45,7 +45,7 @@ Tensors expected_of(const std::string& name) {
   return expected;
 }
 
-// Returns infinity if a tensor is missing or has another size.
+// Returns the Euclidean distance of all tensors, or infinity if a tensor is missing or has another size.
 double distance(const Tensors& found, const Tensors& expected) {
   double sum = 0;
   for (const auto& [name, values] : expected) {
@@ -101,7 +101,8 @@ TEST(AdapterParity, TwentyStepsOfPeftsAdapters) {
   }
 }
 
-// Trains adapters on a base in 4 bits. The base has the numbers of bitsandbytes; codes and scales may differ.
+// Trains adapters on a base in 4 bits. The decoded weights of the base equal those of bitsandbytes, even where
+// codes and scales differ.
 TEST(AdapterParity, TwentyStepsBesideABaseInFourBits) {
   const json& cases = adapter_cases().at("quantized");
   ASSERT_GE(cases.size(), 2u);
@@ -123,8 +124,9 @@ TEST(AdapterParity, TwentyStepsBesideABaseInFourBits) {
   }
 }
 
-// PEFT decodes a quantized base, subtracts OLoRA's part and quantizes the rest (LoraLayer.olora_init). Codes and scales are
-// those of bitsandbytes, so that the same three steps give the same base.
+// PEFT decodes a quantized base, subtracts OLoRA's part and quantizes the rest (LoraLayer.olora_init). Plimsoll stores the
+// codes and scales of bitsandbytes, so these three steps, which the test takes one by one, must give the base that a run
+// stores.
 TEST(AdapterParity, OloraOfAQuantizedBaseIsQuantizedAgain) {
   const std::string layer = "bert.encoder.layer.1.";
   const LoraConfig olora{.r = 3, .alpha = 4, .base_change = BaseChange::kOlora};
@@ -151,7 +153,7 @@ TEST(AdapterParity, OloraOfAQuantizedBaseIsQuantizedAgain) {
       const bool is_target = name.find("intermediate") == std::string::npos;
       if (is_target) {
         std::vector<double> values(expected.begin(), expected.end());
-        constexpr int64_t kHidden = 32;  // rows of both targets
+        constexpr int64_t kHidden = 32;  // number of rows of both matrices that get adapters
         change_base(values, kHidden, std::ssize(values) / kHidden, olora);
         plain.write_weight(name, std::vector<float>(values.begin(), values.end()));
         EXPECT_NE(plain.read_weight(name), expected) << "OLoRA changed nothing";

@@ -13,7 +13,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// The finaliser of splitmix64 (Steele, Lea and Flood, 2014).
+// Returns a hash of x: the finaliser of splitmix64 (Steele, Lea and Flood, 2014).
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;

@@ -19,8 +19,9 @@ namespace plimsoll::testing {
 inline constexpr int kProjections = 64;
 using Projection = std::array<double, kProjections>;
 
-// Returns sums of the elements with signs from a hash of name and index. Their mean square estimates the
-// square of the norm.
+// Returns kProjections sums of the elements. In each sum, a hash of the tensor's name and of the element's
+// index determines the sign of the element. The mean square of the sums estimates the square of the tensor's
+// norm.
 Projection project(const std::string& name, std::span<const double> values);
 
 // Returns the tensors of a .safetensors file by name, as doubles.
@@ -32,12 +33,12 @@ class Fixtures {
   Fixtures();
 
   const nlohmann::json& cases() const { return json_.at("cases"); }
-  // The files that run_glue.py writes.
+  // Returns the files that run_glue.py writes, by case.
   const nlohmann::json& outputs() const { return json_.at("outputs"); }
-  // Intervals of logging, evaluation and saving.
+  // Returns the cases with intervals of logging, evaluation and saving.
   const nlohmann::json& patterns() const { return json_.at("patterns"); }
   const nlohmann::json& first_batches() const { return json_.at("first_batches"); }
-  // The errors of Trainer's own bf16 runs, by case.
+  // Returns the errors of Trainer's own bf16 runs, by case.
   const nlohmann::json& bf16_errors() const { return json_.at("bf16_errors"); }
   // Returns the names of a model's tensors in the order of the rows of its projections.
   std::vector<std::string> tensor_names(const std::string& model) const;

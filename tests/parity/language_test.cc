@@ -43,7 +43,7 @@ const json& chat_fixtures() {
   return all;
 }
 
-// The arguments that all cases share. `steps`: one per loss of the reference.
+// Returns the arguments that all cases share. `steps`: the number of losses of the reference.
 Arguments arguments_of_steps(const std::string& model, const std::string& output, int64_t steps) {
   Arguments arguments;
   arguments.model_name_or_path = folder() + "/models/" + model;
@@ -132,8 +132,8 @@ std::vector<std::string> tensor_names(const std::string& path) {
   return names;
 }
 
-// The steps of more than one epoch, whose masks the reference computes by itself. The class of the checkpoint and the text
-// file choose the task. The saved model has the tensors of the checkpoint.
+// Trains for more than one epoch; the reference computes the masks of each epoch independently. The class of the
+// checkpoint and the text file choose the task. The saved model has the tensors of the checkpoint.
 TEST(MaskedParity, EveryStepAndTheEvaluationAtTheEnd) {
   ASSERT_EQ(masked_fixtures().at("cases").size(), 9u);
   for (const json& item : masked_fixtures().at("cases")) {
@@ -175,7 +175,8 @@ TEST(LanguageParity, APackedDocumentHasTheLossThatItHasAlone) {
     Trainer trainer(arguments, Task::kEvaluate);
     return trainer.evaluate().at("eval_loss");
   };
-  // Every line is shorter than a block, so blocks of 64 hold whole documents in both runs, and other blocks other neighbours.
+  // Every line is shorter than a block of 64, so whole documents are in one block in both runs. Packed, the loss does not
+  // depend on the size of the block; unpacked, a document also attends to the one before it, so the loss differs.
   const double packed = evaluate(true, 64);
   EXPECT_NEAR(evaluate(true, 40), packed, 1e-6 * packed);
   EXPECT_GT(std::fabs(evaluate(false, 64) - packed), 1e-3 * packed)
@@ -234,7 +235,8 @@ Arguments arguments_of_chat(const json& item, const ScratchFolder& scratch) {
   return arguments;
 }
 
-// The mean of a step is over the labels of all its micro-batches, which have different numbers of them.
+// The loss of a step is the mean over the labels of all its micro-batches, which have different numbers of
+// labels.
 TEST(ChatParity, EveryStepAndTheEvaluationAtTheEnd) {
   ASSERT_EQ(chat_fixtures().at("cases").size(), 3u);
   for (const json& item : chat_fixtures().at("cases")) {

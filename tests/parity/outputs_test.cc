@@ -54,7 +54,7 @@ void expect_state(const json& state, const json& reference, const Types& types) 
   for (const auto& [key, value] : reference.items()) {
     if (key == "total_flos" || key == "num_input_tokens_seen") continue;  // Trainer also counts padding
     if (key == "best_metric" && value.is_number()) {
-      const double best = value;  // the loss of an evaluation
+      const double best = value;  // an evaluation loss, which both programs round
       EXPECT_NEAR(state.at(key), best, testing::eval_loss_limit_of_fp32() * best);
     } else if (key == "best_model_checkpoint" && value.is_string()) {
       EXPECT_EQ(std::filesystem::path(state.at(key)).filename().string(), value.get<std::string>());

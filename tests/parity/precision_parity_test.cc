@@ -1,12 +1,13 @@
 // Runs the cases of parity_test.cc in the precisions that round more than fp32.
 //
-// The allowed error is measured on the reference: by its own bf16 run (bf16.json; make_fixtures.py --bf16) and by
-// its fp32 run, each against fp64. To first order an error is a sum of roundings in proportion to the unit roundoff u
-// of the type: 2^-8 in bf16, 2^-11 in fp16 and TF32, 2^-24 in fp32 (sums, statistics and weights are fp32 in all of
-// them). fp32 products by three TF32 products lose kTf32x3SplitError, 2^-21, and add three times as many terms with
-// 4 u each (kernels/matmul/matmul_cuda.h), so u is taken as 2^-20. The unit of a case is therefore the larger of
-// e_bf16 u / 2^-8 and e_fp32 u / 2^-24, which are two samples of one sensitivity, plus e_fp32 itself. Two effects are
-// not linear:
+// The allowed error is measured on the reference: by its own bf16 run (bf16.json; make_fixtures.py --bf16) and by its
+// fp32 run, each against fp64. To first order an error is proportional to the unit roundoff u of the type: 2^-8 in
+// bf16, 2^-11 in fp16 and TF32, 2^-24 in fp32 (sums, statistics and weights are fp32 in all of them). An fp32 product
+// that is computed as three TF32 products has an error of kTf32x3SplitError, 2^-21, and adds three times as many
+// terms, each with an error of 4 u (kernels/matmul/matmul_cuda.h); the test uses u = 2^-20 for it. Let e_bf16 and
+// e_fp32 be the errors of the reference in its two runs. Both measure how sensitive the case is to rounding, so the
+// unit of a case is the larger of e_bf16 u / 2^-8 and e_fp32 u / 2^-24, plus e_fp32 itself. Two effects are not
+// linear:
 //  - AdamW's first updates have the size of the learning rate for any size of the gradient. An element whose
 //    gradient is smaller than its rounding moves in the wrong direction by that amount. The number of such elements is
 //    in proportion to u, and so is the square of the norm of their effect on the weights: the effect is in proportion
@@ -58,7 +59,8 @@ std::vector<Precision> precisions() {
           {"tf32x3", {{"matmul_precision", "tf32x3"}}, 0x1p-12, false}};
 }
 
-// DistilBERT's head has a ReLU, and so have the feed-forward layers of a model whose configuration says so.
+// Returns true if the model has a ReLU: in DistilBERT's head, or in feed-forward layers if the configuration
+// says so.
 bool has_relu(const std::string& model) {
   const ModelConfig config =
       parse_model_config(ScratchFolder::read(fixtures().path("models/" + model + "/config.json")), model);
@@ -99,8 +101,8 @@ void check(const Precision& precision) {
     Trainer trainer(fixtures().arguments(settings, folder.path() + "/run"));
     const TrainOutput output = trainer.train();
     trainer.save_model(folder.path() + "/model");
-    // Skips a case in which fp16's loss scale skips a step, because the rest of the run then differs from the reference's. At the
-    // first scale, 2^16, a gradient of at least 1 overflows, and the norm is then at least 1.
+    // Skips a case in which fp16's loss scale skips a step, because the rest of the run then differs from the reference's. The
+    // norm is at least 1 in such a case, because a gradient overflows at the first scale, 2^16, only from a size of 1 on.
     const std::vector<double> skipped = testing::column(output, "skipped_steps", "skipped_steps");
     if (!skipped.empty() && skipped.back() > 0) {
       const json& norms = expected.at("grad_norm");
@@ -137,7 +139,8 @@ void check(const Precision& precision) {
   }
   std::printf("figure: parity in %s: worst %.2f of %.0f units, %zu cases\n", precision.name, worst,
               kTimesTrainer, compared);
-  // In fp16 35 of 127 cases overflow at the first scale, 65536; two thirds of them must remain.
+  // In fp16 35 of 127 cases overflow at the first scale, 65536, and are not compared. At least two thirds of
+  // the cases must be compared.
   EXPECT_GE(3 * compared, 2 * errors.size());
 }
 
@@ -162,7 +165,7 @@ TEST(PrecisionParity, EveryCaseInEveryPrecisionOfTheDevice) {
     if (!on_gpu && !precision.on_cpu) continue;
     const std::string reason = refusal(precision);
     if (!reason.empty()) {
-      // A GPU of compute capability 8.0 or later supports all of them.
+      // A GPU of compute capability 8.0 or later supports all of these precisions.
       EXPECT_FALSE(on_gpu) << reason;
       reasons += reason + "\n";
       continue;

@@ -76,7 +76,7 @@ class LinkMessage {
     std::memcpy(bytes_.data() + at, &size, sizeof size);
     bytes_.resize((bytes_.size() + 3) / 4 * 4);
   }
-  // Returns 0, or the error number with which the kernel answers.
+  // Sends the message. Returns 0, or the error number with which the kernel answers.
   int send() {
     const auto size = static_cast<uint32_t>(bytes_.size());
     std::memcpy(bytes_.data(), &size, sizeof size);

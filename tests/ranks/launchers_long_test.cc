@@ -41,7 +41,8 @@ ShellResult run_shell(const TestFolder& folder, const std::string& command) {
 
 class Launchers : public ::testing::Test {
  protected:
-  // Returns the command of a run of two ranks, for a shell within a shell.
+  // Returns the command line of a run of two ranks. It contains no quotes, so that a script or another command
+  // can contain it.
   std::string command(const std::string& run, const std::string& more = "") const {
     return place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll") + " train --use_cpu --config_name " +
            model_ +
@@ -57,7 +58,7 @@ class Launchers : public ::testing::Test {
     const ShellResult own = run_shell(folder_, command("own", "--nproc_per_node 2"));
     ASSERT_EQ(own.exit_code, 0) << own.output;
   }
-  // Returns the command in a cluster of four processors.
+  // Returns the command that runs `text` in a Slurm cluster of four processors on this machine.
   std::string in_cluster(const std::string& text) const {
     return PLIMSOLL_SOURCE_DIR "/tests/ranks/slurm_node.sh " + folder_.path("slurm") + " 4 " + text;
   }
@@ -138,7 +139,8 @@ TEST_F(Slurm, SrunTrainsWithTheSameBits) {
   EXPECT_TRUE(model_of("srun") == model_of("own")) << result.output;
 }
 
-// A step of a job, a second step of the same job, and a batch script that starts the ranks without srun.
+// A Slurm job trains three times: in a step, in a second step of the same job, and by a command of the batch
+// script that starts its ranks without srun. All runs must have the same bits.
 TEST_F(Slurm, BatchScriptsTrainWithTheSameBits) {
   run_own();
   std::filesystem::create_directories(folder_.path("scripts"));

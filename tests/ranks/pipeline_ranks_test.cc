@@ -31,7 +31,8 @@ int64_t num_lines(const std::string& path) {
   return std::ranges::count(text, '\n');
 }
 
-// Sums in another order differ by some roundings of fp32, which the weights carry on, as in ranks_test.cc.
+// Sums in another order differ by some roundings of fp32. The weights carry these differences from step to
+// step, as in ranks_test.cc.
 constexpr double kRelative = 1e-5;
 
 std::string fixture(const std::string& name) {
@@ -80,7 +81,8 @@ std::vector<Shape> possible(std::vector<Shape> shapes) {
   return shapes;
 }
 
-// A classifier with dropout on random data, and a language model whose head reads the table of words.
+// Return the words of the two models of these tests: a classifier with dropout on random data, and a language
+// model whose head reads the table of words.
 Words classifier_words(const TestFolder& folder) {
   std::filesystem::create_directories(folder.path("classifier"));
   std::ofstream(folder.path("classifier/config.json"))
@@ -113,7 +115,7 @@ void expect_same_file(const std::string& a, const std::string& b, const std::str
 }
 
 // Every stage computes with the same kernels in the same order as one process, and without clipping the update does not read the norm,
-// so that weights and states have the same bits. On a GPU a kernel may compute the end of a layer and the begin of the next one
+// so that weights and states have the same bits. On a GPU a kernel may compute the end of a layer and the beginning of the next one
 // together, so that the boundary of two stages changes the order of sums.
 TEST(PipelineRuns, AClassifierHasTheBitsOfOneProcess) {
   if (on_gpus()) GTEST_SKIP() << "GPUs round differently at the boundary of two stages";

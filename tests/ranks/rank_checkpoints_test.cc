@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// GPT-2 stores its matrices as their transposes, of which a slice of a rank is not contiguous.
+// Writes the configuration of a tiny GPT-2. Its checkpoints store matrices as their transposes, in which the
+// slice of a rank is not contiguous.
 std::string write_tiny_gpt2(const TestFolder& folder) {
   fs::create_directories(folder.path("gpt2"));
   std::ofstream(folder.path("gpt2/config.json"))
@@ -121,8 +122,9 @@ int64_t largest_integer(const std::string& text, const std::string& name) {
   return largest;
 }
 
-// The plan contains the copy of all weights and of both moments of AdamW in fp32. Without room for it, the plan has none, and
-// training waits for each save.
+// The plan contains memory for a copy of all weights and of both moments of AdamW in fp32, from which the checkpoint is
+// written in the background. If the memory limit has no room for the copy, the plan has none, and training waits for each
+// save.
 TEST(RankCheckpoints, ThePlanContainsTheCopyIfThereIsRoom) {
   if (on_gpus()) GTEST_SKIP() << "the memory limit is that of the GPU, and the copy is on the host";
   const TestFolder folder("rank_async_memory");
@@ -186,7 +188,7 @@ TEST(RankCheckpoints, PlansForGpusNameThePinnedCopy) {
       << result.output;
 }
 
-// A request to stop waits for the save before, and saves the last step.
+// After a request to stop, the run waits until the save in progress is complete, and then saves the last step.
 TEST(RankCheckpoints, ARequestToStopWaitsForSavesInTheBackground) {
   const TestFolder folder("rank_async_stop");
   const std::string model = write_tiny_model(folder);

@@ -25,8 +25,8 @@ void expect_near(const std::vector<double>& found, const std::vector<double>& wa
     EXPECT_NEAR(found[i], wanted[i], relative * std::abs(wanted[i])) << "record " << i;
 }
 
-// Gradients of one step differ by some roundings of fp32 sums, 2^-24 each, and the weights of the tiny model carry the
-// differences of the earlier steps on.
+// Gradients of one step differ by some roundings of fp32 sums, 2^-24 each, and the weights of the tiny model carry
+// these differences from step to step.
 constexpr double kRelative = 1e-5;
 
 TEST(RunOfRanks, EqualsARunOfOneProcessThatAccumulates) {
@@ -50,7 +50,8 @@ TEST(RunOfRanks, EqualsARunOfOneProcessThatAccumulates) {
   }
 }
 
-// All ranks have the weights that the first one saves, and draw different random numbers, so that two runs have the same bits.
+// Two runs have the same bits: all ranks start with the weights of the first one, and their random numbers, which differ from
+// rank to rank, depend only on the seed and the number of the micro-batch.
 TEST(RunOfRanks, TwiceHasTheSameBits) {
   const TestFolder folder("ranks_twice");
   const std::string model = write_tiny_model(folder);
@@ -196,7 +197,8 @@ TEST(RunOfRanks, DividedLayersResumeOnAnyMesh) {
   expect_near(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
 }
 
-// A configuration of DeepSpeed or FSDP is the same run as the settings that it requests, and its checkpoints resume without it.
+// A run with a configuration of DeepSpeed or FSDP equals a run with the settings that the configuration requests, and its
+// checkpoints can be resumed without the configuration.
 TEST(RunOfRanks, ConfigurationsOfDeepspeedAndFsdpAreSettings) {
   const TestFolder folder("ranks_deepspeed");
   const std::string model = write_tiny_model(folder);
@@ -246,7 +248,7 @@ TEST(RunOfRanks, ConfigurationsOfDeepspeedAndFsdpAreSettings) {
       << refused.output;
 }
 
-// Evaluations add up the outputs of all ranks in order.
+// Evaluations add up the outputs of all ranks in their order, so the metrics are those of one process.
 TEST(RunOfRanks, EvaluatesLikeOneProcess) {
   const TestFolder folder("ranks_evaluate");
   const std::string model = write_tiny_model(folder);
@@ -359,7 +361,8 @@ TEST(RunOfRanks, AStoppedRankIsNoticedAfterTheTimeLimit) {
   second.send(SIGKILL);
   EXPECT_EQ(result.exit_code, 7) << result.output;
   EXPECT_NE(result.output.find("did not end within 6 s: rank 0 "), std::string::npos) << result.output;
-  // The column before is as wide as the part of the run in which rank 0 waits: a step, or its checkpoint.
+  // The columns before "does not answer" are padded to the width of the entry of rank 0, which names a step or
+  // a checkpoint, so their text is not compared.
   const size_t row = result.output.find("\n     1  not known ");
   ASSERT_NE(row, std::string::npos) << result.output;
   const std::string line = result.output.substr(row + 1, result.output.find('\n', row + 1) - row - 1);
@@ -394,7 +397,8 @@ TEST(RunOfRanks, AStoppedRankIsNamedKilledAndStartedAgain) {
       << result.output;
 }
 
-// Checkpoints of another run in the folder, which this run may replace, are none from which it resumes.
+// The folder contains checkpoints of another run, which this run may replace. A restart must not resume from
+// them.
 TEST(RunOfRanks, ARestartDoesNotResumeFromAnotherRun) {
   const TestFolder folder("ranks_restart_other");
   const std::string model = write_tiny_model(folder);
@@ -476,7 +480,7 @@ TEST(RunOfRanks, ProcessesOfTorchrunTrainWithTheBitsOfOwnOnes) {
   };
   const ProcessResult own = run_plimsoll(words("own"), folder.path("log"));
   ASSERT_EQ(own.exit_code, 0) << own.output;
-  // Under torchrun the store is at the port after MASTER_PORT.
+  // torchrun uses MASTER_PORT for its own store, so the ranks use the port after it.
   const std::string port = std::to_string(free_port(2));
   const auto variables = [&](const std::string& rank) -> std::vector<std::string> {
     return {"LOCAL_RANK=" + rank,

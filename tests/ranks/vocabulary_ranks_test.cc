@@ -13,7 +13,8 @@
 namespace plimsoll::testing {
 namespace {
 
-// Sums in another order differ by some roundings of fp32, which the weights carry on, as in ranks_test.cc.
+// Sums in another order differ by some roundings of fp32. The weights carry these differences from step to
+// step, as in ranks_test.cc.
 void expect_near_values(const std::string& run, const std::string& wanted, const std::string& key) {
   constexpr double kRelative = 1e-5;
   const std::vector<double> found = logged_values(run, key), want = logged_values(wanted, key);

@@ -35,8 +35,9 @@ std::vector<double> numbers_of(const std::string& text) {
   return numbers;
 }
 
-// Expects the cells of a row, numbers up to rounding. The rows come from batches of other sizes, for which a
-// product library may add its terms in another order: some hundred terms of 2^-24 of logits below 1, of which six digits are printed.
+// Expects equal texts in the cells of a row, and numbers that are equal up to rounding. The rows come from batches of different
+// sizes, for which a library of matrix products may add terms in another order. Logits below 1 then differ by some hundred times
+// 2^-24, and six digits are printed.
 void expect_row(const Row& row, const Row& expected) {
   ASSERT_EQ(row.size(), expected.size());
   for (size_t i = 0; i < row.size(); ++i) {
@@ -57,7 +58,8 @@ struct TaskCase {
   size_t num_texts;
 };
 
-// The texts of the first two rows of a data file of tests/parity/data, which have no quotes.
+// Returns the cases, with the texts of the first two rows of a data file of tests/parity/data; these texts have
+// no quotes.
 const std::vector<TaskCase>& cases() {
   static const std::vector<TaskCase> all{
       {"single", "bert", "sentence\tlabel\nread the file\tgood\nwrite to disk\tbad\nparse it\todd\n",

@@ -95,7 +95,8 @@ class ReportInABrowser : public ::testing::Test {
     return file_text(output);
   }
 
-  // Returns what the probe measures of a report, by width.
+  // Shows the report in a browser at widths of 390 and 1400 pixels. Returns what the script kProbe measures in
+  // it, by width.
   Json measured(const std::string& report) {
     const std::string page = in_attribute(file_text(folder_.path() + "/" + report));
     std::string probe = "<!DOCTYPE html><meta charset=\"utf-8\"><body>";
@@ -205,7 +206,7 @@ TEST_F(ReportCommand, RanksOfAPipelineShowTheStageThatNeedsTheMost) {
   EXPECT_NE(file("run.html").find("Memory of each stage"), std::string::npos);
 }
 
-// The names of the ops in a trace, in their order.
+// Returns the names of the ops in a trace, in their order.
 std::vector<std::string> op_names(const Json& trace) {
   std::vector<std::string> names;
   for (const Json& event : trace["traceEvents"]) {

@@ -41,7 +41,8 @@ std::vector<std::string> long_run(const std::vector<std::string>& more) {
   return words;
 }
 
-// Waits until the file has this number of bytes, or the log of the process a text.
+// Waits until the condition is true, for example until a file has some bytes. Returns false after 10 s, or if
+// the process has ended.
 template <typename Condition>
 bool wait_until(Process& process, const Condition& condition) {
   for (int i = 0; i < 1000 && process.is_running(); ++i) {

@@ -82,7 +82,8 @@ std::string masked(const std::string& text, bool is_run) {
       line =
           std::regex_replace(line, std::regex("(^|[^A-Za-z0-9])[0-9]+([.,:][0-9]+)*(e[-+]?[0-9]+)?"), "$1#");
       line = std::regex_replace(line, std::regex("   +"), "  ");
-      // The largest purposes, and the number of figures in the line of a step, depend on the machine.
+      // The rows that name the largest purposes, and the number of figures in the line of a step, depend on the
+      // machine.
       line = std::regex_replace(line, std::regex("^(of it|peak)  .*"), "$1  #");
       line = std::regex_replace(line, std::regex("(  # tok/s)?(  # MiB)?(  # < #)$"), "$3");
       line = std::regex_replace(line, std::regex("(step|/#)  +#"), "$1 #");
@@ -206,7 +207,8 @@ TEST_F(FirstTryOnATerminal, StepsLeaveLinesAndTheBarShowsTheTime) {
   EXPECT_NE(file_text(folder_.path() + "/runs/mine/loss.svg").find("<path"), std::string::npos);
 }
 
-// A line shows the speed of the steps since the last one, as log.jsonl does. The time that is left follows from it.
+// A line shows the speed of the steps since the previous line, as a record of log.jsonl does, and computes the
+// remaining time from it.
 TEST_F(FirstTry, TheSpeedOfALineIsThatOfTheLog) {
   const TerminalRun result =
       run({"train", "--model_name_or_path", "data/demo/minilm", "--train_file", "train.tsv", "--output_dir",

@@ -72,7 +72,7 @@ TerminalRun run_program(const std::vector<std::string>& words, const RunOptions&
   std::vector<std::string> environment = environment_of(options);
   const std::vector<char*> arguments = pointers(command);
   const std::vector<char*> variables = pointers(environment);
-  // The input is a file, so that no reader can block the writer.
+  // Standard input is a file instead of a pipe: writing to a pipe would block if the program does not read it.
   const std::string input = options.folder + "/.standard_input";
   std::ofstream(input, std::ios::binary) << options.input;
   std::array<int, 2> ends{-1, -1};

@@ -16,7 +16,8 @@ namespace {
 using testing::TinyBatch;
 using testing::TinyCase;
 
-// One sequence more than batches have, so that one row is unused. The chunks have 2, 2 and 1 rows.
+// The bucket has one sequence more than the batches, so that one row is unused. The chunks have 2, 2 and 1
+// rows.
 constexpr Bucket kBucket{.tokens = 24, .sequences = 5, .longest = 8};
 
 int count_of(const Graph& graph, const OpSchema& def) {
@@ -46,7 +47,7 @@ Trained run_of(TinyCase test, ChunkedLoss chunked) {
   Trained run;
   int64_t micro = 0;
   for (int64_t step = 1; step <= 2; ++step) {
-    executor.set_update(1e-1, step);  // the backward pass may update as well
+    executor.set_update(1e-1, step);  // set before the backward pass, which may contain updates
     for (int64_t a = 0; a < test.accumulation; ++a) {
       TinyBatch batch = testing::tiny_batch(test, {5, 1, 7, 3}, static_cast<uint32_t>(++micro));
       batch.class_labels[1] = -100;

@@ -151,7 +151,8 @@ TEST(WeightCopies, TheTableOfTiedEmbeddingsGetsTheGradientsOfBothReaders) {
             square += (got[i] - want[i]) * (got[i] - want[i]);
             whole += want[i] * want[i];
           }
-          // The limit is that of LargerBucket: a value is rounded about ten times before the next norm.
+          // The limit is that of LargerBucket (larger_bucket_test.cc): a value is rounded about ten times
+          // before the next norm.
           EXPECT_LE(std::sqrt(square / whole), 32 * (dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11));
         }
       }
@@ -192,7 +193,8 @@ TEST(CopiesAtUse, SaveTwoBytesAParameterOfAMatrix) {
   }));
 }
 
-// MiB in use as the card reports it, including a context of 527 MiB. Trainer needs 4418 MiB.
+// The limits are the memory that a card must show in use, including a CUDA context of 527 MiB. Trainer needs
+// 4418 MiB for the same run.
 TEST(CopiesAtUse, TheSmallestOfTheDocumentsExperiments) {
   PlanRequest request;
   request.model.config = *find_preset("bert-large-uncased");

@@ -140,9 +140,9 @@ TEST(Fp8, WithoutThePassARunIsThatOfBf16) {
   expect_equal(fp8, bf16);
 }
 
-// The passes after it do not change a bit of what a step computes, and neither do earlier contents of the arena.
-// Evaluations are not compared, because they are those of bf16, in which a product on a GPU has other bits if its addend is
-// in place (matmul_cuda.h) and the pass in_place is one of those that are left out.
+// The passes after the one that inserts fp8 products do not change a bit of what a step computes, and neither do earlier
+// contents of the arena. Evaluations, which run in bf16, are not compared: on a GPU the bits of a product depend on whether
+// its addend is in place (matmul_cuda.h), which is different without the pass in_place.
 TEST(Fp8, PassesAndTheArenaKeepEveryBit) {
   int checked = 0;
   for (const int64_t accumulation : {1, 2}) {
@@ -195,8 +195,9 @@ TEST(Fp8, KeptCodesOfWeightsAreThoseOfEachMicroBatch) {
       }
       return bytes;
     };
-    // Two bytes per weight of layer 0 except that of q, k and v, which is the first of the model, and of q, k and v of layer 1,
-    // the rest of which works on first tokens only.
+    // Codes of a weight take two bytes per element, because they are kept in both orientations. In layer 0 the products of q, k
+    // and v stay in bf16, because they are the first of the model. In layer 1 only q, k and v are codes, because its later
+    // products compute first tokens only.
     const int64_t square = test.hidden * test.hidden;
     EXPECT_EQ(code_bytes(kept.plan), 2 * ((1 + 3 + 3) * square + 3 * square));
     EXPECT_EQ(code_bytes(at_use.plan), 0);
@@ -230,13 +231,15 @@ TEST(Fp8, EveryChoiceOfRecomputationComputesTheSameGradient) {
       test.recompute.policy = policy;
       const GradientAndLoss again = gradient_of(test);
       EXPECT_EQ(again.loss, kept.loss);
-      // Normalized values that were rounded to bf16 may move across a boundary between two codes.
+      // Recomputation starts from normalized values that were rounded to bf16, so a value may cross the
+      // boundary between two codes.
       EXPECT_LE(relative_difference(again.gradient, kept.gradient), gradient_bound(test.layers) / 4);
     }
   }
 }
 
-// Codes that the backward pass needs are kept in 8 bits, or made again from what is kept anyway; scales take one unit of alignment each.
+// The codes that the backward pass needs are kept in 8 bits, or computed again from values that are kept in any case. Each scale takes
+// one alignment unit of the arena.
 TEST(Fp8, SavedActivationsAreNotLargerThanInBf16) {
   for (const RecomputePolicy policy :
        {RecomputePolicy::kNone, RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
@@ -252,8 +255,8 @@ TEST(Fp8, SavedActivationsAreNotLargerThanInBf16) {
     for (const Value& value : fp8.programs.at(kTrainProgram).graph.values()) {
       if (value.name.ends_with(".scale")) scale_bytes += arena_alignment(fp8.request.device.kind);
     }
-    // With full recomputation, the peak is where the widest gradient exists both in bf16 and as codes in both orientations. On a
-    // GPU it may always be, because the workspace of a product adds to it.
+    // With full recomputation, the plan peaks at the op where the widest gradient exists in bf16 and as codes in both
+    // orientations. On a GPU this can be the peak with any choice, because the workspace of a product is live there too.
     const bool is_wider = policy == RecomputePolicy::kFull || fp8.is_on_gpu();
     const int64_t widest = large.tokens * fp8.request.model.config.intermediate_size;
     EXPECT_LE(fp8.arena_bytes, bf16.arena_bytes + scale_bytes + (is_wider ? 2 * widest : 0));

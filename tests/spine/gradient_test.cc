@@ -23,7 +23,8 @@ struct GradientCase {
   TinyCase test;
 };
 
-// Masked language modelling of every encoder. The table of words gets gradients from the embedding and from the head.
+// Returns cases of masked language modelling for every encoder. The table of words gets gradients from the embedding
+// and from the head.
 std::vector<GradientCase> masked_cases() {
   std::vector<GradientCase> cases;
   for (const Architecture* architecture : architectures()) {
@@ -50,7 +51,7 @@ std::vector<GradientCase> masked_cases() {
   return cases;
 }
 
-// The settings by which the members of the Llama family differ, all at once and by themselves.
+// Returns cases of the Llama family with the settings by which its members differ, all at once and one by one.
 std::vector<GradientCase> decoder_cases() {
   std::vector<GradientCase> cases;
   TinyCase test{.model_type = "llama", .hidden_act = "silu"};
@@ -79,7 +80,8 @@ std::vector<GradientCase> decoder_cases() {
   return cases;
 }
 
-// Windows shorter than the texts, two rotary embeddings, biases on and off, and both poolings.
+// Change the settings of ModernBERT: windows shorter than the texts, two rotary embeddings, and in the second
+// function biases and the mean as pooling.
 void use_local_attention(ModelConfig& config) {
   config.global_attn_every_n_layers = 2;
   config.local_attention = 4;
@@ -297,7 +299,7 @@ TEST(Gradient, RowsWithoutALabelAddNothing) {
     for (const auto& [label_share, label_rows] : {std::pair{0.3, int64_t{160}}, {0.01, int64_t{480}}}) {
       const std::vector<double> few = run(label_share, label_rows);
       ASSERT_EQ(few.size(), each.size());
-      // Sums of at most 480 terms of the size of the results, in double.
+      // The tolerance covers sums of at most 480 terms of the size of the results, in double.
       for (size_t i = 0; i < each.size(); ++i)
         ASSERT_NEAR(few[i], each[i], 480 * 0x1p-53 * (1.0 + std::fabs(each[i]))) << i;
       ++checked;

@@ -17,7 +17,7 @@ using testing::TinyCase;
 constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
 const std::vector<int> kLengths{5, 1, 7, 3};
 
-// On a CPU only the reference kernels support fp16.
+// Returns true if the reference kernels are needed: for fp16 on a CPU, which no other kernels support there.
 bool needs_references(DType dtype) {
   return dtype == DType::kF16 && !testing::tests_run_on_gpu();
 }

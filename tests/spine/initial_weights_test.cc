@@ -15,7 +15,8 @@ namespace {
 
 constexpr double kRange = 0.05;
 
-// The distribution function of a normal distribution under the condition |x| <= cutoff standard deviations.
+// Returns the distribution function at x of a normal distribution under the condition |x| <= cutoff standard
+// deviations.
 double truncated_distribution(double x, double deviation, double cutoff) {
   const double scaled = std::erf(x / (deviation * std::numbers::sqrt2));
   return 0.5 + scaled / (2.0 * std::erf(cutoff / std::numbers::sqrt2));

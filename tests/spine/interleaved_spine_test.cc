@@ -125,7 +125,8 @@ TEST(InterleavedPipeline, KeepActivationsPerChunk) {
   }
 }
 
-// One value per boundary and direction. The first chunk of the model receives nothing, and the last one sends nothing on.
+// A pass sends one value per chunk boundary and direction. The first chunk of the model receives nothing, and the last
+// one sends nothing on.
 TEST(InterleavedPipeline, SendsOneValuePerBoundaryAndDirection) {
   for (const std::string model_type :
        {"bert", "gpt2", "llama", "modernbert", "roberta", "distilbert", "electra"}) {

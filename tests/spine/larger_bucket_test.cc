@@ -45,7 +45,7 @@ struct LengthsCase {
   TinyCase test;
   std::vector<int> lengths = {5, 1, 7, 3};
 
-  // The bucket that the batch fills exactly.
+  // Returns the bucket that the batch fills exactly.
   Bucket tight() const {
     Bucket bucket;
     for (const int length : lengths) {
@@ -84,12 +84,13 @@ std::vector<double> all_weights(Executor& executor) {
 }
 
 // Runs one step in exactly this bucket. If `first_id` is given, the batches begin with this token, or with a sequence of it
-// if only some tokens have labels, because the losses of others hardly depend on one token.
+// if only some tokens have labels, because the losses at labelled tokens hardly depend on one other token.
 OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
                std::optional<int32_t> first_id = {}) {
   const TinyCase& test = item.test;
   Plan plan = build_plan(testing::tiny_request(test, bucket));
-  // The ladder has smaller buckets, and the batch would otherwise run in the one that it fills.
+  // Leaves only the largest bucket in the ladder, because the batch would otherwise run in the smaller one that
+  // it fills.
   plan.programs.at(kTrainProgram).ladder = {plan.programs.at(kTrainProgram).bucket};
   Executor executor(plan, {.fill = 0xFF});
   testing::fill_weights(executor);
@@ -152,7 +153,8 @@ OneStep exact_run(const LengthsCase& item) {
   return run_in(exact, item.tight(), 1.0);
 }
 
-// Relative: the largest difference of a loss, and the norm of the difference of all updates.
+// Relative differences between two runs: the largest difference of a loss, and the norm of the difference of
+// all updates.
 struct Distance {
   double loss = 0;
   double update = 0;
@@ -175,14 +177,14 @@ Distance distance(const OneStep& run, const OneStep& from) {
   return result;
 }
 
-// The unit roundoff of the type that the case stores.
+// Returns the unit roundoff of the type in which the case stores activations.
 double roundoff(const TinyCase& test) {
   return test.activations ? 0x1p-8 : 0x1p-24;
 }
 
 TEST(LargerBucket, ChangesRoundingOnly) {
-  // From exact arithmetic, in a tight bucket, for each roundoff and model: a model with more layers or norms rounds more often, and
-  // must not widen the limits of the others.
+  // The largest distances from exact arithmetic, measured in tight buckets, for each roundoff and model. Models have separate
+  // limits, because one with more layers or norms rounds more often and would widen the limits of the others.
   std::map<std::pair<double, std::string>, Distance> farthest;
   std::vector<Distance> of_loose, of_fault;
   const std::vector<LengthsCase> cases = gradient_cases();

@@ -153,7 +153,8 @@ TEST(LossScale, CancelsInTheNormAndTheUpdate) {
     ASSERT_TRUE(small.executor.finite() && large.executor.finite());
     EXPECT_GT(exact.executor.grad_norm(), 0.1);
     EXPECT_NEAR(small.executor.grad_norm(), large.executor.grad_norm(), 1e-5 * large.executor.grad_norm());
-    // About twenty consecutive fp16 roundings in the forward and backward pass through two layers.
+    // The tolerance covers about twenty consecutive fp16 roundings in the forward and backward pass through two
+    // layers.
     EXPECT_NEAR(large.executor.grad_norm(), exact.executor.grad_norm(),
                 20 * 0x1p-11 * exact.executor.grad_norm());
     // The update of SGD is the learning rate times the gradient, whose norm is max_norm if it is clipped.

@@ -64,7 +64,8 @@ MeshResult run_steps(const Plan& plan, const TinyCase& test, const RankMesh& mes
     result.norms.push_back(executor.grad_norm());
   }
   if (last_step >= start.first_step) {
-    // All ranks have one plan, which has room for the slice of the first one. Those of the last ranks may be smaller.
+    // All ranks have the plan of rank 0, whose slices are the largest. With ZeRO, a later rank may have smaller
+    // slices and use less of its arena.
     const bool may_be_smaller = plan.request.ranks.zero_stage != ZeroStage::kNone && rank > 0;
     EXPECT_LE(executor.high_water_bytes(), plan.arena_bytes);
     EXPECT_TRUE(may_be_smaller || executor.high_water_bytes() == plan.arena_bytes)
@@ -235,7 +236,8 @@ ExpectedSteps::ExpectedSteps(const TinyCase& test, int64_t batches)
       bounds_[name] = std::max(bounds_[name], largest(values, exact.at(name)));
   }
   constexpr double kMostTerms = 96, kDeviations = 7, kDeviationsOfLargest = 1.0 / 3;
-  // Number of effects: of two orders, in products with weights and in attention.
+  // The number of independent rounding effects: 2 orders of summation x 2 kinds of products (with weights, and
+  // in attention) x the passes that round (forward and backward of each step, and the evaluation).
   constexpr double kEffects = 2 * 2 * (2 * kMeshSteps + 1);
   const double scale = kDeviations / kDeviationsOfLargest * std::sqrt(kEffects * kMostTerms) *
                        unit_roundoff(DType::kF64) / kChange;

@@ -15,7 +15,7 @@ namespace plimsoll::testing {
 inline constexpr int kMeshSteps = 3;
 inline constexpr double kMeshRate = 0.1;  // the learning rate
 
-// How the ranks of a run work together.
+// How a run is divided among ranks, and the order in which they work.
 struct MeshCase {
   RankMesh mesh = {};
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;

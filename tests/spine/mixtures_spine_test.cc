@@ -86,7 +86,7 @@ Mixture mixture(uint32_t seed) {
   ranks.late = draw.of<int>({0, 1}) == 1;
   const bool chunks = draw.of<int>({0, 1}) == 1;
   if (chunks) test.chunked_loss = ChunkedLoss::kAlways;
-  // Two stages of two chunks have one of the four layers per chunk.
+  // With two stages of two chunks, each chunk has one of the four layers.
   if (ranks.mesh.pipeline_size == 2 && draw.of<int>({0, 1}) == 1) {
     ranks.schedule = PipelineSchedule::kInterleaved;
     ranks.chunks = 2;

@@ -43,13 +43,15 @@ inline ExecutorOptions options_of(Copies copies) {
   return {.late_copies = copies == Copies::kLate};
 }
 
-// On a GPU, copies run concurrently with the ops after them, whatever a plan requests for a CPU.
+// Returns the ways of copying that tests try. A GPU always runs copies concurrently with the ops after them, so
+// late copies can only be simulated on a CPU.
 inline std::vector<Copies> copies_to_try() {
   if (testing::tests_run_on_gpu()) return {Copies::kAtOnce};
   return {Copies::kAtOnce, Copies::kLate};
 }
 
-// Updates of few elements each, so that a tiny model has several updates and most of its matrices are split.
+// The largest number of elements per update: so few that a tiny model has several updates and most of its
+// matrices are split.
 inline constexpr int64_t kFewElements = 200;
 
 inline PlanRequest offload_request(const TinyCase& test, Kept kept) {
@@ -185,7 +187,7 @@ inline void expect_sound(const ProgramPlan& program) {
       }
     }
     // The buffers of the operands are live until the copy has ended. A buffer that a run leaves for the next
-    // run consists of two of them.
+    // run has two live ranges, each stored as a buffer of its own.
     const auto is_live = [&](const TransientBuffer& buffer) {
       return buffer.first <= copy && buffer.last >= end - 1;
     };

@@ -26,7 +26,8 @@ uint32_t position_of(const Graph& graph, ValueId id) {
   return static_cast<uint32_t>(index_of(graph.value(id).producer));
 }
 
-// On a GPU the transfers pass through pinned buffers.
+// The results have the same bits as without a disk, also on a GPU, where the transfers pass through pinned
+// buffers.
 TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
   const test::ScratchFolder folder;
   for (const TinyCase& test : cases()) {
@@ -117,8 +118,8 @@ TEST(OffloadToDisk, ReadsAheadAndWritesBehindWhileItUpdates) {
   }
 }
 
-// An update has at most kFewElements, or a row of more, with two states in fp32; three are in memory. Each of its states takes
-// padding up to the alignment of the arena, 64 bytes on a CPU and 256 on a GPU.
+// Expects that the states of at most three updates are in memory. An update has at most kFewElements, or a row of more, with
+// two states in fp32. Each state takes padding up to the alignment of the arena, 64 bytes on a CPU and 256 on a GPU.
 void expect_three_updates_in_memory(const Plan& plan) {
   int64_t longest_row = kFewElements;
   for (const WeightSpec& spec : plan.weights)
@@ -173,7 +174,7 @@ TEST(OffloadToDisk, ThePlanStatesTheFileAndItsTraffic) {
   for (const ModuleMemory& module : module_memory(plan)) EXPECT_EQ(module.state_bytes, 0) << module.module;
 }
 
-// The number of transfers from or to the disk in a segment of a step.
+// Returns the number of transfers from or to the disk in a segment of a step.
 int64_t num_transfers(const Plan& plan, Segment segment) {
   const ProgramPlan& program = plan.programs.at(kTrainProgram);
   int64_t count = 0;
@@ -182,9 +183,9 @@ int64_t num_transfers(const Plan& plan, Segment segment) {
   return count;
 }
 
-// States are read into the memory that activations free during the backward pass, as far as it takes to read them, and the last
-// ones are written during the next forward pass. This takes a twentieth of the transient memory at most. The norm of all
-// gradients is needed before the first update, so that nothing is written in the backward pass.
+// During the backward pass, states are read into memory that activations free, early enough for the updates, and the last
+// states are written during the next forward pass. The early transfers increase the transient memory by at most a twentieth.
+// The backward pass writes nothing, because the first update needs the norm of all gradients.
 TEST(OffloadToDisk, ReadsDuringTheBackwardPassIntoMemoryThatActivationsFree) {
   TinyCase test;
   PlanRequest request = plan_of(test, Kept::kOnDisk).request;

@@ -37,15 +37,16 @@ TinyCase split_case() {
   return test;
 }
 
-// Adafactor's row and column statistics are sums over a whole parameter, so its updates are not split. With
-// 8-bit states, whose blocks begin where the parameter does, the states of embeddings are fp32.
+// Returns true if the updates of the case are split into many slices. Adafactor's are not, because its row and
+// column statistics are sums over a whole parameter, and neither are those of adapters, whose matrices are
+// small. With 8-bit optimizers those of the embeddings are split: their states are fp32.
 bool is_cut(const TinyCase& test) {
   return test.optimizer.kind != OptimizerKind::kAdafactor && !test.lora;
 }
 
 constexpr Kept kWays[] = {Kept::kOnHost, Kept::kOnHostForLater, Kept::kActivationsOnHost, Kept::kBothOnHost};
 
-// How many updates of a step run in the forward pass.
+// Returns the number of updates of a step that run in the forward pass.
 int64_t num_late_updates(const Plan& plan) {
   return std::ranges::count_if(plan.programs.at(kTrainProgram).graph.ops(), [](const Op& op) {
     return op.segment == Segment::kForward && dynamic_cast<const Update*>(op.def) != nullptr;
@@ -77,7 +78,8 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
   }
 }
 
-// The total without the GPU memory for captured segments, which exist only where no activations are moved.
+// Returns the total without the GPU memory for captured segments: only plans that move no activations have such
+// segments.
 int64_t bytes_without_captured(const Plan& plan) {
   return plan.total_bytes() - plan.gpu_constant.graph_bytes();
 }
@@ -197,8 +199,8 @@ TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
   }
 }
 
-// Early copies use extra memory only if it is available: if a plan with late copies keeps the limit, the
-// limit is kept.
+// Early copies use extra memory only if it is available: if a plan with late copies fits into the limit, the
+// chosen plan fits, too.
 TEST(OffloadOptimizer, StatesComeLateWhereTheLimitHasNoRoomForMore) {
   int tight = 0;
   for (const TinyCase& test : cases()) {
@@ -208,7 +210,8 @@ TEST(OffloadOptimizer, StatesComeLateWhereTheLimitHasNoRoomForMore) {
     ++tight;
     request.memory_limit_bytes = early.total_bytes();
     EXPECT_EQ(build_plan(request).total_bytes(), early.total_bytes());
-    // Below the last of these limits a run is refused, and the error is based on the smaller plan.
+    // The last of these limits is too small for either plan. The run is then refused, and the error states the
+    // needs of the smaller plan.
     for (const int64_t limit : {early.total_bytes() - 1, late.total_bytes(), late.total_bytes() - 1}) {
       request.memory_limit_bytes = limit;
       const Plan plan = build_plan(request);
@@ -268,10 +271,11 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
     EXPECT_EQ(graph.ops()[i].segment, Segment::kForward);
     EXPECT_EQ(plan.programs.at(kTrainProgram).ops[i].queue, Queue::kToHost);
   }
-  // At the link rate of a GPU, most states are back on the host before the step ends.
+  // At the link rate of a GPU, most states are back on the host before the step ends, so fewer are left for the
+  // next one.
   EXPECT_GT(left, testing::tests_run_on_gpu() ? 0 : 2);
   EXPECT_EQ(plan.programs.at(kTrainProgram).deferred_after, Segment::kOptimizer);
-  // The two live ranges of a buffer have the same place.
+  // The two live ranges of a deferred buffer must have the same offset.
   std::map<ValueId, std::vector<TransientBuffer>> parts;
   for (const TransientBuffer& buffer : plan.programs.at(kTrainProgram).buffers) {
     if (buffer.root != kNoValue && graph.value(buffer.root).storage == Storage::kDeferred)
@@ -376,8 +380,8 @@ TEST(Offload, ReadsNothingThatWasNotWritten) {
   EXPECT_EQ(weights_after(0x00), weights_after(0xFF));
 }
 
-// A checkpoint identifies weights and states by name, wherever they are stored. A run can resume after every
-// step, and with the states in another place.
+// Expects that a run can resume after every step, also with the states in another memory: a checkpoint
+// identifies weights and states by name, wherever they are stored.
 void expect_goes_on(const TinyCase& test) {
   constexpr int64_t kSteps = 4;
   TinySteps whole(test, plan_of(test, Kept::kOnDevice));

@@ -103,7 +103,7 @@ Outcome run(const TinyCase& test, uint8_t fill) {
   Outcome outcome;
   int64_t micro = 0;
   for (int step = 1; step <= kSteps; ++step) {
-    executor.set_update(1e-2, step);  // updates in the backward pass read this
+    executor.set_update(1e-2, step);  // set before the backward pass, which may contain updates
     for (int64_t a = 0; a < test.accumulation; ++a) {
       const TinyBatch batch = testing::tiny_batch(test, kLengths, static_cast<uint32_t>(++micro));
       executor.set_accumulate(a > 0);
@@ -141,7 +141,8 @@ TEST(PartialTraining, WorksWithEveryOptimizerInEveryPrecision) {
         part.apply(test);
         optimizer.apply(test);
         precision.apply(test);
-        // Adapters of this width and rank have 8-bit states: at least 64 x 64 numbers.
+        // Adapters of this width and rank have at least 64 x 64 numbers, so that their states are stored in 8
+        // bits.
         if (test.lora && optimizer.name.ends_with("8bit")) {
           test.lora->r = test.hidden = 64;
           test.layers = 1;

@@ -18,8 +18,8 @@ inline void expect_same_bits(const Tensors& found, const Tensors& wanted) {
   }
 }
 
-// All cases are in fp64 and use the reference kernels, so that an element that is wrong differs by many orders of magnitude more than
-// one whose terms were added in another order.
+// Returns a classifier. Like all cases here it is in fp64 and uses the reference kernels, so that an element that is wrong differs by
+// many orders of magnitude more than one whose terms were added in another order.
 inline TinyCase classifier() {
   return {
       .dtype = DType::kF64,

@@ -68,7 +68,8 @@ TEST(PipelineRanks, MakeTheStepsOfOneRank) {
 TEST(PipelineRanks, CombineWithTensorParallelismAndDividedStates) {
   constexpr int64_t kBatches = 4;
   for (NamedCase item : pipeline_cases()) {
-    if (item.test.model_type == "modernbert") continue;  // its layers cannot be divided by heads in this test
+    // skipped, because its heads cannot be divided among ranks in this test
+    if (item.test.model_type == "modernbert") continue;
     item.test.heads = 4;
     if (item.test.model_type == "llama") item.test.decoder.num_key_value_heads = 4;
     const ExpectedSteps expected(item.test, kBatches);
@@ -118,7 +119,8 @@ TEST(PipelineRanks, ContinueTheStepsOfAnyNumberOfStages) {
   }
 }
 
-// Mixed precision: the ends of a pipeline store a table that both read in different ways, and have the same bits of it.
+// In mixed precision the first and the last stage store the same table, which the embedding and the head read in
+// different ways. Both stages must have the same bits of it.
 TEST(PipelineRanks, StoreWeightsInHalves) {
   for (const MasterWeights master : {MasterWeights::kAuto, MasterWeights::kWhole}) {
     for (const int64_t batches : {1, 4}) {
@@ -164,7 +166,8 @@ TEST(PipelineRanks, HaveRoomForTheirLayers) {
       if (whole.persistent_by_name.contains(buffer.name)) {
         EXPECT_EQ(buffer.bytes, whole.buffer(buffer.name).bytes) << buffer.name;
       } else {
-        // Each end adds its own terms to the gradient of the table, which has another name if they are all.
+        // The first and the last stage each add their own terms to the gradient of the table that they share.
+        // The gradient with the terms of one stage only has another name than the complete gradient.
         EXPECT_TRUE(buffer.storage == Storage::kGradient) << buffer.name;
         EXPECT_EQ(buffer.bytes, in_arena(37 * 16 * 4)) << buffer.name;
       }
@@ -185,8 +188,8 @@ TEST(PipelineRanks, HaveRoomForTheirLayers) {
   EXPECT_EQ(std::ssize(holders), num_weights);
 }
 
-// With gpipe a stage keeps the activations of all micro-batches, with 1f1b those of at most one micro-batch per stage from it on. All
-// else has the same size.
+// With gpipe a stage keeps the activations of all micro-batches. With 1f1b, stage s of S keeps those of at most S - s micro-batches.
+// All other memory has the same size.
 TEST(PipelineRanks, KeepActivationsPerMicroBatch) {
   TinyCase test = classifier();
   test.dtype = DType::kF32;
@@ -213,7 +216,7 @@ TEST(PipelineRanks, KeepActivationsPerMicroBatch) {
   }
 }
 
-// One value per boundary and direction, and none of another size.
+// A pass sends one value per stage boundary and direction, and no value of another size.
 TEST(PipelineRanks, SendOneValuePerBoundaryAndDirection) {
   for (const std::string model_type :
        {"bert", "gpt2", "llama", "modernbert", "roberta", "distilbert", "electra"}) {

@@ -124,8 +124,8 @@ TEST(PlanGpu, EvaluationOnHopperAddsResidualsInProducts) {
   EXPECT_EQ(count("a10g", DType::kBF16, first_token_attention_op()), 0);
 }
 
-// If all activations that can leave the card stay on it, the passes are captured, which needs memory of its
-// own.
+// If all activations that can be offloaded stay on the card, the segments are captured as CUDA graphs, which
+// need memory of their own.
 TEST(PlanGpu, ActivationsLeaveWhereTheLimitHasNoRoomForPrograms) {
   GridPoint point = full_batch("bert-large-uncased", 2, 512);
   point.gpu = "h200";
@@ -167,10 +167,10 @@ TEST(PlanGpu, EvaluationOnHopperTakesProductAndNormAtOnce) {
   EXPECT_EQ(count(base, 64, "h200", DType::kBF16, linear_norm_op()), 22);
 }
 
-// The Hopper kernel is used where its tiles fit. In training these are the pooler and the linear layers of
-// each layer (queries, keys and values, the output of attention, up and down). In evaluation they are
-// queries, keys and values and the pooler, since the last attention computes first tokens only and the other
-// linear layers add a residual or contain GELU.
+// The Hopper kernel is used for products whose sizes fit its tiles. In training, it computes the pooler and the
+// linear layers of each layer (queries, keys and values, the output of attention, up and down). In evaluation,
+// it computes queries, keys and values and the pooler, since the last attention computes first tokens only and
+// the other linear layers add a residual or contain GELU.
 TEST(PlanGpu, HopperTakesLinearLayers) {
   const auto count = [](const char* preset, const char* gpu, DType activations, bool trains,
                         const char* implementation = "matmul_cuda_wgmma") {
@@ -191,7 +191,8 @@ TEST(PlanGpu, HopperTakesLinearLayers) {
   EXPECT_EQ(count("bert-large-uncased", "h200", DType::kF32, true), 0);
   EXPECT_EQ(count("bert-large-uncased", "a10g", DType::kBF16, true), 0);
   EXPECT_EQ(count("MiniLM-L6-H384-uncased", "h200", DType::kBF16, true), 0);
-  // These have 384 columns.
+  // The matrices of this model have 384 columns, which do not fit the tiles of the Hopper kernel, so cuBLASLt
+  // multiplies them.
   EXPECT_EQ(count("MiniLM-L6-H384-uncased", "h200", DType::kBF16, false, "linear_add_cuda_cublaslt"), 12);
 }
 
@@ -209,8 +210,8 @@ TEST(PlanGpu, ACardWithoutBf16HasNoKernelForIt) {
   }
 }
 
-// Memory use that the card reports, including a context of 527 MiB. Trainer needs 8556, 22194 and 30732 MiB for the
-// same runs.
+// The limits are the memory that a card must show in use, including a CUDA context of 527 MiB. Trainer needs 8556,
+// 22194 and 30732 MiB for the same runs.
 TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   GridPoint point = full_batch("bert-large-uncased", 4, 512);
   point.gpu = "h200";
@@ -308,7 +309,7 @@ TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   EXPECT_LE(plan.total_bytes(), 1280 * kMiB);
   expect_near_lower_bound(plan.programs.at(kTrainProgram), text_of(point));
   expect_addresses(plan);
-  // Evaluation may encounter every bucket, as if the data were unknown.
+  // Reserves memory for evaluations in every bucket, as if the data were unknown.
   request.captured_buckets.evaluate = kMaxCapturedBuckets;
   EXPECT_LE(build_plan(request).total_bytes(), 1300 * kMiB);
 }

@@ -70,7 +70,8 @@ TEST(PlanQuality, RecomputingStaysNearItsLowerBound) {
   for (const std::string& preset : preset_names()) {
     for (const Size& size : {Size{1, 64}, Size{4, 512}, Size{32, 64}}) {
       for (const Again again : kAgain) {
-        // Each combination is tested with both types and both schedules.
+        // Varies the type of the activations and gradient accumulation, so that each recomputation choice is
+        // tested with both values of both.
         const int turn = plans + plans / static_cast<int>(kAgain.size());
         GridPoint point = full_batch(preset, size.sequences, size.longest);
         point.activations = turn % 2 == 0 ? DType::kF32 : DType::kBF16;

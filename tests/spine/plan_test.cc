@@ -78,7 +78,8 @@ TEST(Plan, LadderWastesLessThanASixteenth) {
   }
 }
 
-// The labels of each bucket are a bound that batches exceed in practice never; if one does, it runs in the largest bucket.
+// The number of labels that a bucket has room for is a bound that batches practically never exceed; if one does, it runs
+// in the largest bucket.
 TEST(Plan, TheLadderHasABucketForALabelAtEachToken) {
   const std::vector<Bucket> ladder =
       make_ladder({.tokens = 16384, .sequences = 32, .longest = 512}, 16, 0.15);

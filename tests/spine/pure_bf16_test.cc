@@ -55,7 +55,7 @@ std::vector<TinyCase> cases() {
                       .activations = DType::kBF16});
     }
   }
-  if (testing::tests_run_on_gpu()) return list;  // the reference kernels run on a CPU
+  if (testing::tests_run_on_gpu()) return list;  // the reference kernels run only on a CPU
   list.push_back(
       {.dtype = DType::kBF16, .dropout = 0.0, .reference_kernels = true, .activations = DType::kBF16});
   return list;
@@ -79,7 +79,8 @@ TEST(PureBf16, HoldsTenBytesAParameter) {
 
 TEST(PureBf16, LearnsAndRepeatsItself) {
   for (const TinyCase& test : cases()) {
-    // The spacing of bf16 at a weight of 0.1 is 2^-11. A step of AdamW is a fifth of it.
+    // The spacing of bf16 numbers near a weight of 0.1 is 2^-11, five times the step of AdamW: rounding to
+    // nearest would leave such a weight unchanged.
     const double learning_rate = 1e-4;
     const int steps = test.reference_kernels ? 40 : 300;
     const Outcome one = train(test, steps, 1, learning_rate);
@@ -103,7 +104,7 @@ constexpr OtherOptimizer kOthers[] = {{OptimizerKind::kSgd, 2e-3},       {Optimi
                                       {OptimizerKind::kAdamW8Bit, 5e-5}, {OptimizerKind::kLion8Bit, 2e-5},
                                       {OptimizerKind::kSgd8Bit, 2e-3},   {OptimizerKind::kAdagrad8Bit, 2e-4}};
 
-// SGD has a state only with momentum, and 8-bit SGD requires a state.
+// Returns a momentum for both kinds of SGD: SGD has a state only with momentum, and 8-bit SGD requires a state.
 double momentum_of(OptimizerKind kind) {
   return kind == OptimizerKind::kSgd || kind == OptimizerKind::kSgd8Bit ? 0.9 : 0.0;
 }

@@ -25,7 +25,7 @@ PlanRequest request_of(int64_t hidden, BaseWeights format, bool twice) {
   return testing::tiny_request(test, kBucket);
 }
 
-// The values of a part after it was quantized and decoded alone.
+// Returns the values of a part after it was quantized and decoded alone.
 std::vector<float> decoded_alone(const std::vector<float>& values, int64_t rows, int64_t columns,
                                  QuantizedFormat format, bool twice) {
   const QuantizedSizes sizes = quantized_sizes(
@@ -110,7 +110,8 @@ TEST(QuantizedUnits, PartsOfDifferentHeightsKeepTheirValues) {
 // If the rows that are quantized together end where quantization blocks end, as in real models, the stored values are those of
 // bitsandbytes.
 TEST(QuantizedUnits, PartsOfRealSizesAreStoredAsIfTheyWereAlone) {
-  // A unit of 64 rows x 256 columns has 16384 elements: 256 blocks of codes, and one block of their scales.
+  // A unit (rows that are quantized together) of 64 rows x 256 columns has 16384 elements: 256 blocks of codes,
+  // and one block of their scales.
   EXPECT_TRUE(store_all(256, BaseWeights::kNf4, QuantizedFormat::kNf4, true).is_alone);
   EXPECT_TRUE(store_all(256, BaseWeights::kNf4, QuantizedFormat::kNf4, false).is_alone);
 }

@@ -23,9 +23,9 @@ const std::vector<int> kLengths{5, 9, 3};
 constexpr Bucket kBucket{.tokens = 17, .sequences = 3, .longest = 9};
 
 struct OneStep {
-  std::vector<double> losses;  // of the micro-batches, in their order
+  std::vector<double> losses;  // the losses of the micro-batches, in their order
   double norm = 0;
-  std::map<std::string, std::vector<double>> weights;  // after the step
+  std::map<std::string, std::vector<double>> weights;  // the weights after the step
 };
 
 std::map<std::string, std::vector<double>> weights_of(Executor& executor) {
@@ -180,7 +180,7 @@ TEST(Ranks, AllRanksHaveTheSameWeights) {
   EXPECT_GE(checked, 20);
 }
 
-// The scratch memory of a collective operation is its own until the operation has ended, as are the gradients.
+// No other buffer overlaps the scratch memory and the gradients of a collective operation before it has ended.
 TEST(Ranks, BuffersAreHeldUntilTheOperationHasEnded) {
   PlanRequest request = request_of({}, 1);
   request.ranks = {.count = 2, .bucket_bytes = 1024};

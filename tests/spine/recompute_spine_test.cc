@@ -18,7 +18,7 @@ using testing::TinyCase;
 
 const std::vector<int> kLengths{5, 1, 7, 3};
 constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
-// Recomputes cheap values, whole layers, or only attention.
+// Returns choices of what is recomputed: cheap values, whole layers, or only attention.
 std::vector<RecomputeChoice> choices(const TinyCase& test) {
   return {{.policy = RecomputePolicy::kCheap},
           {.policy = RecomputePolicy::kFull},
@@ -48,7 +48,7 @@ Steps run_steps(const TinyCase& test, uint8_t fill = 0xFF, int steps = 3) {
     for (int64_t a = 0; a < test.accumulation; ++a) {
       const TinyBatch batch = testing::tiny_batch(test, kLengths, static_cast<uint32_t>(++micro));
       executor.set_accumulate(a > 0);
-      executor.set_update(1e-2, step);  // the backward pass may contain updates
+      executor.set_update(1e-2, step);  // set before the backward pass, which may contain updates
       result.losses.push_back(
           testing::forward_backward(executor, batch, micro, 4.0 * static_cast<double>(test.accumulation)));
     }

@@ -103,8 +103,8 @@ TEST(SliceUpdates, ALargeTablesGradientIsComputedByRowsOnTheDeviceToo) {
     TinySteps sliced(test, plan_with_a_large_table(test, 1 << 20));
     EXPECT_EQ(num_slices(whole.plan), 0);
     EXPECT_EQ(num_slices(sliced.plan), 11);
-    // The plan saves at least 34 MiB of the bytes that the graph shows. On a GPU, the workspace of matrix
-    // products, which the graph does not show, may then determine the peak.
+    // Splitting the update must save at least 34 MiB of transient buffers. On a GPU, the peak may then be a
+    // matrix product with its workspace, so that the workspace is deducted.
     const int64_t workspace =
         whole.plan.request.device.kind == KernelDevice::kCuda ? kCublasLtWorkspaceBytes : 0;
     EXPECT_LE(sliced.plan.arena_bytes, whole.plan.arena_bytes - (int64_t{34} << 20) + workspace);

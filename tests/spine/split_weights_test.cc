@@ -44,7 +44,8 @@ TEST(SplitWeights, TheSameBitsAsWithACopy) {
   }
 }
 
-// A checkpoint contains fp32 weights and states by name, so a run can switch from one form to the other.
+// A checkpoint contains fp32 weights and states by name, so a run can switch between split weights and fp32
+// weights with a copy.
 TEST(SplitWeights, GoesOnInTheOtherForm) {
   for (const bool from_split : {true, false}) {
     const TinyCase test{.activations = DType::kBF16};

@@ -67,7 +67,8 @@ inline std::vector<TinyCase> step_cases() {
     masked.lora = LoraConfig{.r = 3, .alpha = 5.0, .dropout = 0.1};
     cases.push_back(masked);
   }
-  // Local and global layers, norms without bias, a gated feed-forward layer, the mean of all tokens.
+  // ModernBERT with local and global layers, norms without bias, a gated feed-forward layer, and the mean of
+  // all tokens.
   for (const int64_t accumulation : {1, 2}) {
     TinyCase local{.model_type = "modernbert", .accumulation = accumulation};
     if (accumulation == 2) local.activations = DType::kBF16;

@@ -194,7 +194,8 @@ TEST(Step, AProfileKeepsTheFirstRunInABucketApart) {
   }
 }
 
-// Every buffer in its own allocation: what ops read and write does not depend on which buffers are adjacent.
+// Gives every buffer an allocation of its own. The bits stay the same, because what ops read and write does not
+// depend on which buffers are adjacent.
 TEST(Step, SeparateBuffersKeepEveryBit) {
   for (TinyCase test : step_cases()) {
     SCOPED_TRACE(test.model_type);
@@ -339,7 +340,8 @@ TEST(Step, NotFiniteGradientUpdatesNothingAndIsNamed) {
     EXPECT_EQ(testing::bytes_of(executor, plan.weights[i].name), before[i]);
 }
 
-// Logits so far apart that their difference overflows, while softmax and all gradients stay finite.
+// The logits are so far apart that their difference overflows, which makes the loss infinite, while softmax and
+// all gradients stay finite.
 TEST(Step, ALossThatIsNotFiniteUpdatesNothingByItself) {
   for (const bool in_backward : {false, true}) {
     const TinyCase test{
@@ -351,7 +353,7 @@ TEST(Step, ALossThatIsNotFiniteUpdatesNothingByItself) {
     testing::set_value(executor, "classifier.bias", 1, -3e38);
     std::vector<std::vector<std::byte>> before;
     for (const WeightSpec& spec : plan.weights) before.push_back(testing::bytes_of(executor, spec.name));
-    executor.set_update(1e-2, 1);  // the backward pass may contain updates
+    executor.set_update(1e-2, 1);  // set before the backward pass, which may contain updates
     const double loss = testing::forward_backward(executor, testing::tiny_batch(test, kLengths, 1), 1, 4.0);
     executor.set_update(1e-2, 1);
     executor.run(kTrainProgram, Segment::kOptimizer);

@@ -47,7 +47,8 @@ Plan plan_of(TinyCase test, const RankMesh& mesh, int64_t batches) {
   test.accumulation = batches / mesh.data_size();
   PlanRequest request = testing::tiny_request(test, kBucket);
   request.device.num_threads = 1;
-  // The fast kernels of a CPU round weights when they read them.
+  // Only the reference kernels read 16-bit copies of weights: the fast kernels of a CPU round fp32 weights when
+  // they read them.
   request.precision.weight_copies = test.activations.has_value() && test.reference_kernels;
   request.ranks = {.count = mesh.size, .tensor_size = mesh.tensor_size, .bucket_bytes = 2048};
   return build_plan(request);
@@ -136,15 +137,16 @@ std::vector<Result> results_of_mesh(const Plan& plan, const TinyCase& test, cons
                                     int64_t batches, const Start& start = {}, bool late = false) {
   std::vector<Result> results(static_cast<size_t>(mesh.size));
   run_on_mesh(mesh, [&](int rank, const RankConnections& connections) {
-    // Memory that nothing has written, such as padding, would be NaN.
+    // Fills the memory with NaN first, so that a result which depends on unwritten memory, such as padding, is
+    // detected.
     const ExecutorOptions options{.fill = 0xFF, .connections = connections, .late_copies = late};
     results[static_cast<size_t>(rank)] = run_steps(plan, test, mesh, rank, batches, options, start);
   });
   return results;
 }
 
-// All cases are in fp64 and use the reference kernels, so that an element that is wrong differs by many orders of magnitude more than
-// one whose terms were added in another order.
+// Returns cases that are compared exactly. All are in fp64 and use the reference kernels, so that an element that is wrong differs by
+// many orders of magnitude more than one whose terms were added in another order.
 std::vector<NamedCase> exact_cases() {
   OptimizerConfig momentum{.kind = OptimizerKind::kSgd, .weight_decay = 0.01, .momentum = 0.9};
   TinyCase base{.dtype = DType::kF64, .optimizer = momentum, .reference_kernels = true, .heads = 4};
@@ -202,7 +204,7 @@ std::vector<NamedCase> exact_cases() {
   return cases;
 }
 
-// With keys and values of 2 heads for 4 heads of queries, two ranks can divide them.
+// Returns a case with 2 heads of keys and values for 4 heads of queries, so that two ranks can divide both.
 NamedCase grouped_case() {
   TinyCase test{.model_type = "llama",
                 .hidden_act = "silu",
@@ -260,9 +262,9 @@ class Expected {
         loss_bound = std::max(loss_bound, std::abs(changed.losses[i] - result.losses[i]));
     }
     constexpr double kMostTerms = 96, kDeviations = 7, kDeviationsOfLargest = 1.0 / 3;
-    constexpr double kEffects =
-        2 * 2 *
-        (2 * kSteps + 1);  // number of effects: of two orders, in products with weights and in attention
+    // The number of independent rounding effects: 2 orders of summation x 2 kinds of products (with weights, and in attention) x
+    // the passes that round (forward and backward of each step, and the evaluation).
+    constexpr double kEffects = 2 * 2 * (2 * kSteps + 1);
     const double scale = kDeviations / kDeviationsOfLargest * std::sqrt(kEffects * kMostTerms) *
                          unit_roundoff(DType::kF64) / kChange;
     for (auto& [name, bound] : bounds) bound *= scale;
@@ -399,7 +401,7 @@ TEST(TensorParallelRanks, ComputeTheLossOfBf16ActivationsInChunks) {
                         .chunked_loss = chunked};
     const Plan alone = plan_of(test, {}, 2);
     const Result one = run_steps(alone, test, {}, 0, 2, {});
-    // Without a step, the evaluation is that of the weights of the start.
+    // Without a step, the evaluation uses the initial weights.
     constexpr Start kNoStep{.first_step = kSteps + 1};
     const double evaluation = run_steps(alone, test, {}, 0, 2, {}, kNoStep).evaluation_loss;
     for (const RankMesh& mesh :
@@ -434,7 +436,8 @@ TEST(TensorParallelRanks, HaveRoomForTheirParts) {
       const bool is_row_bias = buffer.name.find("output.dense.bias") != std::string::npos;
       const bool is_divided =
           is_in_layer && !is_row_bias && buffer.name.find("LayerNorm") == std::string::npos;
-      // 37 rows of words, which the ranks do not divide.
+      // The table has 37 rows, which the numbers of ranks do not divide, so each rank has room for a rounded-up
+      // share.
       const bool has_words = buffer.name.find("word_embeddings") != std::string::npos;
       int64_t elements = buffer.whole_elements() / (is_divided ? ranks : 1);
       if (has_words) elements = TensorSplit::rows_of_rank(37, ranks) * 16;
@@ -469,8 +472,8 @@ TEST(TensorParallelRanks, HaveNoSlicesOfDividedWeights) {
   });
 }
 
-// One sum per attention and per feed-forward layer in each pass; one for the words that were looked up; and for a language model
-// one of the numbers from which the loss follows, and one of the gradient of the head's input.
+// The ranks sum once per attention and per feed-forward layer in each pass, and once for the words that were looked up. A
+// language model needs two more sums: of the numbers from which the loss follows, and of the gradient of the head's input.
 TEST(TensorParallelRanks, SumOncePerBlockAndPass) {
   const auto sums_of = [](const TinyCase& test) {
     const Plan plan = plan_of(test, {.size = 4, .tensor_size = 2}, 2);

@@ -40,7 +40,8 @@ ModelConfig tiny_model(const TinyCase& test) {
   config.attention_probs_dropout_prob = test.dropout;
   config.classifier_dropout = test.dropout;
   config.tie_word_embeddings = test.tied;
-  // Every id occurs in the texts of a language model. The row of a padding token would get no gradient.
+  // Every id occurs in the texts of a language model, so none may be the padding token, whose row would get no
+  // gradient.
   if (record_of(test.problem_type).head->predicts_tokens) config.pad_token_id = -1;
   config.num_labels = test.problem_type == ProblemType::kRegression ? 1 : 3;
   if (test.adjust != nullptr) test.adjust(config);

@@ -60,8 +60,8 @@ struct TinyBatch {
 };
 TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint32_t seed);
 
-// Weights generated from a counter: approximately normal with the given standard deviation; weights of norms
-// are near 1.
+// Fills the weights with numbers that are generated from a counter: approximately normal with the given
+// standard deviation, and near 1 for the weights of norms.
 void fill_weights(Executor& executor, double deviation = 0.1);
 
 // Passes a batch to a program.

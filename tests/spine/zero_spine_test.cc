@@ -30,7 +30,7 @@ struct Ranks {
   bool keeps = false;  // keeps gathered weights for the backward pass
   bool late = false;   // collective operations run as late as the plan allows
   int num_steps = 2;
-  bool updates_on_first = false;  // --data_parallel_mode dp
+  bool updates_on_first = false;  // the first rank updates all weights, as with --data_parallel_mode dp
 };
 
 // The results of a rank after some steps.

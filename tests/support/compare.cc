@@ -163,7 +163,8 @@ Comparison compare_elements(ConstView got, int64_t count, const Want& want, cons
   return result;
 }
 
-// A changed guard zone overrides every other verdict except that of an empty comparison.
+// Changes the verdict of a comparison if a guard zone was changed: this overrides every other verdict except
+// that of an empty comparison.
 Comparison with_guard(Comparison result, const GuardedBuffer& buffer) {
   const int64_t broken = buffer.broken_guard();
   if (broken != GuardedBuffer::kIntact && result.verdict != Verdict::kNothingCompared) {

@@ -115,7 +115,7 @@ enum class Verdict : uint8_t {
   kNotFinite,   // only one of the two is NaN or infinite, or infinities differ in sign
   kMostlyZero,  // more than half of the results are zero
   kTooFar,      // error beyond the limit
-  kBitsDiffer,  // compare_bits only
+  kBitsDiffer,  // a bit differs; only compare_bits() returns this
 };
 std::string_view verdict_name(Verdict verdict);
 
@@ -150,8 +150,8 @@ Comparison compare(const GuardedBuffer& got, const GuardedBuffer& want, const Li
 // The number of comparisons that passed in this process, and the largest error as a fraction of its limit. This is
 // the only state kept by the functions of this header. Thread-safe.
 struct Compared {
-  int64_t num_within = 0;    // compared with a limit
-  int64_t num_bits = 0;      // compared bit for bit
+  int64_t num_within = 0;    // number of comparisons that allow an error up to a limit
+  int64_t num_bits = 0;      // number of comparisons bit for bit
   double worst_share = 0.0;  // 1 means an error as large as its limit
 };
 // Returns the counts since the last call and resets them.

@@ -23,7 +23,7 @@ class DeviceBuffer {
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
   View view() const;
-  // View of the elements from index `first` on.
+  // Returns a view of the elements from index `first` on.
   View view_from(int64_t first) const;
   template <typename T>
   T* as() const {

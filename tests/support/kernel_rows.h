@@ -95,7 +95,8 @@ class RowKernel {
   int64_t scratch_bytes_;
 };
 
-// The rows of one kernel, or of several kernels that a test runs one after the other, found by their references.
+// The rows of one kernel, or of several kernels that a test runs one after the other. A kernel is identified by
+// its reference function.
 template <typename... Args>
 class FastRows {
  public:
@@ -114,7 +115,8 @@ class FastRows {
     for_each(dtype, RowsProblem{}, body);
   }
 
-  // The same with the instruction set that the kernels choose on this CPU only, for tests that are slow.
+  // Does the same as for_each(), but only with the fastest instruction set of this CPU, for tests that are
+  // slow.
   template <typename Body>
   void for_each_on_best_target(DType dtype, const FamilyProblem& family, const Body& body) const {
     std::array<std::vector<const KernelRow*>, sizeof...(Args)> rows;

@@ -91,7 +91,7 @@ TEST(Lora, PlansTheBaseInItsBits) {
   // The base has 2 layers of 4 * 16 * 16 + 2 * 16 * 32 numbers and a pooler of 16 * 16. Small arrays end at multiples
   // of 64 bytes.
   const int64_t numbers = 2 * (4 * 16 * 16 + 2 * 16 * 32) + 16 * 16;
-  // On a GPU they end at multiples of 256, which may leave gaps after codes or scales.
+  // On a GPU, arrays end at multiples of 256 bytes, which may leave gaps after codes or scales.
   const int64_t places = std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr ? 2 * 256 : 0;
   EXPECT_LT(eight, whole - 3 * numbers + 9 * 512);
   EXPECT_LT(four, whole - 3 * numbers + 9 * places);
@@ -222,7 +222,7 @@ TEST(Lora, SaysWhatIsWrong) {
   Arguments arguments = lora_arguments(base, folder.path("run"));
   arguments.lora_target_modules = {"quary"};
   const std::string unknown = message_of(arguments, ErrorCode::kUsage);
-  EXPECT_NE(unknown.find("near it are query"), std::string::npos) << unknown;
+  EXPECT_NE(unknown.find("the nearest names are query"), std::string::npos) << unknown;
   arguments.lora_target_modules = {"word_embeddings"};
   const std::string table = message_of(arguments, ErrorCode::kUsage);
   EXPECT_NE(table.find("it is not a linear module"), std::string::npos) << table;

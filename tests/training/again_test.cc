@@ -51,8 +51,8 @@ std::string weights_of(Trainer& trainer, const TestFolder& folder) {
   return text;
 }
 
-// A run from the weights in FOLDER/between must equal the object's next run, state for state, with dropout,
-// so that random numbers are tested too.
+// Expects that the object's next run equals a run of a new object that starts from the weights in
+// FOLDER/between, state for state. Dropout is on, so that random numbers are tested too.
 void expect_next_begins_anew(Trainer& trainer, Arguments arguments, const TestFolder& folder) {
   trainer.save_model(folder.path("between"));
   const TrainOutput again = trainer.train();
@@ -100,7 +100,8 @@ TEST(Again, ARunBehindAStepThatWasDroppedBeginsAnew) {
   expect_next_begins_anew(trainer, arguments, folder);
 }
 
-// A custom loop that continues after such a run starts after its updates, with all batches still to come.
+// A custom loop that continues after a run which threw starts after the updates of that run, and can still take
+// all batches.
 TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
   const TestFolder folder("again_own");
   Arguments arguments = arguments_of(folder);
@@ -109,7 +110,7 @@ TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
   trainer.add_callback(std::make_shared<Faulty>(3));
   EXPECT_THROW(trainer.train(), Fault);
   EXPECT_EQ(trainer.step(), 3);
-  // Batches beyond those that the run planned for itself continue without end.
+  // After the batches that the run planned for itself, next_batch() continues with further epochs without end.
   for (int i = 0; i < 3 * 22; ++i) EXPECT_GT(trainer.next_batch().num_sequences(), 0);
   trainer.forward_backward(first);
   trainer.update(1e-3);

@@ -1,6 +1,7 @@
-// A run that reads the results of a step while the next one is running, as on a GPU, has the log, the weights
-// and the errors of one that reads them at once, also if a callback requests an evaluation, a checkpoint or
-// the end between the two, and if the run resumes from there.
+// On a GPU a run enqueues the next step before it reads the results of the previous one. These tests simulate
+// that on a CPU: such a run must have the log, the weights and the errors of a run that reads the results of
+// each step at once, even if a callback requests an evaluation, a checkpoint or the end of the run in between,
+// and if another run resumes from there.
 #include <gtest/gtest.h>
 
 #include <algorithm>

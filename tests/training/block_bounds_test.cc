@@ -20,7 +20,7 @@ constexpr uint32_t kGuard = 0x3f800000;
 constexpr size_t kGuards = 16;
 
 std::atomic<int> num_damaged{0};
-std::atomic<int> num_of_three_labels{0};  // blocks of three fp32 numbers
+std::atomic<int> num_of_three_labels{0};  // number of blocks with the size of three fp32 numbers
 
 }  // namespace
 

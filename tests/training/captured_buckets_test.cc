@@ -50,7 +50,7 @@ std::string write_rows(const TestFolder& folder, const std::string& name, int nu
   return folder.path(name);
 }
 
-// Twelve logged steps of batches of three rows.
+// Returns arguments of a run with twelve logged steps of batches of three rows.
 Arguments arguments_with_rows(const TestFolder& folder, int num_rows) {
   const std::string model = testing::write_tiny_model(folder);
   testing::write_uneven_rows(folder, num_rows);
@@ -204,7 +204,8 @@ void add_runs(const RunSetup& setup, const std::optional<Dataset>& data, int64_t
   }
 }
 
-// Evaluations are counted for all their causes: those of the loop from the log, plus one at the end.
+// The plan counts all evaluations of a run together: those of the training loop, which the test reads from the
+// log, and the one at its end.
 TEST(CapturedBuckets, OfEvaluationAreThoseOfAllItsRunsTogether) {
   const TestFolder folder("captured_evaluation");
   const Arguments plain = [&] {
@@ -386,7 +387,8 @@ TEST(CapturedBuckets, AreTheSameInAPlanAndInARun) {
             (CapturedBuckets{.train = 1, .update = 1, .evaluate = kMaxCapturedBuckets}));
 }
 
-// For very many epochs, at most three identical ones are counted, and others have an upper bound.
+// Counting stays fast for very many epochs: of identical epochs at most three are counted, and for a large
+// number of different ones the whole ladder is the upper bound.
 TEST(CapturedBuckets, OfManyEpochsAreBounded) {
   CountedRun run{.sampler = {.strategy = SamplingStrategy::kSequential, .batch_size = 3},
                  .train_lengths = {5, 9, 40, 7, 7, 7, 100, 1, 2, 12}};

@@ -83,7 +83,7 @@ TEST(Determinism, ThreadsChangeRoundingOnly) {
   const RunFigures one = run(folder, model, 1, {});
   const RunFigures two = run(folder, model, 2, {});
   expect_equal_but_for_rounding(one, two);
-  // With a GPU, CPU threads only prepare batches.
+  // With a GPU, CPU threads only prepare batches, so their number changes no bit.
   if (tests_run_on_gpu()) expect_equal_bits(one, two);
 }
 

@@ -70,7 +70,7 @@ TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
       const TrainOutput output = trainer.train();
       EXPECT_TRUE(output.interrupted);
       EXPECT_EQ(output.step, step);
-      // plan.json is written at the start of the run.
+      // plan.json is written at the start of the run, so it exists although the run was interrupted.
       EXPECT_NE(read_file(arguments.output_dir + "/plan.json").find("\"total_bytes\""), std::string::npos);
       trainer.save_reports(output);
       EXPECT_FALSE(read_file(arguments.output_dir + "/memory.json").empty());
@@ -100,12 +100,13 @@ TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
   }
 }
 
-// Runs of one object, one after the other, in one folder.
+// Returns arguments for several runs of one Trainer, one after the other, in one folder.
 Arguments repeated_arguments(const TestFolder& folder) {
   Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
   arguments.max_steps = 4;
   arguments.save_strategy = "no";
-  // A run that is stopped is still saved.
+  // Needed although save_strategy is "no": a run that is stopped saves a checkpoint, which the next run has to
+  // replace.
   arguments.replace_checkpoints = true;
   return arguments;
 }

@@ -21,7 +21,8 @@ using testing::read_file;
 using testing::stable_log;
 using testing::TestFolder;
 
-// The weights are large enough for the first scale to overflow.
+// Returns arguments of a run in fp16 whose weights are so large that the first loss scale makes the gradients
+// overflow.
 Arguments fp16_arguments(const std::string& model, const std::string& output_dir) {
   Arguments arguments = testing::tiny_arguments(model, output_dir);
   if (std::getenv("PLIMSOLL_TEST_DEVICE") == nullptr) {

@@ -30,7 +30,8 @@ const std::string& parity() {
   return path;
 }
 
-// Eight steps of a tiny model without dropout, in more than one epoch of lines of different lengths.
+// Returns arguments of eight steps of a tiny model without dropout, in more than one epoch of lines of
+// different lengths.
 Arguments arguments_of(const std::string& output, const std::string& model = "bert_mlm") {
   Arguments arguments;
   arguments.model_name_or_path = parity() + "/models/" + model;
@@ -172,7 +173,8 @@ TEST(MaskedRuns, MethodsCombine) {
   }
 }
 
-// The encoder of a trained model is the base of a classifier, and the class of a checkpoint decides only about plain text.
+// The encoder of a masked language model can be the base of a classifier. The class that a checkpoint names chooses the
+// task only for plain text; labelled rows choose classification.
 TEST(MaskedRuns, TheDataChoosesTheTaskOfACheckpoint) {
   const TestFolder folder("masked_choice");
   const auto write = [&](const char* name, const char* text) {
@@ -310,7 +312,7 @@ TEST(MaskedRuns, RowsMaskedByTheProgram) {
       },
       ErrorCode::kBadData);
   EXPECT_NE(message.find("179"), std::string::npos) << message;
-  // Without classes the tokens are hidden at random, others in each batch.
+  // Without classes the tokens to hide are drawn at random, so they differ between two batches.
   DataRow plain{.text = "the kernel module is a small library for the secure shell of the system"};
   EXPECT_NE(*trainer.forward(trainer.make_batch({plain, plain, plain})).loss,
             *trainer.forward(trainer.make_batch({plain, plain, plain})).loss);

@@ -57,7 +57,7 @@ TEST(NotFinite, ARateThatExplodesLeavesWhatWasSaved) {
   const std::string message = failure_of(arguments);
   EXPECT_NE(message.find("the weights were not changed"), std::string::npos) << message;
   EXPECT_NE(message.find("irst "), std::string::npos) << message;
-  // The message also contains the plan, the progress and the memory of the run.
+  // The files of the failed run also contain its plan, its log and its memory.
   const auto text_of = [&](const char* file) { return read_file(folder.path("run") + file); };
   EXPECT_NE(text_of("/plan.json").find("\"total_bytes\""), std::string::npos);
   EXPECT_NE(text_of("/log.jsonl").find("\"loss\""), std::string::npos);

@@ -50,7 +50,8 @@ const std::vector<OptimizerRun>& runs() {
   return list;
 }
 
-// The model is wide enough for 8-bit states: every matrix of a layer has at least 4096 elements.
+// Writes the configuration of a model that is wide enough for 8-bit states: every matrix of a layer has at
+// least 4096 elements. Returns its folder.
 std::string write_model(const TestFolder& folder) {
   std::filesystem::create_directories(folder.path("model"));
   std::ofstream(folder.path("model") + "/config.json")

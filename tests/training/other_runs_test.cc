@@ -70,7 +70,8 @@ TEST(OtherRuns, AFolderWithCheckpointsOfAnotherRunIsRefused) {
   EXPECT_FALSE(fs::exists(folder.path("run") + "/checkpoint-1"));
   EXPECT_EQ(fs::read_symlink(folder.path("run") + "/last"), "checkpoint-2");
 
-  // The newest checkpoint is that of the run that started last, whatever the steps.
+  // The newest checkpoint is one of the run that started last, even if another run's checkpoint has a larger
+  // step.
   arguments.resume_from_checkpoint = "True";
   arguments.max_steps = 3;
   expect_in(train(arguments).lines, {"resuming from " + folder.path("run") + "/checkpoint-2: step 2 of 3",
@@ -111,7 +112,7 @@ TEST(OtherRuns, TheBestCheckpointMayLieInAnotherFolder) {
   arguments.resume_from_checkpoint = folder.path("first") + "/checkpoint-3";
   arguments.output_dir = folder.path("second");
   arguments.max_steps = 5;
-  arguments.learning_rate = 3.0;  // no later evaluation is better
+  arguments.learning_rate = 3.0;  // so large that the loss grows and no later evaluation is better
   arguments.lr_scheduler_type = "constant";
   arguments.warmup_steps = 0;
   {
@@ -154,7 +155,7 @@ TEST(OtherRuns, ARunSaysWhichWeightsItEndsWith) {
   expect_in(best.lines, {"stopped early, at step " + std::to_string(best.output.step) + " of 12",
                          "the weights are those of step ", "the best eval_loss was "});
 
-  // Every fourth step is saved, so the best one may not be.
+  // Only every fourth step is saved, so there may be no checkpoint of the best evaluation.
   arguments.early_stopping_patience.reset();
   arguments.output_dir = folder.path("unsaved");
   arguments.load_best_model_at_end = true;

@@ -39,7 +39,7 @@ ExampleRun run_example(const std::string& words) {
   return run;
 }
 
-// Arguments of the example, and of plimsoll train.
+// Returns arguments that the example and plimsoll train share.
 std::string dummy_arguments(const std::string& model, const std::string& output_dir, int steps,
                             const std::vector<std::string>& more) {
   std::string words = "--config_name " + model +
@@ -122,7 +122,8 @@ TEST(OwnLoop, AnOptimizerOfOnesOwnHoldsWhatTrainPlans) {
   EXPECT_EQ(losses[0], losses[1]) << "computing again changes nothing";
 }
 
-// Rows of many lengths and an incomplete last batch; dropout is off if `dropout` is 0.
+// Returns arguments of a run with rows of many lengths and an incomplete last batch; dropout is off if
+// `dropout` is 0.
 Arguments uneven_arguments(const testing::TestFolder& folder, double dropout = 0.1) {
   Arguments arguments;
   arguments.config_name = testing::write_tiny_model(folder, dropout);

@@ -292,8 +292,8 @@ TEST(Resume, ExtendsACompletedRunWithoutStates) {
   EXPECT_TRUE(read_file(complete + "/model.safetensors") == weights) << "what was saved stays";
 }
 
-// With another batch size a run resumes within what would be one of its batches: any batch may occur, and the
-// plan covers it.
+// If a run resumes with another batch size, it starts within one of the new batches. All later batches then
+// differ from those of a run from the start, so the plan covers the largest batch that the data can make.
 TEST(Resume, AnotherBatchSizeGoesOn) {
   const TestFolder folder("batch_size");
   Arguments arguments;

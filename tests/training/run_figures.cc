@@ -28,10 +28,11 @@ RunFigures figures_of(const TrainOutput& output, const std::string& model_folder
   return result;
 }
 
-// A loss and a norm are sums of several hundred products in fp32: a few units of 2^-24 in the first step. Twelve
-// steps of AdamW at 1e-3 propagate this difference; a gradient near zero turns a rounding into part of a step, so
-// weights are compared as a whole. The limits are a hundred roundings, and a thousandth of the learning rate's reach
-// (12 * 1e-3 per element); a different mask or row of data would show in the second digit.
+// Justifies the limits below. A loss and a norm are sums of several hundred products in fp32, with errors of a few
+// units of 2^-24 in the first step. Twelve steps of AdamW at 1e-3 propagate this difference; a gradient near zero
+// turns a rounding into part of a step, so weights are compared as a whole. The limits are a hundred roundings, and
+// a thousandth of the learning rate's reach (12 * 1e-3 per element); a different mask or row of data would show in
+// the second digit.
 void expect_equal_but_for_rounding(const RunFigures& a, const RunFigures& b) {
   ASSERT_EQ(a.losses.size(), 12u);
   ASSERT_EQ(b.losses.size(), 12u);

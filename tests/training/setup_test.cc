@@ -34,7 +34,7 @@ std::string written(const TestFolder& folder, const std::string& name, const std
   return folder.path(name);
 }
 
-// A tiny model with a vocabulary, and a run on this file.
+// Returns arguments that train a tiny model with a vocabulary on a file with these rows.
 Arguments arguments_with_file(const TestFolder& folder, const std::string& rows) {
   const std::string model = testing::write_tiny_model(folder);
   testing::write_uneven_rows(folder, 4);
@@ -139,7 +139,7 @@ TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
     above = plan.total_bytes();
   }
   EXPECT_LE(above, 1300 * kMiB);
-  // The products of a CPU use the workspace that their kernels request.
+  // On a CPU the products use the workspace that their kernels request, so --matmul_workspace has no effect.
   arguments.device = "cpu";
   arguments.bf16 = arguments.offload_activations = false;
   arguments.offload_optimizer = "False";
@@ -234,7 +234,8 @@ TEST(Setup, EachSetOfMnliHasItsOwnTimeAndRows) {
   EXPECT_NEAR(metrics.at("eval_samples_per_second") / metrics.at("eval_steps_per_second"), 1.0, 0.1);
 }
 
-// Two rows in batches of one are two micro-batches per epoch.
+// With two rows in batches of one, an epoch has two micro-batches and, with up to three micro-batches per step,
+// one step.
 TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   const TestFolder folder("unreached");
   Arguments arguments = arguments_with_file(folder, "sentence,label\na,x\nb,y\n");

@@ -71,7 +71,7 @@ TEST(Start, WeightsThatCannotBeReadAreReadOnceTheyAreWhole) {
     EXPECT_NE(message.find("model.safetensors"), std::string::npos) << message;
     EXPECT_EQ(refusal([&] { trainer.evaluate(); }, ErrorCode::kBadData), message);
     EXPECT_EQ(refusal([&] { trainer.start(); }, ErrorCode::kBadData), message);
-    // The Trainer still has the same file open.
+    // The Trainer still has the same file open, so it reads the restored content.
     std::ofstream(file, std::ios::binary) << whole;
     EXPECT_EQ(trainer.evaluate().at("eval_loss"), expected);
   }

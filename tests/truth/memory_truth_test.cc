@@ -14,7 +14,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// A tiny model with a vocabulary of letters.
+// Writes a tiny model with a vocabulary of letters. Returns its folder.
 std::string write_model(const TestFolder& folder) {
   std::string model = write_tiny_model(folder);
   std::ofstream vocabulary(model + "/vocab.txt");

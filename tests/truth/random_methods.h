@@ -19,15 +19,16 @@ inline void append(Words& words, const std::string& name, int64_t value) {
   append(words, {"--" + name, std::to_string(value)});
 }
 
-// Precision and optimizer depend only on the number, so consecutive numbers cover all of them: six precisions
-// on a GPU and thirteen optimizers occur in every pair. Any of them can be combined with the others.
+// Returns the arguments for precision and optimizer. They depend only on the number, so consecutive numbers
+// cover all of them: every pair of one of the six precisions on a GPU and one of the thirteen optimizers
+// occurs. Any other method can be combined with them.
 Words method_words_of(RunsOn device, uint64_t number);
 
 // Draws the other methods: accumulation, clipping, updates in the backward pass, recomputation, host memory,
 // the trained part, the loss in chunks, types of copies and gradients.
 Words draw_method_arguments(RunsOn device, Draw& draw);
 
-// Arguments of `plimsoll eval` on a GPU: the 16-bit type, selected by the number.
+// Returns the arguments of `plimsoll eval` on a GPU: the 16-bit type, which the number selects.
 Words evaluation_words_of(uint64_t number);
 
 }  // namespace plimsoll::testing

@@ -138,7 +138,7 @@ Words draw_training(const TestFolder& folder, Draw& draw) {
   return words;
 }
 
-// Batches of one size, run often enough for every segment to be captured and replayed.
+// Draws a run with batches of one size, which runs often enough for every segment to be captured and replayed.
 Words draw_deep_training(Draw& draw) {
   const int64_t length = draw.between(16, 128);
   Words words = dummy_arguments(24, length, draw.between(2, 5));

@@ -34,21 +34,21 @@ struct MemoryTruth {
   // that ran before memory.json was written: the end of the arena that they use, and the end of their last tensor,
   // after which there is only scratch memory of kernels.
   bool is_on_gpu = false;
-  bool has_memory_file = true;  // false for `plimsoll eval`
+  bool has_memory_file = true;  // false for `plimsoll eval`, which writes no memory.json
   bool evaluates_last = false;  // true if an evaluation follows after memory.json was written
   int64_t planned_arena_bytes = -1;
   int64_t planned_total_bytes = -1;
   int64_t planned_graph_bytes = -1;
   int64_t ran_end = -1;
   int64_t tensors_end = -1;
-  // From memory.json.
+  // The following fields come from memory.json.
   int64_t arena_bytes = -1;
   int64_t high_water_bytes = -1;
   int64_t written_bytes = -1;
   int64_t constant_bytes = -1;
   int64_t predicted_bytes = -1;
   int64_t measured_bytes = -1;
-  std::optional<GpuHeld> held = {};  // only on a GPU
+  std::optional<GpuHeld> held = {};  // GpuGauge measures it; set only on a GPU
   bool ok() const { return measured_bytes > 0 && arena_bytes > 0 && predicted_bytes > 0; }
 };
 

@@ -312,11 +312,12 @@ class CpuBackend final : public ExecutorBackend {
   // The blocks of the buffers, if the plan keeps buffers separate.
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;
   ArenaMap map_;
-  std::map<int64_t, std::vector<std::byte>> fetched_;  // outputs by their offsets, if training runs ahead
-  std::vector<Enqueued> queue_;                        // enqueued segments that have not run yet, in order
-  std::optional<CpuArena> host_arena_;                 // if the plan keeps values on the host
+  // outputs of the last fetch, by their offsets, if training runs ahead
+  std::map<int64_t, std::vector<std::byte>> fetched_;
+  std::vector<Enqueued> queue_;         // enqueued segments that have not run yet, in order
+  std::optional<CpuArena> host_arena_;  // set if the plan keeps values on the host
   ArenaMap host_map_;
-  mutable std::optional<CollectiveThread> collectives_;  // if the plan has collective operations
+  mutable std::optional<CollectiveThread> collectives_;  // set if the plan has collective operations
   std::unique_ptr<DiskTransfers>
       disk_;  // if the plan stores values on a disk; destroyed before the arena, which the threads access
 };

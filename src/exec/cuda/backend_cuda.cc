@@ -51,7 +51,7 @@ class CudaBackend final : public ExecutorBackend {
         exchange_(plan, device_, map_, options.fill),
         side_(plan, device_.stream()),
         captured_(plan) {
-    // The host computes initial values of weights on all threads.
+    // The host computes the initial values of weights, and uses this number of threads for it.
     set_num_threads(plan.request.device.num_threads);
     disk_ = make_disk_transfers(plan, options.disk, [&](size_t most) {
       return std::make_unique<CudaTransferMemory>(options.gpu_ordinal, device_.stream(), most);

@@ -37,7 +37,7 @@ class CudaTransferMemory final : public TransferMemory {
   int ordinal_;
   CudaStream ops_;
   PinnedMemory buffers_;
-  std::vector<CudaSideStream> streams_;  // per thread
+  std::vector<CudaSideStream> streams_;  // one per thread that transfers pieces
   std::vector<CudaEvent> points_;
 };
 

@@ -50,7 +50,7 @@ std::byte* HostExchange::at(int64_t offset) const {
 }
 
 void HostExchange::before_host_writes(Inputs inputs) {
-  // The copy of the previous inputs may still be in flight.
+  // The copy of the previous inputs may still be in flight, so it is awaited before the host overwrites them.
   Sent& sent = sent_[index_of(inputs)];
   if (std::exchange(sent.is_in_flight, false)) (inputs == Inputs::kBatch ? staged_ : update_sent_).wait();
   sent.is_changed = true;

@@ -26,7 +26,7 @@ class HostExchange {
   // offset.
   std::byte* at(int64_t offset) const;
 
-  // The functions of ExecutorBackend with these names.
+  // These functions do what the functions of ExecutorBackend with the same names describe.
   void before_host_writes(Inputs inputs);
   void before_host_reads();
   void fetch_outputs();
@@ -55,9 +55,9 @@ class HostExchange {
 
   CudaDevice& device_;
   const ArenaMap& map_;
-  Range all_ = {};      // inputs, then outputs
+  Range all_ = {};      // all inputs, followed by all outputs
   Range update_ = {};   // the inputs of Inputs::kUpdate
-  Range outputs_ = {};  // up to the end of all_
+  Range outputs_ = {};  // all outputs; ends where all_ ends
   int64_t staged_begin_ = 0;
   PinnedMemory twin_;               // a copy of all_
   Sent sent_[2] = {};               // indexed by Inputs

@@ -45,7 +45,8 @@ class GpuExchanger : public LinkExchanger {
     device_.synchronize();
     require_all_ranks();
   }
-  // The first call synchronizes the GPUs and is not timed.
+  // Runs the operation once to synchronize the GPUs, and then measures a number of calls. Returns the time of
+  // one of them.
   double run_ms(Collective collective, int64_t count) override {
     const int num_calls = num_timed_calls(count);
     enqueue(collective, count);
@@ -72,8 +73,8 @@ class GpuExchanger : public LinkExchanger {
   CudaEvent end_{CudaEvent::Times::kYes};
 };
 
-// Returns the bytes of the buffer and of scratch memory. Scratch memory for small data is as large as the data; for larger data it may be
-// smaller.
+// Returns the number of bytes of the buffer and of scratch memory together. Scratch memory for small data is as large as the data; for
+// larger data it may be smaller.
 int64_t peers_buffer_bytes(int64_t elements, int num_ranks) {
   const int64_t scratch =
       std::max(kSmallTensorBytes, peer_scratch_bytes_of(elements, kFloatBytes, num_ranks));
@@ -117,7 +118,7 @@ class MappedMemoryExchanger final : public GpuExchanger {
   }
   void require_all_ranks() override { peers_->require_all_ranks(); }
 
-  // Scratch memory begins at a multiple of 256 bytes after the buffer.
+  // Returns the scratch memory, which begins at a multiple of 256 bytes after the buffer.
   View scratch() const {
     const int64_t begin = (buffer_elements_ * kFloatBytes + 255) / 256 * 256;
     return {data() + begin, DType::kU8};

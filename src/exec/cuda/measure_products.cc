@@ -132,7 +132,7 @@ class CudaMeasurer final : public ProductMeasurer {
   CudaDevice& device_;
   std::byte* memory_;
   int64_t bytes_;
-  std::vector<CudaEvent> events_;  // two events per run
+  std::vector<CudaEvent> events_;  // two events per measured run of a product
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// Returns a measurer that borrows `device` and `memory` (of `bytes`) and overwrites the memory.
+// Returns a measurer that borrows `device` and `memory`, which has `bytes` bytes, and overwrites the memory.
 std::unique_ptr<ProductMeasurer> make_cuda_measurer(CudaDevice& device, std::byte* memory, int64_t bytes);
 
 // Measures the highest rates of a GPU: of matrix products by the library that executes them, and of copies by the driver. Not thread-safe:

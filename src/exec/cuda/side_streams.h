@@ -64,7 +64,8 @@ class SideStreams {
   void hold_back_for_all() { hold_back_before(std::numeric_limits<uint32_t>::max()); }
 
  private:
-  // Communication has a high priority, because its kernels are short and other ranks wait for them too.
+  // Returns the priority of a stream. Communication has a high one, because its kernels are short and other
+  // ranks wait for them too.
   static CudaSideStream::Priority priority_of(Queue queue) {
     return queue == Queue::kCommunication ? CudaSideStream::Priority::kHigh
                                           : CudaSideStream::Priority::kNormal;

@@ -57,7 +57,7 @@ TEST(Bindings, CallTheFunctionsOfTheRowsForAGpu) {
 }
 
 // Families that choose the function themselves must also have kernels for both devices. On a CPU the reference
-// counts.
+// kernel is enough.
 TEST(Bindings, EveryOpHasARowForEachDevice) {
   for (const OpSchema* op : all_ops()) {
     const std::vector<const KernelRow*> rows = kernel_rows_of(lowering_of(*op).kernel);

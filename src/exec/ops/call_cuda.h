@@ -20,8 +20,8 @@ using CudaCall = void(const decltype(kArgs(std::declval<const BindContext&>()))&
 // Returns the GPU function of an implementation in the kernel catalog. Errors: kInternal if it has none.
 const KernelFunction& cuda_function(std::string_view implementation);
 
-// Returns a launch of the kernel that the plan chose. kArgs makes the arguments; each of RunTime passes an operand in
-// device memory.
+// Returns a launch of the kernel that the plan chose. kArgs creates the arguments; each RunTime type passes one
+// operand, which the kernel reads in device memory.
 template <auto kArgs, typename... RunTime>
 std::function<void()> bind_launch(const BindContext& context, CudaStream stream) {
   return [run = cuda_function(context.kernel()).as<CudaCall<kArgs, RunTime...>>(), args = kArgs(context),

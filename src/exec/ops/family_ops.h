@@ -56,7 +56,7 @@
 
 namespace plimsoll {
 
-// The arguments of attention kernels. Thread-safe: pure functions.
+// The functions that make the arguments of attention kernels. Thread-safe: pure functions.
 
 AttentionFwdArgs attention_args(const BindContext& context);
 AttentionBwdArgs attention_bwd_args(const BindContext& context);
@@ -67,9 +67,10 @@ PagedAttentionArgs paged_attention_args(const BindContext& context);
 std::function<void()> bind_attention_cpu(const BindContext& context);
 std::function<void()> bind_attention_bwd_cpu(const BindContext& context);
 
-// The arguments of element-wise kernels, of copies and of dequantization. Thread-safe: pure functions.
+// The functions that make the arguments of element-wise kernels, of copies and of dequantization. Thread-safe:
+// pure functions.
 
-ActivationFwdArgs activation_args(const BindContext& context);  // relu, tanh
+ActivationFwdArgs activation_args(const BindContext& context);  // for relu and tanh
 ActivationBwdArgs activation_bwd_args(const BindContext& context);
 GeluFwdArgs gelu_args(const BindContext& context);
 GeluBwdArgs gelu_bwd_args(const BindContext& context);
@@ -99,7 +100,7 @@ std::function<void()> bind_copy_cpu(const BindContext& context);
 // copies.
 std::function<void()> bind_disk_copy(const BindContext& context);
 
-// The arguments of collective kernels. Thread-safe: pure functions.
+// The functions that make the arguments of collective kernels. Thread-safe: pure functions.
 
 AllReduceArgs all_reduce_args(const BindContext& context);
 std::vector<ReducedTensor> reduced_tensors(const BindContext& context);
@@ -108,7 +109,8 @@ std::vector<DividedTensor> divided_tensors(const BindContext& context);
 SendArgs send_args(const BindContext& context);
 ReceiveArgs receive_args(const BindContext& context);
 
-// The arguments of kernels that read or write rows of tables. Thread-safe: pure functions.
+// The functions that make the arguments of kernels that read or write rows of tables. Thread-safe: pure
+// functions.
 
 EmbeddingSumFwdArgs embedding_sum_args(const BindContext& context);
 EmbeddingBwdArgs embedding_bwd_args(const BindContext& context);
@@ -120,7 +122,7 @@ FirstTokenBwdArgs first_token_bwd_args(const BindContext& context);
 SequenceMeanFwdArgs sequence_mean_args(const BindContext& context);
 SequenceMeanBwdArgs sequence_mean_bwd_args(const BindContext& context);
 
-// The arguments of losses. Thread-safe: pure functions.
+// The functions that make the arguments of loss kernels. Thread-safe: pure functions.
 
 SoftmaxFwdArgs log_softmax_args(const BindContext& context);
 SoftmaxBwdArgs log_softmax_bwd_args(const BindContext& context);
@@ -129,7 +131,7 @@ NllBwdArgs nll_bwd_args(const BindContext& context);
 SoftmaxCrossEntropyFwdArgs cross_entropy_args(const BindContext& context);
 SoftmaxCrossEntropyBwdArgs cross_entropy_bwd_args(const BindContext& context);
 
-// The arguments of mse and bce_with_logits, whose kernels take structs with the same fields.
+// Returns the arguments of mse or bce_with_logits, whose kernels take structs with the same fields.
 template <typename Args>
 Args element_loss_args(const BindContext& context) {
   Args args{.x_BK = context.input(ElementLossOp::kLogits),
@@ -177,13 +179,14 @@ std::function<void()> bind_linear_cross_entropy_bwd_cpu(const BindContext& conte
 std::function<void()> bind_linear_cross_entropy_grad_cpu(const BindContext& context);
 std::function<void()> bind_linear_cross_entropy_with_gradients_cpu(const BindContext& context);
 
-// The arguments of matrix products and of the ops around them. Thread-safe: pure functions.
+// The functions that make the arguments of matrix products and of the ops around them. Thread-safe: pure
+// functions.
 
 // Returns the matrix product of an op in this bucket, for the implementation that the plan chose.
 PlannedMatmul planned_matmul(const BindContext& context);
 // Returns the sizes and types of the layer that linear_gelu or linear_norm computes.
 LinearProblem linear_problem(const BindContext& context);
-MatmulArgs matmul_args(const BindContext& context);  // linear_gelu uses it too
+MatmulArgs matmul_args(const BindContext& context);  // for matmul and linear_gelu
 MatmulArgs linear_add_args(const BindContext& context);
 MatmulArgs scaled_matmul_args(const BindContext& context);
 LinearNormArgs linear_norm_args(const BindContext& context);
@@ -197,7 +200,7 @@ std::function<void()> bind_linear_add_cpu(const BindContext& context);
 std::function<void()> bind_norm_linear_cpu(const BindContext& context);
 std::function<void()> bind_scaled_matmul_cpu(const BindContext& context);
 
-// The arguments of layer norms. Thread-safe: pure functions.
+// The functions that make the arguments of layer norms. Thread-safe: pure functions.
 
 NormalizeFwdArgs normalize_args(const BindContext& context);
 NormalizeBwdArgs normalize_bwd_args(const BindContext& context);
@@ -206,8 +209,9 @@ RmsNormBwdArgs rms_norm_bwd_args(const BindContext& context);
 BiasDropoutResidualNormFwdArgs fused_norm_args(const BindContext& context);
 BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context);
 
-// The arguments of the optimizers' kernels. Most work on a list of tensors, which the arguments borrow; the functions
-// that make arguments leave the list empty. Thread-safe: pure functions.
+// The functions that make the arguments of the optimizers' kernels. Most of these kernels work on a list of tensors,
+// which the arguments borrow; the functions leave the list empty, and the caller fills it. Thread-safe: pure
+// functions.
 
 std::vector<OptimizerTensor> norm_tensors(const BindContext& context);
 // Return the list of tensors of an update: for each parameter the parameter, its gradient, its states, and its copy or lower half if it has

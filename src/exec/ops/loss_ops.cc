@@ -85,7 +85,8 @@ std::function<void()> bind_chunks(const BindContext& context, const Args& args,
   return [prepared, args] { prepared->run(args); };
 }
 
-// The same for ops that add to gradients of parameters if the accumulate flag says so.
+// Returns the same call as bind_chunks(), for ops that add to gradients of parameters if the accumulate flag
+// says so.
 template <typename Args, typename Prepare>
 std::function<void()> bind_accumulating_chunks(const BindContext& context, Args args,
                                                void (*reference)(const LinearCrossEntropyProblem&,

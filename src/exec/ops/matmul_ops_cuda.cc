@@ -10,10 +10,10 @@ namespace plimsoll {
 
 namespace {
 
-// compute-sanitizer's initcheck does not see the writes of Hopper's copy engine, by which a product may store its
-// output, and would report every reader of the output. If the plan has separate buffers, which it has for such tools,
-// the bytes that the product will write are first set to NaNs. A read before the product has run is still detected, because the NaNs
-// propagate to later results. This is not done for a product that may add to its output.
+// Makes the output of a product visible to compute-sanitizer's initcheck, which does not see the writes of Hopper's copy engine, by
+// which a product may store its output, and would report every reader of the output. If the plan has separate buffers, which it has
+// for such tools, the bytes that the product will write are first set to NaNs. A read before the product has run is still detected,
+// because the NaNs propagate to later results. This is not done for a product that may add to its output.
 std::function<void()> visible_to_initcheck(const BindContext& context, std::function<void()> product,
                                            CudaStream stream) {
   if (!context.request().separate_buffers || AccumulateFlag(context).on_device() != nullptr) return product;

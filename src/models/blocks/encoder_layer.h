@@ -46,15 +46,15 @@ ValueId build_embeddings(ModelBuilder& builder);
 // Returns BERT's keys of config.json, which architectures with the same encoder use too.
 std::span<const ConfigKey> bert_config_keys();
 
-// The embeddings and all layers with BERT's names.
+// Adds the weights of the embeddings and of all layers, with BERT's names.
 void add_bert_encoder_specs(std::vector<WeightSpec>& specs, const ModelConfig& config,
                             const std::vector<std::string>& disk_prefixes);
 ValueId build_bert_encoder(ModelBuilder& builder);
-// All layers with BERT's names. x_TC -> x_TC.
+// Builds all layers with the weights of BERT's names. x_TC -> x_TC.
 ValueId build_bert_layers(ModelBuilder& builder, ValueId x_TC);
 
-// The head for sequences without a pooler: the first token through dropout, `classifier.dense`, the activation, dropout,
-// `classifier.out_proj`. x_TC -> logits_BK.
+// Add the weights of, and build, the head for sequences without a pooler: the first token through dropout,
+// `classifier.dense`, the activation, dropout, `classifier.out_proj`. x_TC -> logits_BK.
 void add_dense_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config);
 ValueId build_dense_head(ModelBuilder& builder, ValueId x_TC, const OpSchema& activation);
 
@@ -71,7 +71,7 @@ struct MaskedHeadNames {
 // bias.
 void add_masked_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config,
                              const MaskedHeadNames& names);
-// x_TC -> logits_TV.
+// Builds the head. x_TC -> logits_TV.
 ValueId build_masked_head(ModelBuilder& builder, ValueId x_TC, const MaskedHeadNames& names,
                           Activation activation);
 

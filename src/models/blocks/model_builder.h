@@ -27,7 +27,7 @@ class ModelBuilder {
   ModelBuilder(const ModelConfig& config, const ForwardOptions& options, std::span<const WeightSpec> specs);
 
   const ModelConfig& config() const { return config_; }
-  // The activation that the configuration names. Requires: the configuration was checked.
+  // Returns the activation that the configuration names. Requires: the configuration was checked.
   Activation activation() const { return find_activation(config_.hidden_act).value(); }
   Mode mode() const { return options_.mode; }
   Graph& graph() { return graph_; }
@@ -51,14 +51,15 @@ class ModelBuilder {
   ValueId first_token(ValueId x_TC, const std::string& name) {
     return emit(graph_, first_token_op(), {x_TC, cu_seqlens_}, {}, name);
   }
-  // x_TC -> [B, C], the mean of the rows of each sequence.
+  // Emits the mean of the rows of each sequence: x_TC -> [B, C].
   ValueId sequence_mean(ValueId x_TC, const std::string& name) {
     return emit(graph_, sequence_mean_op(), {x_TC, cu_seqlens_}, {}, name);
   }
   ValueId last_token(ValueId x_TC, const std::string& name) {
     return emit(graph_, first_token_op(), {x_TC, cu_seqlens_}, {{"last", int64_t{1}}}, name);
   }
-  // x_TC -> [L, C], the rows of tokens with a label. Declares the input label_ends (HeadRows in model.h).
+  // Emits the selection of the rows of tokens with a label: x_TC -> [L, C]. Declares the input label_ends
+  // (HeadRows in model.h).
   ValueId labelled_rows(ValueId x_TC, const std::string& name) {
     const ValueId ends = graph_.add_input("label_ends", {DType::kI32, Shape{Dim(1, Symbol::kLabels, 1)}},
                                           {.content = InputContent::kRowEnds});
@@ -71,17 +72,19 @@ class ModelBuilder {
   }
   // Declares the input that contains the position of every token, which is an index into a table of max_position_embeddings rows.
   ValueId positions();
-  // qkv_T((H+2G)D) -> [T, HD]: the attention of all heads, with dropout, limited to a window of rows if it is not 0.
+  // Emits the attention of all heads: qkv_T((H+2G)D) -> [T, HD], with dropout, limited to a window of rows if
+  // `window` is not 0.
   ValueId attention(ValueId qkv, AttentionDirection direction, const std::string& name, int64_t window = 0);
-  // x_TC -> [T, C], with the weight of that name as gain.
+  // Emits a root-mean-square norm with the weight `name` as gain: x_TC -> [T, C].
   ValueId rms_norm(ValueId x, const std::string& name);
-  // qkv_T((H+2G)D) -> the same with the heads of q and of k normalized, each with its gain.
+  // Emits the norms of the heads of q and of k, each with its gain: qkv_T((H+2G)D) -> the same shape.
   ValueId norm_of_heads(ValueId qkv, const std::string& q_name, const std::string& k_name,
                         const std::string& name);
-  // qkv_T((H+2G)D) -> the same with the heads of q and k rotated by a rotary embedding.
+  // Emits a rotary embedding, which rotates the heads of q and k: qkv_T((H+2G)D) -> the same shape.
   ValueId rotate_heads(ValueId qkv, const RopeParameters& rope, const std::string& name);
-  // qkv -> [T, C]: stores keys and values in the cache, and attends to all of the sequence. `attributes`: heads, scale and, if
-  // they differ from their defaults, kv_heads and window. Requires: options with a cache.
+  // Emits attention with a cache: qkv -> [T, C]. It stores the new keys and values in the cache and attends to all tokens of
+  // the sequence. `attributes`: heads, scale and, if they differ from their defaults, kv_heads and window. Requires: options
+  // with a cache.
   ValueId cached_attention(ValueId qkv, const Attributes& attributes, const std::string& name);
   ValueId dropout(ValueId x, double p);
 
@@ -104,16 +107,18 @@ class ModelBuilder {
   ValueId page_table_ = kNoValue;  // set if the model has a cache
   ValueId lengths_ = kNoValue;
   ValueId copy_from_ = kNoValue;
-  std::map<std::string, ValueId> rope_tables_;  // by rope_text(); emitted by the first layer that reads one
+  // keyed by rope_text(); the first layer that reads a table emits it
+  std::map<std::string, ValueId> rope_tables_;
   int64_t next_site_ = 0;
 };
 
-// The head for token classification of every architecture: dropout, and a linear layer over the hidden state of every token.
+// Adds the weights of the head for token classification, which is the same in every architecture: dropout, and a linear
+// layer over the hidden state of every token.
 inline void add_token_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
   add_linear_specs(specs, "classifier", config.num_labels, config.hidden_size, {""});
 }
 
-// x_TC -> logits_TK. `dropout`: the probability before the linear layer.
+// Builds this head. x_TC -> logits_TK. `dropout`: the probability before the linear layer.
 inline ValueId build_token_head(ModelBuilder& builder, ValueId x, double dropout) {
   builder.graph().set_module("classifier");
   return builder.linear(builder.dropout(x, dropout), "classifier");
@@ -134,7 +139,7 @@ inline void add_language_head_weights(std::vector<WeightSpec>& specs, const Mode
   add_table_spec(specs, kLanguageHead, config.vocab_size, config.hidden_size, {""});
 }
 
-// x_TC -> logits_TV. `words`: the module of the word table.
+// Builds this head. x_TC -> logits_TV. `words`: the module of the word table.
 inline ValueId build_language_head(ModelBuilder& builder, ValueId x, const std::string& words) {
   builder.graph().set_module(kLanguageHead);
   const std::string table = builder.config().tie_word_embeddings ? words : kLanguageHead;

@@ -77,7 +77,7 @@ std::vector<double> read_factors(const ConfigReader& object, const char* key, in
   return factors;
 }
 
-// The positions for which the model was trained before its context was extended.
+// Returns the number of positions for which the model was trained before its context was extended.
 double read_original(const ModelConfig& config, const ConfigReader& reader, const ConfigReader& object) {
   int64_t original = config.max_position_embeddings;
   object.read(original, "original_max_position_embeddings");

@@ -91,21 +91,22 @@ void refuse_variants(const ConfigReader& reader) {
   }
 }
 
-// The feed-forward layer is four times as wide as the model unless n_inner states its width, and the dropout of the embeddings is that of
-// the layers unless embd_pdrop states it.
+// Sets the width of the feed-forward layer to four times that of the model unless n_inner states it, and the dropout of the embeddings to
+// that of the layers unless embd_pdrop states it.
 void complete(ModelConfig& config, const ConfigReader& reader) {
   config.intermediate_size = 4 * config.hidden_size;
   reader.read(config.intermediate_size, "n_inner");
   if (!config.embedding_dropout_prob) config.embedding_dropout_prob = config.hidden_dropout_prob;
 }
 
-// transformers refuses a configuration in which this dropout is null, and llama.cpp's converter one without n_ctx.
+// Writes two keys that other programs require: transformers refuses a configuration in which embd_pdrop is null,
+// and llama.cpp's converter one without n_ctx.
 void write_config(nlohmann::json& json, const ModelConfig& config) {
   json["n_ctx"] = config.max_position_embeddings;
   json["embd_pdrop"] = config.embedding_dropout_prob.value_or(config.hidden_dropout_prob);
 }
 
-// transformers' defaults.
+// Sets transformers' defaults.
 void set_defaults(ModelConfig& config) {
   config.hidden_act = "gelu_new";
   config.vocab_size = 50257;

@@ -27,7 +27,7 @@ constexpr std::array kKeys{
     ConfigKey{"head_dim", &ModelConfig::head_dim},
 };
 
-// transformers' defaults for the whole family.
+// Sets transformers' defaults for the whole family.
 void set_family_defaults(ModelConfig& config) {
   config.vocab_size = 32000;
   config.hidden_size = 4096;
@@ -47,7 +47,7 @@ void set_family_defaults(ModelConfig& config) {
 // Fills in the sizes that follow from others, and reads the rotary embedding.
 void complete_family(ModelConfig& config, const ConfigReader& reader) {
   if (config.num_attention_heads < 1 || config.num_hidden_layers < 1)
-    return;  // check_model_config() refuses them
+    return;  // check_model_config() refuses such numbers
   if (reader.find("num_key_value_heads") != nullptr && config.num_key_value_heads < 1) {
     throw_error(ErrorCode::kBadData,
                 "{}: num_key_value_heads is {}, it must be null or above 0; correct the value",
@@ -62,7 +62,8 @@ void complete_family(ModelConfig& config, const ConfigReader& reader) {
   read_rope(config, reader);
 }
 
-// In Llama and Qwen3, attention_bias switches the biases of all four projections of attention (q, k, v and output).
+// Reads attention_bias. In Llama and Qwen3, it switches the biases of all four projections of attention (q, k, v
+// and output).
 void read_attention_bias(ModelConfig& config, const ConfigReader& reader) {
   reader.read(config.output_bias, "attention_bias");
   config.qkv_bias = config.output_bias;
@@ -121,7 +122,8 @@ constexpr const char* kSliding = "sliding_attention";
 constexpr const char* kFull = "full_attention";
 constexpr int64_t kMaxWindowLayers = 28;  // transformers' default
 
-// Qwen's window applies to the layers that layer_types names, or else to those from max_window_layers on.
+// Reads the layers to which Qwen's window applies: those that layer_types names, or else those from
+// max_window_layers on.
 void read_qwen_windows(ModelConfig& config, const ConfigReader& reader) {
   bool uses = false;
   reader.read(uses, "use_sliding_window");
@@ -155,7 +157,8 @@ void read_qwen_windows(ModelConfig& config, const ConfigReader& reader) {
   }
 }
 
-// If a window exists, the list of layer types is written too, because readers that find no list derive another one.
+// Writes the keys of the window. If a window exists, the list of layer types is written too, because readers that
+// find no list derive another one.
 void write_qwen_windows(Json& json, const ModelConfig& config) {
   json["use_sliding_window"] = config.sliding_window > 0;
   if (config.sliding_window > 0) json["sliding_window"] = config.sliding_window;
@@ -216,7 +219,7 @@ void apply_details(ModelConfig& config, const PresetDetails& details) {
   config.tie_word_embeddings = details.tied;
   config.layer_norm_eps = details.eps;
 }
-// Llama 3.1 and later: the context is extended from 8192 positions.
+// Sets the details of Llama 3.1 and later, whose context is extended from 8192 positions.
 void apply_llama3_details(ModelConfig& config, const PresetDetails& details, double factor) {
   apply_details(config, details);
   config.rope.type = RopeType::kLlama3;

@@ -12,7 +12,8 @@
 
 namespace plimsoll {
 namespace {
-// Mistral's default number of heads of keys, 8, does not divide the four heads of these configurations.
+// Returns the text of a configuration. For Mistral it sets the number of heads of keys, because the default, 8,
+// does not divide the four heads of these configurations.
 std::string llama_config(const std::string& more, const std::string& model_type = "llama") {
   const std::string kv_heads = model_type == "mistral" ? R"(, "num_key_value_heads": 2)" : "";
   return R"({"model_type": ")" + model_type +
@@ -72,7 +73,7 @@ TEST(LlamaConfig, ReadsBothFormsOfRotaryEmbeddings) {
                 .rope,
             (RopeParameters{.type = RopeType::kLinear, .theta = 7.0, .factor = 2.0}));
   EXPECT_EQ(read_llama(R"("rope_theta": 5.0, "rope_scaling": null)").rope.theta, 5.0);
-  // Numbers that types derive from other keys.
+  // Types of rotary embeddings derive some of their numbers from other keys.
   const RopeParameters dynamic =
       read_llama(R"("rope_scaling": {"rope_type": "dynamic", "factor": 2.0})").rope;
   EXPECT_EQ(dynamic.original, 64.0);

@@ -43,7 +43,8 @@ constexpr std::array kQwenModules{
     GgufModule{"lm_head", "output"},
 };
 
-// llama.cpp's factor of cos and sin in YaRN follows from the scaling factor, and its ramp has the usual ends.
+// Returns true if llama.cpp computes the same YaRN: it derives the factor of cos and sin from the scaling
+// factor, and its ramp always has the usual ends.
 bool is_usual_yarn(const RopeParameters& rope) {
   const RopeParameters usual;
   return rope.attention_factor == yarn_attention_factor(rope.factor, 0.0, 0.0) && rope.truncate &&
@@ -62,11 +63,12 @@ void refuse_activation_and_rope(const ModelConfig& config, std::string_view wher
                             (rope.type == RopeType::kYarn && is_usual_yarn(rope)) ||
                             (rope.type == RopeType::kLlama3 && has_divisors);
   if (is_supported) return;
-  throw_error(
-      ErrorCode::kUsage,
-      "{}: the rotary embedding has the type '{}'{}, which llama.cpp does not compute as this model was "
-      "trained; use transformers or vLLM",
-      where, rope_type_name(rope.type), rope.type == RopeType::kYarn ? " with unusual parameters" : "");
+  throw_error(ErrorCode::kUsage,
+              "{}: the rotary embedding has the type '{}'{}, which llama.cpp computes differently than in "
+              "the training "
+              "of this model; use transformers or vLLM",
+              where, rope_type_name(rope.type),
+              rope.type == RopeType::kYarn ? " with unusual parameters" : "");
 }
 
 void refuse_llama_variants(const ModelConfig& config, std::string_view where) {
@@ -89,7 +91,8 @@ bool limits_attention(const ModelConfig& config) {
   }
   return false;
 }
-// llama.cpp gives these architectures no sliding window. Within a window, attention is complete.
+// Returns the context length that the file states. llama.cpp gives these architectures no sliding window, so it
+// is limited to the window: within it, attention to all earlier tokens is the same.
 int64_t context_length(const ModelConfig& config) {
   return limits_attention(config) ? config.sliding_window : config.max_position_embeddings;
 }

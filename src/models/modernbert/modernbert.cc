@@ -85,7 +85,7 @@ class SpecWriter {
     linear(name, config_.num_labels, config_.hidden_size, true, {""}).deviation =
         1.0 / std::sqrt(static_cast<double>(config_.hidden_size));
   }
-  // Adds a table. As in transformers, the row of the padding token does not start as zero.
+  // Adds the table of word embeddings. As in transformers, the row of the padding token does not start as zero.
   void table(const std::string& name) {
     add_table_spec(specs_, name, config_.vocab_size, config_.hidden_size, disk_prefixes());
     specs_.back().cutoff = cutoff();
@@ -186,7 +186,7 @@ void add_masked_weights(std::vector<WeightSpec>& specs, const ModelConfig& confi
   writer.decoder(kDecoder);
 }
 
-// [N, C] -> [N, C]: linear, activation, norm.
+// Builds the modules that all heads share: linear, activation, norm. [N, C] -> [N, C].
 ValueId build_prediction(ModelBuilder& builder, ValueId x) {
   const Activation activation = find_activation(builder.config().classifier_activation).value();
   const ValueId activated = emit(builder.graph(), gelu_op(), {builder.linear(x, kDense)},
@@ -194,7 +194,7 @@ ValueId build_prediction(ModelBuilder& builder, ValueId x) {
   return builder.norm(activated, kHeadNorm);
 }
 
-// [N, C] -> logits_NK.
+// Builds the head of a classifier. [N, C] -> logits_NK.
 ValueId build_classifier(ModelBuilder& builder, ValueId x) {
   const ValueId normalized = build_prediction(builder, x);
   builder.graph().set_module(kClassifier);
@@ -202,7 +202,7 @@ ValueId build_classifier(ModelBuilder& builder, ValueId x) {
   return builder.linear(builder.dropout(normalized, p), kClassifier);
 }
 
-// x_TC -> logits_TV.
+// Builds the head for masked language modelling. x_TC -> logits_TV.
 ValueId build_masked_lm_head(ModelBuilder& builder, ValueId x) {
   builder.graph().set_module("head");
   const ValueId normalized = build_prediction(builder, x);
@@ -241,7 +241,7 @@ const Architecture& modernbert_architecture() {
       .class_prefix = "ModernBert",
       .config_keys = modernbert_keys(),
       .set_defaults = set_modernbert_defaults,
-      .refuse_variants = [](const ConfigReader&) {},  // complete() refuses what is not computed
+      .refuse_variants = [](const ConfigReader&) {},  // complete() refuses unsupported variants
       .complete = complete_modernbert,
       .write_config = write_modernbert,
       .add_encoder_weights = add_encoder_weights,

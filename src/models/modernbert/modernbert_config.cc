@@ -55,7 +55,8 @@ void require_at_least(const ConfigReader& reader, const char* key, int64_t value
               key, value, least);
 }
 
-// A list of layer_types takes precedence over global_attn_every_n_layers. The list of a regular pattern becomes its interval.
+// Reads which layers are local. A list of layer_types takes precedence over global_attn_every_n_layers. A list with a
+// regular pattern is stored as the interval, so that both forms of config.json give the same configuration.
 void read_layer_types(ModelConfig& config, const ConfigReader& reader) {
   require_at_least(reader, "global_attn_every_n_layers", config.global_attn_every_n_layers, 1);
   config.slides.clear();
@@ -157,7 +158,7 @@ void set_modernbert_defaults(ModelConfig& config) {
 void complete_modernbert(ModelConfig& config, const ConfigReader& reader) {
   if (config.num_attention_heads < 1 || config.num_hidden_layers < 1 ||
       config.hidden_size % config.num_attention_heads != 0)
-    return;  // check_model_config() refuses them
+    return;  // check_model_config() refuses such numbers
   reader.read(config.output_bias, "attention_bias");
   config.qkv_bias = config.output_bias;
   require_at_least(reader, "local_attention", config.local_attention, 0);

@@ -30,7 +30,7 @@ ValueId build_head(ModelBuilder& builder, ValueId x) {
   return build_dense_head(builder, x, tanh_op());
 }
 
-// The published checkpoints state these values, which differ from transformers' defaults.
+// Sets the values that the published checkpoints state and that differ from transformers' defaults.
 void adjust_preset(ModelConfig& config) {
   config.max_position_embeddings = 514;
   config.type_vocab_size = 1;
