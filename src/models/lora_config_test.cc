@@ -262,13 +262,13 @@ TEST(LoraTargets, WhatIsLeftOutIsThereAndLeavesSomething) {
     const std::string said = refusal_of(config);
     for (const std::string& word : words) EXPECT_NE(said.find(word), std::string::npos) << said;
   };
-  expect_words({.exclude_modules = {"quary"}}, {"--exclude_modules quary", "near it are query"});
+  expect_words({.exclude_modules = {"quary"}}, {"--exclude_modules quary", "the nearest names are query"});
   expect_words({.exclude_modules = {"query", "value"}}, {"--exclude_modules", "no module is left"});
   expect_words({.layers_to_transform = {12}}, {"--layers_to_transform 12", "0 to 11"});
   expect_words({.target_modules = {"pooler.dense"}, .layers_to_transform = {0}}, {"no module is left"});
   expect_words({.target_modules = {"all-linear"}, .layers_to_transform = {0}},
                {"--layers_to_transform 0", "suffixes of module names", "all-linear"});
-  expect_words({.as_loaded_modules = {"poler"}}, {"--llm_int8_skip_modules poler", "near it are"});
+  expect_words({.as_loaded_modules = {"poler"}}, {"--llm_int8_skip_modules poler", "the nearest names are"});
   expect_words({.as_loaded_modules = {"self.query"}}, {"--llm_int8_skip_modules self.query", "all three"});
   for (const char* name : {"classifier", "score", "pooler", "attention.self", "encoder.layer.3"})
     EXPECT_EQ(refusal_of({.as_loaded_modules = {name}}), "accepted") << name;

@@ -91,7 +91,7 @@ NamedWeight find_weight(const Plan& plan, std::string_view name) {
   names.reserve(weights.size());
   for (NamedWeight& weight : weights) names.push_back(std::move(weight.name));
   throw_error(ErrorCode::kUsage,
-              "this model has no weight '{}'; near it are {}; Trainer::weights() lists all", name,
+              "this model has no weight '{}'; the nearest names are {}; Trainer::weights() lists all", name,
               fmt::join(nearest_names(name, names), ", "));
 }
 

@@ -156,10 +156,10 @@ TEST(Weights, WrongNamesSizesAndValuesChangeNothing) {
   const float infinity = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const char* name : {"classifer.bias", "classifier", "", "classifier.bias ", "bert.classifier.bias"})
-    expect([&] { trainer.read_weight(name); }, "near it are classifier.");
+    expect([&] { trainer.read_weight(name); }, "the nearest names are classifier.");
   expect([&] { trainer.read_weight("bert.encoder.layer.0.attention.self.query_key_value.weight"); },
          "no weight 'bert.encoder.layer.0.attention.self.query_key_value.weight'");
-  expect([&] { trainer.write_weight("classifier.biases", bias); }, "near it are classifier.bias");
+  expect([&] { trainer.write_weight("classifier.biases", bias); }, "the nearest names are classifier.bias");
   const std::vector<float> none;
   const std::vector<float> one(1);
   const std::vector<float> three(3);
