@@ -156,7 +156,7 @@ TEST(ChunkedLoss, ChunksRowsOfTokensAndCountsTheCorrectOnes) {
       << print_graph(graph);
   verify(graph, "after the pass");
   find_tails(graph);
-  // A second reader of the logits keeps them.
+  // If a second op reads the logits, they must exist, so nothing is fused.
   const std::string read = replaced(text, "\n}\n", "\n  %y: f32[T,6] !output = gelu(%logits)\n}\n");
   EXPECT_EQ(print_graph(after(read, 0)), print_graph(parse_graph(read, find_op)));
 }

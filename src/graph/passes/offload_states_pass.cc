@@ -204,7 +204,7 @@ class OffloadStates {
     }
   }
 
-  // Moves the copies of an update's states to the device into the step before it.
+  // Makes the previous step copy the states of this update to the device.
   void prefetch(Moved& update) {
     update.is_prefetched = true;
     for (size_t k = 0; k < update.staged.size(); ++k) {

@@ -1,5 +1,5 @@
-// Tests recomputation with graphs as text. The graph has two blocks of two products around a tanh, and a head that
-// works on rows.
+// Tests recomputation with graphs as text. The graph has two blocks, each of a matrix product, a tanh and another matrix product, and a
+// head that works on rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>

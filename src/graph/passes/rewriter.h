@@ -37,7 +37,7 @@ class Rewriter {
   // Replaces the op at this position. The change is visible at once; removals and insertions are not.
   void replace(uint32_t at, Op op) { graph_.ops()[at] = std::move(op); }
   void remove(uint32_t at) { removed_[at] = true; }
-  // Requires: positions of calls ascend.
+  // Inserts an op before this position. Requires: later calls have the same or higher positions.
   void insert_before(uint32_t at, Op op) { inserted_.emplace_back(at, std::move(op)); }
 
   // Executes all insertions and removals, and drops the values that no op reads or produces any more.

@@ -9,7 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Two heads of two columns, and a feed-forward layer of six columns. The same layers in a head stay whole.
+// Attention with two heads of two columns, and a feed-forward layer of six columns. The matrix products of the module "head" are not
+// divided.
 constexpr const char* kLayer = R"(graph g {
   input %x: f32[T,4]
   input %cu: i32[B+1]
@@ -153,7 +154,8 @@ TEST(TensorParallel, DividesNothingForOneRank) {
             testing::unchanged(kLayer));
 }
 
-// A gradient between the products would need the random numbers of the columns of all ranks.
+// Each rank has only some columns of the value between the two matrix products, but the random draws of dropout are numbered by the columns
+// of the whole value.
 TEST(TensorParallel, RefusesDropoutBetweenTheProducts) {
   std::string text = testing::replaced(kLayer, "  input %cu", "  input %rng: i64[2]\n  input %cu");
   text = testing::replaced(text, "  %d: f32[T,4] = matmul(%g,",

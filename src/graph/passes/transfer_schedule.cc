@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// The number of values for the number of deferred updates that are tried besides 0. For the 190 updates of BERT-large, these are the
+// The number of deferred updates is chosen among at most this many values besides 0. For the 190 updates of BERT-large, these are the
 // multiples of 8.
 constexpr size_t kDeferredTried = 24;
 
@@ -125,8 +125,8 @@ class EarlySchedule {
   bool deferred_fit_ = true;
   std::vector<int64_t> least_free_;  // the minimum of the free bytes at this position and all later ones
   std::vector<double> rest_ms_;      // time from a position to the end of its segment
-  std::vector<double> arrival_ms_;   // times at which the copies of an update are on the device,
-  std::vector<double> return_ms_;    // and when they are back on the host
+  std::vector<double> arrival_ms_;   // times at which the copies of an update are on the device
+  std::vector<double> return_ms_;    // times at which the states of an update are back on the host
   std::vector<StateTransfer> transfers_;
   size_t updated_ = 0;  // updates that are done
   size_t ended_ =

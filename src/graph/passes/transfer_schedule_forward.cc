@@ -173,8 +173,8 @@ class ForwardSchedule {
   std::vector<int64_t> bytes_before_;   // bytes of the states of the first k updates
   std::vector<size_t> updated_before_;  // the number of updates before a position of the forward pass
   std::vector<double>
-      arrival_ms_;  // times at which the copies of an update are on the device, 0 if prefetched,
-  std::vector<double> return_ms_;  // and when they are back on the host
+      arrival_ms_;  // times at which the copies of an update are on the device; 0 if prefetched
+  std::vector<double> return_ms_;  // times at which the states of an update are back on the host
   TransferSchedule found_;
   size_t started_ = 0;  // updates whose copies to the device have been started
   size_t updated_ = 0;  // updates that are done

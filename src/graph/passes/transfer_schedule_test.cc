@@ -43,7 +43,7 @@ TEST(TransferSchedule, StartAsSoonAsBytesAreFree) {
 
 TEST(TransferSchedule, LeaveMemoryForLaterOps) {
   Step step;
-  step.room.live_bytes[5] = 70;  // the states of one update fit next to it
+  step.room.live_bytes[5] = 70;  // the states of one update fit next to these bytes
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 
@@ -135,7 +135,8 @@ TEST(TransferSchedule, ThreeUpdatesAtATimeOnADisk) {
   EXPECT_EQ(Step::pairs(transfers_with_disk(updates)), (List{{3, 0}, {3, 0}, {5, 0}, {8, 1}, {12, 2}}));
 }
 
-// If little memory is free, each copy would wait for all copies back, which is slower.
+// If little memory is free, each copy to the device would wait until the states of all earlier updates are back on the host, which is
+// slower.
 TEST(TransferSchedule, UseMinimumMemoryIfThatIsFaster) {
   Step step;
   step.room.most_bytes = 0;
