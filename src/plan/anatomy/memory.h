@@ -27,7 +27,7 @@ namespace plimsoll {
 // The phases of a run. Load: weights are read. Resume: optimizer states are read too. Save: both are
 // written.
 enum class Phase : uint8_t { kLoad, kResume, kTrain, kEvaluate, kGenerate, kSave };
-// "load", "resume", "train", "eval", "save".
+// Returns a name such as "load", "resume", "train", "eval" or "save".
 std::string_view phase_name(Phase phase);
 
 using PurposeBytes = std::array<int64_t, kNumPurposes>;

@@ -87,7 +87,7 @@ TEST(WidthAdvice, InTf32MultiplesAreOf4And32) {
 
 TEST(WidthAdvice, AHiddenSizeStaysAMultipleOfItsHeads) {
   PlanRequest request = request_of(3072, DType::kBF16);
-  request.model.config.hidden_size = 756;  // 12 heads of 63
+  request.model.config.hidden_size = 756;  // 12 heads of width 63
   const std::vector<WidthAdvice> advices = width_advice(build_plan(request));
   ASSERT_EQ(advices.size(), 1u);
   EXPECT_EQ(advices[0].better, 768);

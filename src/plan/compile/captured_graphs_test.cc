@@ -52,7 +52,7 @@ TEST(CapturedGraphs, CountEachSegmentByTheBucketsThatItRunsInAgain) {
   EXPECT_EQ(of({2, 0, 0}).graphs_of(kTrainProgram).count, 6) << "each micro-batch is a step";
   request.batches.train = {.tokens = 40, .sequences = 1, .longest = 40};
   EXPECT_EQ(of({8, 8, 0}).graphs_of(kTrainProgram).count, 9) << "the ladder has three";
-  // Every run is on one of these devices.
+  // A CPU has no CUDA graphs.
   request.device.kind = KernelDevice::kCpu;
   EXPECT_EQ(of({8, 8, 8}), GpuConstant{});
 }

@@ -107,8 +107,8 @@ DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
   return is_product || is_attention_on_tiles(work) ? arithmetic_type(op) : DType::kF32;
 }
 
-// Returns the factor by which narrow heads reduce the share of FLOP/s that attention reaches. On AMX tiles a score
-// takes the same time if the head has fewer columns.
+// Returns the factor by which narrow heads reduce the share of FLOP/s that attention reaches. On AMX tiles a score takes the same time for
+// a narrower head, although it has fewer FLOPs.
 double share_of_head_size(CpuWork work, const OpView& op) {
   if (!is_attention_on_tiles(work)) return 1;
   const auto head_size = static_cast<double>(attention_dims(op, {}).head_dim);

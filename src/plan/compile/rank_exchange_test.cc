@@ -14,7 +14,7 @@ PlanRequest request_of_ranks() {
   return request;
 }
 
-// all_reduce sends 1.5 times the data of 4 ranks, all_gather 0.75 times.
+// With 4 ranks, each rank sends 1.5 times the size of the data in an all_reduce and 0.75 times in an all_gather.
 MeasuredLinks measured_links() {
   MeasuredLinks links{.exchange = LinkExchange::kGloo, .num_ranks = 4, .date = "2026-11-27"};
   links.curves[Collective::kAllReduce] = {{.bytes = 1000, .median_ms = 0.25},
@@ -53,7 +53,7 @@ PlanRequest request_with_links(int64_t count, int64_t machines, const RankLinks&
   return request;
 }
 
-// Ranks of one machine use the links inside it, of which operations reach the measured share.
+// Ranks of one machine use the links inside it. Operations are assumed to reach the share kGpuShareOfPeerLink of their nominal rate.
 TEST(RankExchange, NamedLinksInsideAMachine) {
   const PlanRequest request = request_with_links(8, 1, {.inside = "pcie4", .between = "ib400"});
   EXPECT_FALSE(rank_link(request).is_measured);

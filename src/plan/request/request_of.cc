@@ -27,7 +27,7 @@ OptimizerConfig optimizer_of(const Arguments& arguments) {
   return optimizer;
 }
 
-// Refuses offloading on a CPU, where all values are in host memory. A paged optimizer runs there, with a note.
+// Refuses offloading on a CPU, where all values are in host memory. A paged optimizer is accepted on a CPU, with a note to the user.
 void check_offload_on_cpu(const Arguments& arguments, bool trains, RequestRemarks& remarks) {
   if (offloads_optimizer(arguments) && nvme_folder(arguments).empty()) {
     throw_error(

@@ -83,7 +83,7 @@ class FitPlanner {
   RunSpec run_;
   RecomputeChosen recompute_;
   int64_t budget_bytes_;
-  PlanRequest request_;  // the request for the shape of the last question
+  PlanRequest request_;  // the request for the shape that was asked for last
   std::map<Kind, Graphs> graphs_;
   int64_t num_plans_ = 0;
   double plan_ms_ = 0;

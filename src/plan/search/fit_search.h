@@ -66,7 +66,7 @@ struct FitSearch {
   int64_t num_sets =
       0;  // the number of sets that were planned; a faster set or a bound of their bytes excluded the others
   int64_t num_plans = 0;
-  double plan_ms = 0;  // the elapsed time of placing them
+  double plan_ms = 0;  // the elapsed time of planning these sets
 };
 
 // Sorts rows by a value, the smallest first, and then the rows of each tie by the extent to which they change the run. A

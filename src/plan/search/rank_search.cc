@@ -123,7 +123,7 @@ class DivisionSearch {
     for (size_t i = 0; i < policies.size() && !open.empty(); ++i) {
       const auto before = std::ssize(open);
       plan_splits(policies[i], open);
-      // A split that fits is not faster if more is recomputed.
+      // Splits that fit with this policy are not planned with stronger ones, because recomputing more never makes a step faster.
       result_.num_pruned +=
           (before - std::ssize(open)) * (std::ssize(policies) - 1 - static_cast<int64_t>(i));
     }

@@ -166,8 +166,8 @@ class Search {
     try_sizes(fewer_new_tokens(request), &Change::use_new_tokens);
   }
 
-  // Tries sets of methods as `fit` finds them: the fastest that train the same, those that round, and if
-  // there is none, those that train something else.
+  // Tries sets of methods as `fit` finds them: first sets that keep the result of training, then sets that change its rounding, and, if
+  // none of these fits, sets that train another model.
   void try_sets() {
     const bool has_large_evaluation = !smaller_evaluation_batches(plan_.request).empty();
     for (const bool small_evaluation : {false, true}) {

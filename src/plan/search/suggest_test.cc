@@ -20,7 +20,7 @@ PlanRequest large_batch_request() {
   return request;
 }
 
-// Returns the bytes of half the batch, accumulated to the same effective batch.
+// Returns the bytes of the plan that has half the micro-batch and two accumulation steps, and thus the same effective batch.
 int64_t half_batch_bytes() {
   PlanRequest request = large_batch_request();
   request.batches.train = {.tokens = 32 * 128, .sequences = 32, .longest = 128};
