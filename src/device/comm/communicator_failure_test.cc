@@ -329,7 +329,7 @@ TEST(CommunicatorFailure, AKilledProcessIsNamedInTheMiddleOfASum) {
   }
 }
 
-// Rank 3 is not a neighbour of rank 1 in the ring.
+// The killed rank 3 is not a neighbour of rank 1, which must nevertheless name it.
 TEST(CommunicatorFailure, AKilledProcessIsNamedByRanksThatWait) {
   expect_named_victim(4, 3, "barrier failed", [](Communicator& ranks) {
     if (ranks.rank() == 3) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -369,7 +369,7 @@ TEST(CommunicatorFailure, AStoppedProcessIsNamedByATableOfPositions) {
   }
 }
 
-// Ctrl-Z and fg do this.
+// All processes are stopped and later continued, as Ctrl-Z and fg do.
 TEST(CommunicatorFailure, TimeInWhichAllProcessesAreStoppedIsNoWait) {
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
                                       .operation_timeout = milliseconds(2000)};

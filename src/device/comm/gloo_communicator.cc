@@ -342,7 +342,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
               operation, group);
   }
 
-  // Runs one side of a message between two ranks.
+  // Runs the send or the receive of a message between two ranks.
   void run_message(const std::string& what, uint64_t slot, const Operation& operation) {
     const RankProgress::Wait wait(progress(), what, RankProgress::Kind::kSomeRanks);
     run_until(what, slot, std::chrono::steady_clock::now() + kNoLimit, kNoLimit, operation);
