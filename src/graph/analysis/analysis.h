@@ -45,7 +45,7 @@ std::vector<bool> find_repeated_ops(const Graph& graph);
 // thread-safe.
 
 struct QueuedOp {
-  uint32_t op = 0;   // its position
+  uint32_t op = 0;   // position of the queued op
   uint32_t end = 0;  // it has ended before the op at this position: at least op + 1
   Queue queue = Queue::kToHost;
 };

@@ -46,7 +46,7 @@ class ListPerValue {
     uint32_t number = 0;
     uint32_t next = kEnd;
   };
-  std::vector<uint32_t> first_;  // per value
+  std::vector<uint32_t> first_;  // for each value, the index of the entry that was added last, or kEnd
   std::vector<Entry> entries_;
 };
 

@@ -68,7 +68,7 @@ constexpr bool is_persistent(Storage storage) {
 }
 std::string_view storage_name(Storage storage);
 
-// The source of the values that the host writes into an input, and the time at which it does.
+// The source of the values that the host writes into an input, and when it writes them.
 enum class InputSource : uint8_t {
   kBatch,         // with each batch: the batch's tensor of the same name
   kNumSequences,  // written with each batch: its number of sequences

@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// All four ops have these inputs at the same positions.
+// The inputs that all four ops share are at the same positions in each of them.
 using SumsIn = LinearClassSumsGradOp;
 
 void expect_class_rows(const OpView& op) {

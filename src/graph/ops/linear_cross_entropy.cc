@@ -26,7 +26,7 @@
 namespace plimsoll {
 namespace {
 
-// The backward ops have these inputs at the same positions, and d_loss after them.
+// The backward ops have the inputs of the forward op at the same positions, and d_loss after them.
 using In = LinearCrossEntropyBwdOp;
 
 void expect_linear(const OpView& op, std::string_view rule) {

@@ -113,7 +113,7 @@ TEST(ChunkedLoss, GradientsAccumulateAndTheTextRoundTrips) {
   EXPECT_EQ(print_graph(parsed), text);
 }
 
-// Both ops decompose into basic ops with their own types.
+// The fused op and its two backward ops decompose into basic ops, whose results have the types of the fused ops' outputs.
 TEST(ChunkedLoss, OpsDecompose) {
   Graph graph = after(kClassifier, 0);
   add_backward(graph, graph.find("loss"), std::vector<ValueId>{graph.find("x"), graph.find("w")});

@@ -203,11 +203,11 @@ class Recompute {
 
   Graph& graph_;
   const RecomputeChoice& choice_;
-  const OpLists readers_ = find_readers(graph_);  // of each value
+  const OpLists readers_ = find_readers(graph_);  // the readers of each value
   std::vector<bool> from_forward_;                // transient values of the forward pass
   std::vector<bool> runs_again_;                  // indexed by forward op
   std::vector<bool> pinned_;
-  std::vector<bool> stays_;  // for recipes of other outputs of the same op
+  std::vector<bool> stays_;  // outputs that are kept, and that recipes of other outputs of their op may read
   std::vector<bool> kept_;
   std::unordered_map<size_t, ValueId> done_;
   // The recipes that were emitted for values of a forward op, with the results; the key is the op.

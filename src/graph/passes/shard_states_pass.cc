@@ -229,7 +229,7 @@ class ShardStates {
     set_rank_slices(divided.attributes, slices_);
     ops_.push_back(std::move(divided));
     if (!weights.empty()) gather(op, weights, block_of(RankSlices::kBlock));
-    // The lower half of a number has two bytes, each of them an element.
+    // The lower half of a number is stored as two elements of one byte each, so its blocks have twice as many elements.
     if (!lower_halves.empty()) gather(op, lower_halves, block_of(2 * RankSlices::kBlock));
   }
 

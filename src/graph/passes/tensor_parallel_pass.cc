@@ -130,7 +130,7 @@ class TensorParallel {
     PLIMSOLL_CHECK(
         op.def == &matmul_op() && op.attributes.integer("ta") == 0 && op.attributes.integer("tb") != 0,
         "weights of a layer can only be divided among ranks if a matmul(x, w^T) reads them, but the op '{}' "
-        "does",
+        "reads them",
         op.def->name());
   }
 

@@ -69,7 +69,7 @@ TEST(TransferSchedule, StartAtTheFirstAllowedOp) {
   EXPECT_EQ(step.early(), (List{{6, 0}, {6, 0}, {6, 0}}));
 }
 
-// If only the states of two updates fit, both schedules are the same.
+// If only the states of two updates fit, the early schedule equals the one with minimum memory.
 TEST(TransferSchedule, TakeTheBytesOfStatesThatWereCopiedBack) {
   Step step;
   step.room.live_bytes = {60, 60, 60, 60, 60, 60, 0, 0, 0};
