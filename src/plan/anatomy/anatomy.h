@@ -61,7 +61,7 @@ ParameterBytes parameter_bytes(const Plan& plan);
 // Saved values that differ only in the number of their layer.
 struct SavedKind {
   std::string values = {};    // "encoder.layer.*.attention.context"
-  std::string producer = {};  // the op that computes them
+  std::string producer = {};  // the op that computes the values
   std::string type = {};      // "f32[T,1024]"
   int64_t count = 0;
   int64_t bytes = 0;

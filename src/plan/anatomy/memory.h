@@ -52,7 +52,7 @@ struct PeakPlace {
   size_t position = 0;  // index of the op, starting at 0
   size_t num_ops = 0;
   std::string op = {};      // the op's name
-  std::string output = {};  // its first output
+  std::string output = {};  // the first output of the op
   std::string module = {};
   Segment segment = Segment::kForward;
   int64_t live_bytes = 0;  // transient

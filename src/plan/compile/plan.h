@@ -58,7 +58,7 @@ struct CapturedGraphs {
 // The largest amount of GPU memory that a process holds outside its arena. captured_graphs() computes `graphs`.
 struct GpuConstant {
   int64_t context_bytes = 0;  // CUDA context, modules and library handles: GpuTarget::constant_bytes
-  std::map<std::string, CapturedGraphs, std::less<>> graphs = {};  // by program
+  std::map<std::string, CapturedGraphs, std::less<>> graphs = {};  // the graphs of each program, by its name
   int64_t communicator_bytes = 0;  // of NCCL, or to map the memory of other GPUs; 0 for one rank
   // Returns the graphs of one program; CapturedGraphs{} if it has none.
   CapturedGraphs graphs_of(std::string_view program) const;
@@ -95,7 +95,7 @@ struct StageAction {
   enum class Kind : uint8_t { kCompute, kSend, kReceive };
   Kind kind = Kind::kCompute;
   int64_t chunk = 0;  // the chunk of this stage that it belongs to
-  int64_t peer = 0;   // the other stage
+  int64_t peer = 0;   // the stage to which a value is sent, or from which it is received
   int64_t channel =
       0;  // values that are sent through different channels do not wait for one another (graph/ops/chunk.h)
   std::string value = {};  // the name of the value that is sent or received
@@ -133,7 +133,7 @@ struct StagePlan {
   // The actions of the segments of the training program, and of the forward segment of the evaluation program.
   std::array<std::vector<StageAction>, kNumSegments> train = {};
   std::vector<StageAction> evaluate = {};
-  std::vector<StageExchange> exchanges = {};  // of the training program, in the order of its ops
+  std::vector<StageExchange> exchanges = {};  // those of the training program, in the order of its ops
   std::vector<ScheduleEntry> step_schedule = {};
 };
 

@@ -70,7 +70,7 @@ class FitPlanner {
   struct Graphs {
     std::optional<Placer> placer = {};
     FitShape built_for = {};
-    FitNeeds own_needs = {};  // the needs of that shape
+    FitNeeds own_needs = {};  // what a batch of shape `built_for` needs
   };
   // The properties by which graphs differ: accumulation, logits in chunks, and the policy of recomputation.
   using Kind = std::tuple<bool, bool, RecomputePolicy>;

@@ -326,7 +326,7 @@ struct PlannedSet {
   double ms = 0;      // estimated time with headroom for early copies
 };
 
-// Plans every set in every split, without bounds.
+// Plans every set of methods with every split of the batch, and skips none because of a bound.
 std::vector<PlannedSet> all_planned(const MethodSpace& space, const FitQuestion& question) {
   std::vector<PlannedSet> planned;
   SharedGraphs shared;
@@ -526,8 +526,8 @@ TEST(SearchFit, ASetThatCannotBePlannedIsNamedWithItsReason) {
   }
 }
 
-// The plan with a budget recomputes no more than it has to: it is chosen where recomputing whole layers is
-// slower.
+// A plan with a budget recomputes only as much as the limit requires, so the search returns it instead of a plan that recomputes whole
+// layers.
 TEST(SearchFit, ABudgetReplacesCheckpointing) {
   PlanRequest request = small_request();
   request.model.config.num_hidden_layers = 12;
