@@ -379,7 +379,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     if (!failure_.empty()) throw_error(ErrorCode::kDevice, "cannot start {}: {}", operation_name, failure_);
     const std::string what = progress().prefix() + operation_name;
     if (const std::string text = long_wait(); !text.empty()) fail(text);
-    // A rank that left may have done its part of this operation before that, so the operation may still succeed.
+    // A rank that left may have done its part of this operation before it left, so the operation may still succeed.
     if (const std::optional<RankEnd> end = first_end_.get(); end && end->kind != RankEnd::Kind::kLeft) {
       fail(sentence(fmt::format("{} failed: {}", what, end_text(*end, size()))));
     }
