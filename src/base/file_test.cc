@@ -26,7 +26,7 @@ std::string message_of(const std::function<void()>& call, ErrorCode code) {
   return {};
 }
 
-// Both file systems must behave in the same way.
+// Runs the same calls on either file system, of the machine and in memory, which must behave in the same way.
 void exercise(FileSystem& files, const std::string& root) {
   const std::string folder = join_path(root, "a/b");
   make_folders(files, folder);
