@@ -205,7 +205,7 @@ class Recompute {
   const RecomputeChoice& choice_;
   const OpLists readers_ = find_readers(graph_);  // the readers of each value
   std::vector<bool> from_forward_;                // transient values of the forward pass
-  std::vector<bool> runs_again_;                  // indexed by forward op
+  std::vector<bool> runs_again_;                  // true for each forward op that runs again
   std::vector<bool> pinned_;
   std::vector<bool> stays_;  // outputs that are kept, and that recipes of other outputs of their op may read
   std::vector<bool> kept_;

@@ -53,7 +53,7 @@ class Rewriter {
   std::vector<std::pair<uint32_t, Op>> inserted_;
 };
 
-// Returns an op that produces what `replaced` produces, in its segment and module.
+// Returns an op that has the outputs, the segment and the module of `replaced`.
 Op op_instead_of(const Op& replaced, const OpSchema& def, ValueIds inputs, Attributes attributes = {});
 
 // Patterns shared by the passes that fuse a linear layer with the ops after it (linear_gelu, linear_norm, linear_add,

@@ -182,7 +182,7 @@ class ForwardSchedule {
   int64_t held_bytes_ =
       0;               // bytes of the states on the device of all other updates whose copies have started
   double now_ms_ = 0;  // time since the start of the forward pass
-  double link_in_free_ms_ = 0;  // times at which the last copy in each direction has ended
+  double link_in_free_ms_ = 0;  // for each direction, when the last copy so far has ended
   double link_out_free_ms_ = 0;
 };
 
