@@ -108,7 +108,7 @@ TEST(CapturedGraphs, CountEveryLaunchOfANormWithItsLayer) {
 // than 96 are captured.
 class BackEnd {
  public:
-  using Key = std::tuple<char, int, Segment>;  // program, bucket
+  using Key = std::tuple<char, int, Segment>;  // program, bucket, segment
 
   void run(char program, int bucket, Segment segment, int64_t bytes) {
     const Key key{program, bucket, segment};

@@ -43,7 +43,7 @@ GpuWork gpu_work(OpWork work) {
   }
 }
 
-// Returns the smallest possible time of a matrix product. The length of its sums is computed from the number of operations.
+// Returns the smallest possible time of a matrix product. The number of terms per sum, k, is computed from the number of operations.
 double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& cost, const Bucket& bucket) {
   const Shape& shape = op.out_shape(0);
   const double columns = shape.rank() > 0 ? static_cast<double>(shape.last().at(bucket)) : 1.0;

@@ -94,7 +94,7 @@ struct SplitWeight {
 struct StageAction {
   enum class Kind : uint8_t { kCompute, kSend, kReceive };
   Kind kind = Kind::kCompute;
-  int64_t chunk = 0;  // the chunk of this stage that it belongs to
+  int64_t chunk = 0;  // the chunk of this stage to which the action belongs
   int64_t peer = 0;   // the stage to which a value is sent, or from which it is received
   int64_t channel =
       0;  // values that are sent through different channels do not wait for one another (graph/ops/chunk.h)
@@ -146,7 +146,7 @@ struct Plan {
   std::vector<InitialState> initial_states = {};
   std::vector<PersistentBuffer> persistent = {};
   std::unordered_map<std::string, size_t> persistent_by_name = {};
-  int64_t persistent_bytes = 0;  // the offset of the transient region
+  int64_t persistent_bytes = 0;  // bytes of persistent buffers, after which the transient region begins
   Programs programs = {};
   std::vector<ScheduleEntry> step_schedule = {};  // the schedule of an optimizer step; empty without training
   int64_t arena_bytes = 0;

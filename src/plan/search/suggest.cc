@@ -31,8 +31,8 @@ constexpr size_t kMostNotEnough = 5;
 // model.
 bool is_worth_suggesting(const Method& method) {
   if (!method.not_in_fit.empty() || method.kind == "trained part") return false;
-  // Among methods that learn something else, only those with the largest savings are tried: an optimizer with
-  // few states, and one without.
+  // Among the optimizers with which a model learns something else, only those that save the most are tried: one with few states, and one
+  // without states.
   const bool is_other_optimizer = method.kind == "optimizer" && method.effect == MethodEffect::kOtherPath;
   return !is_other_optimizer || method.name == "adafactor" || method.name == "sgd";
 }
