@@ -54,7 +54,7 @@ constexpr size_t index_of(ModuleId id) {
 enum class Storage : uint8_t {
   kTransient,       // produced and used within one run of the program
   kWeight,          // persistent: a parameter of the model
-  kOptimizerState,  // persistent
+  kOptimizerState,  // persistent: a state that the optimizer keeps per parameter
   kGradient,        // persistent: a gradient that accumulates over micro-batches
   kCache,           // persistent: keys and values of earlier tokens (KV cache)
   kMessage,         // persistent: a value on its way to another stage of a pipeline, until it has arrived

@@ -52,8 +52,8 @@ Shape shape_of(const Slice& slice, const Shape& whole) {
   const int64_t rows = dims[0].offset;
   PLIMSOLL_CHECK(
       rows * slice.first % slice.of == 0 && rows * slice.elements % slice.of == 0,
-      "a slice must consist of whole rows, but one with {} of {} elements, which begins at element {}, "
-      "does not in a value of {} rows",
+      "a slice must begin and end between rows, but the slice with {} of {} elements that begins at element "
+      "{} cuts a row of a value with {} rows",
       slice.elements, slice.of, slice.first, rows);
   dims[0] = Dim(rows * slice.elements / slice.of);
   return Shape(dims);

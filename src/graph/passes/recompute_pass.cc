@@ -96,9 +96,9 @@ class Recompute {
     }
   }
 
-  // Marks the values that exist in the backward pass in any case: pinned values, and values that a backward op reads and that are not
-  // recomputed. A value whose recipe cannot be used is kept too, and the recipes of other outputs of its op may read it: for example, the
-  // output of a norm is recomputed from the normalized values, which are kept for the gradient of the norm.
+  // Marks the values that exist in the backward pass in any case: those in pinned_, which are always kept, and values that a backward op
+  // reads and that are not recomputed. A value whose recipe cannot be used is kept too, and the recipes of other outputs of its op may read
+  // it: for example, the output of a norm is recomputed from the normalized values, which are kept for the gradient of the norm.
   void find_kept() {
     kept_ = pinned_;
     std::vector<ValueId> with_recipe;
