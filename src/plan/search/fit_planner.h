@@ -52,8 +52,9 @@ class FitPlanner {
   // figures. Returns nothing if there is a budget and no choice of recomputed values fits into it. Cost: a plan, and the search for that
   // choice if there is one.
   std::optional<FitNeeds> built(const FitShape& shape);
-  // Returns an upper bound for the bytes that the plan needs if the memory limit leaves no headroom for early copies. It is computed with
-  // late copies and with the policy for which placed() reports `bytes`. Cost: a plan.
+  // Returns an upper bound for the bytes that the plan needs if the memory limit leaves no headroom for early copies. It is computed from a
+  // plan whose copies are as late as possible and whose policy of recomputation is the one that FitNeeds::bytes of placed() is for. Cost: a
+  // plan.
   int64_t sure_bytes(const FitShape& shape);
 
   // Returns how the recomputed values are chosen.

@@ -101,8 +101,7 @@ void order_ties(std::span<Row> rows, const Value& value, const Extent& extent) {
 // the split is chosen with plans whose copies are as late as possible. Requires: num_threads >= 1. Cost: a second or two for BERT-large.
 FitSearch search_fit(const MethodSpace& space, const FitQuestion& question);
 
-// The run with the fewest bytes, over every set of the space, with micro-batches of one sequence and of all
-// sequences.
+// The run with the fewest bytes among the runs with any set of the space whose micro-batches have either one sequence or all sequences.
 struct MinimumMemoryRun {
   MethodSet set = {};
   FitShape shape = {};

@@ -259,7 +259,7 @@ std::string RankDivision::text() const {
 RunSpec with_ranks(RunSpec run, const RankQuestion& question) {
   PLIMSOLL_CHECK(question.ranks_per_machine >= 1 && question.ranks % question.ranks_per_machine == 0,
                  "the number of ranks must be a multiple of the ranks per machine, but {} ranks on machines "
-                 "with {} are given",
+                 "with {} ranks are given",
                  question.ranks, question.ranks_per_machine);
   run.arguments.nproc_per_node = question.ranks_per_machine;
   run.arguments.nnodes = question.ranks / question.ranks_per_machine;
