@@ -134,7 +134,7 @@ TEST(ScratchFile, AFolderThatDoesNotExistAndADiskThatIsFullAreNamed) {
   const test::ScratchFolder folder;
   EXPECT_THROW(posix_file_system().create_scratch(folder.path() + "/no/states", kBlockBytes), FileError);
   const std::string path = folder.path() + "/states";
-  // Larger than any disk: 2^61 bytes.
+  // The requested size, 2^61 bytes, is larger than any disk.
   EXPECT_THROW(posix_file_system().create_scratch(path, int64_t{1} << 61), FileError);
   EXPECT_FALSE(exists(path));
 }
