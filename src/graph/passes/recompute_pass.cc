@@ -58,7 +58,7 @@ class Recompute {
     return true;
   }
 
-  // Marks the outputs of an op at the end of a block that other blocks read. They are kept, so the other outputs of the op can be
+  // For an op at the end of a block, marks the outputs that other blocks read. They are kept, so the other outputs of the op can be
   // recomputed from them.
   void stay_at_block_end(size_t end) {
     const Op& op = graph_.ops()[end];
@@ -207,7 +207,7 @@ class Recompute {
   std::vector<bool> from_forward_;                // transient values of the forward pass
   std::vector<bool> runs_again_;                  // true for each forward op that runs again
   std::vector<bool> pinned_;
-  std::vector<bool> stays_;  // outputs that are kept, and that recipes of other outputs of their op may read
+  std::vector<bool> stays_;  // kept outputs from which recipes compute other outputs of the same op
   std::vector<bool> kept_;
   std::unordered_map<size_t, ValueId> done_;
   // The recipes that were emitted for values of a forward op, with the results; the key is the op.

@@ -180,7 +180,7 @@ class ForwardSchedule {
   size_t updated_ = 0;  // updates that are done
   size_t ended_ = 0;    // number of updates that are done and whose states have been copied back
   int64_t held_bytes_ =
-      0;               // bytes of the states on the device of all other updates whose copies have started
+      0;               // bytes of states that are on the device or on their way to it or back to the host
   double now_ms_ = 0;  // time since the start of the forward pass
   double link_in_free_ms_ = 0;  // for each direction, when the last copy so far has ended
   double link_out_free_ms_ = 0;
