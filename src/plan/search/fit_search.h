@@ -31,7 +31,7 @@ struct FitQuestion {
   bool of_each_effect =
       true;  // also returns the fastest answer, and the first answer for each effect on training (Effect)
   size_t num_detailed =
-      16;  // the number of first answers for which largest_batch and longest_sequence are searched
+      16;  // the number of answers, from the first one on, for which largest_batch and longest_sequence are searched
   int num_threads = 1;  // threads that plan sets in parallel; the answers do not depend on it
 };
 

@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns a sufficient limit in whole MiB.
+// Converts bytes to MiB, rounded up, so that the result is sufficient as a memory limit.
 int64_t mib_rounded_up(int64_t bytes) {
   return (bytes + kMiB - 1) / kMiB;
 }
