@@ -78,7 +78,7 @@ std::string end_text(const RankEnd& end, int size) {
     case RankEnd::Kind::kLeft:
       return fmt::format("rank {} of {} ended its part of the run before that operation", end.rank, size);
     case RankEnd::Kind::kFailed:
-      // The text contains a table, which begins on its own line.
+      // A text of several lines contains a table, which begins on its own line.
       return end.text.find('\n') == std::string::npos
                  ? fmt::format("rank {} of {} failed ({})", end.rank, size, end.text)
                  : fmt::format("rank {} of {} failed: {}", end.rank, size, end.text);
