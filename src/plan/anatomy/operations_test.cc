@@ -168,7 +168,7 @@ TEST(OperationsAnatomy, StepsOfAZen4ComeOutAsMeasured) {
 }
 
 // Measured on two cores with AMX of an H200's host (2026-11-23) by `train --profile` of MiniLM-L6-H384, 4 x 512, 17
-// steps, on the pair of cores that was disturbed less.
+// steps, on the pair of cores that other work disturbed less.
 TEST(OperationsAnatomy, StepsOnTilesComeOutAsMeasured) {
   PlanRequest request = preset_request("MiniLM-L6-H384-uncased", 4, 512);
   request.evaluate = false;

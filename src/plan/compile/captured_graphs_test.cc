@@ -57,7 +57,7 @@ TEST(CapturedGraphs, CountEachSegmentByTheBucketsThatItRunsInAgain) {
   EXPECT_EQ(of({8, 8, 8}), GpuConstant{});
 }
 
-// A quantization to fp8 is three launches, and one where the scale of the forward pass is known.
+// A quantization to fp8 takes three kernel launches, but only one if the scale from the forward pass is an input.
 TEST(CapturedGraphs, CountEveryLaunchOfAQuantization) {
   PlanRequest request = request_on_card(1);
   request.precision.activation_dtype = DType::kBF16;

@@ -65,7 +65,7 @@ TEST(RankExchange, NamedLinksInsideAMachine) {
   EXPECT_EQ(rank_link(request_with_links(2, 1, {.between = "ib400"})).gb_per_s, kGpuPairGbPerS);
 }
 
-// A run without named links and without measurements has the same assumptions.
+// A run without named links and without measurements is assumed to use the link of the GPU model, too.
 TEST(RankExchange, TheLinksOfTheCardAreAssumed) {
   const PlanRequest request = request_with_links(4, 1, {});
   EXPECT_FALSE(rank_link(request).is_measured);
@@ -88,7 +88,7 @@ TEST(RankExchange, TheSlowerLinkLimitsRanksOfSeveralMachines) {
   EXPECT_EQ(rank_link(request_with_links(64, 8, {.inside = "pcie4", .between = "ib400"})).gb_per_s,
             kGpuShareOfPeerLink * 32);
   EXPECT_EQ(rank_link(request_with_links(64, 8, {.between = "eth100"})).gb_per_s, kGpuShareOfPeerLink * 12.5);
-  // A machine with one rank has one adapter.
+  // A machine with one rank has one adapter, which limits the rate.
   EXPECT_EQ(rank_link(request_with_links(8, 8, {.between = "ib400"})).gb_per_s, kGpuShareOfPeerLink * 50);
 }
 
@@ -112,7 +112,8 @@ TEST(RankExchange, NamedLinksReplaceMeasuredOnes) {
   request.named_links = {.between = "eth10"};
   request.num_machines = 2;
   EXPECT_FALSE(rank_link(request).is_measured);
-  // Processes on CPUs are assumed to exchange 1 GB/s in a machine; 73 % of the adapter's 1.25 GB/s are less.
+  // Processes on CPUs are assumed to exchange 1 GB/s in a machine; 73 % of the adapter's 1.25 GB/s are less, so the adapter limits the
+  // rate.
   EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 1.25);
 }
 

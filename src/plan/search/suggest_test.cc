@@ -187,7 +187,7 @@ TEST(Suggest, SetsOfMethodsAreSearchedWhereNoneAloneIsEnough) {
   EXPECT_NE(smallest->arguments.find("--offload_activations"), std::string::npos) << smallest->arguments;
 }
 
-// Another argument sets the length of random sequences.
+// The length of random sequences is set by --dummy_seq_length, so the suggestion must name this argument.
 TEST(Suggest, ShorterSequencesHaveTheArgumentOfTheirData) {
   const PlanLabels labels{.length_argument = "--dummy_seq_length", .shorter_effect = "shorter sequences"};
   const std::vector<Suggestion> list = suggest_changes(
