@@ -57,7 +57,7 @@ void exercise(FileSystem& files, const std::string& root) {
   EXPECT_EQ(copy.hash, hash128("hello world!"));
   EXPECT_EQ(hash_file(files, path).hash, copy.hash);
 
-  // Two writers of one file, each at its own offset.
+  // Two writers write to one file, each at its own offset.
   const std::string shared = join_path(folder, "shared");
   const auto created = files.create(shared);
   created->resize(6);

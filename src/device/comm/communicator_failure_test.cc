@@ -162,7 +162,8 @@ TEST(CommunicatorFailure, TheTimeLimitNamesTheRankThatIsLate) {
   late.join();
 }
 
-// Gloo would end the process if a message were larger than the memory for it.
+// Operations of different sizes must not exchange messages, because Gloo would end the process if a message were larger than the memory for
+// it.
 TEST(CommunicatorFailure, DifferentSizesEndAtTheTimeLimit) {
   const uint16_t port = free_port();
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
