@@ -1,4 +1,4 @@
-// The types, costs and refusals of append_kv and paged_attention.
+// Tests the types, costs and error messages of append_kv and paged_attention.
 #include <gtest/gtest.h>
 
 #include <string>

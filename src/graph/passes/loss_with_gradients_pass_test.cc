@@ -99,7 +99,7 @@ TEST(LossWithGradients, OneOpComputesTheGradientsOfDividedClasses) {
   EXPECT_TRUE(contains(after(differentiated({"w", "b"}, divided)), "linear_class_sums_grad("));
 }
 
-// With fewer rows than columns the gradient of the weight is larger than the logits.
+// With fewer rows than columns the gradient of the weight is larger than the logits, so a separate op computes it later.
 TEST(LossWithGradients, KeepsTheGradientOfAWideWeightForTheEnd) {
   constexpr Bucket kFew{.tokens = 64, .sequences = 3, .longest = 8};
   const auto is_fused = [&](const Graph& graph) {

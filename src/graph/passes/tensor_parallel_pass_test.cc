@@ -133,7 +133,7 @@ TEST(TensorParallel, KeepsTheZLoss) {
       << divided;
 }
 
-// A table of words that a whole head reads is whole. One that only the lookup reads is divided.
+// A word table that an undivided head reads is not divided. One that only the embedding lookup reads is divided.
 TEST(TensorParallel, KeepsHeadsWhole) {
   EXPECT_EQ(print_graph(testing::after_pass(kLanguageModel, tensor_parallel_pass(2, DividedHeads::kNo))),
             testing::unchanged(kLanguageModel));
