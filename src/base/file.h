@@ -149,7 +149,7 @@ class FileLock {
 
 // The space that a folder has for new files.
 struct FolderSpace {
-  int64_t free_bytes = 0;    // for this user
+  int64_t free_bytes = 0;    // bytes that this user may still write
   bool is_writable = false;  // this user may create and remove files in it
 };
 
@@ -214,7 +214,7 @@ inline constexpr int64_t kFileChunkBytes = 256 * 1024;
 // pointer (disguised_file.h).
 std::string read_text_file(FileSystem& files, const std::string& path, int64_t max_bytes);
 
-// Returns the first bytes of a file, as many as refuse_disguised_text() needs to recognize content that the name does not tell
+// Returns the first bytes of a file, as many as refuse_disguised_text() needs to recognize content that does not match the name
 // (disguised_file.h).
 std::string start_of_file(FileSystem& files, const std::string& path);
 

@@ -280,7 +280,7 @@ class PosixFileSystem final : public FileSystem {
     } while (descriptor < 0 && errno == EINTR);
     if (descriptor < 0) fail(operation, path);
     auto file = std::make_unique<PosixFile>(descriptor, path);
-    // Opening a folder for reading succeeds, and the first read would fail with a misleading message.
+    // Checks for a folder here, because a folder can be opened for reading, and its first read would fail with a misleading message.
     struct stat status {};
     if (::fstat(descriptor, &status) != 0) fail(operation, path);
     if (S_ISDIR(status.st_mode)) throw FileError(operation, path, EISDIR);

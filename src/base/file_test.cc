@@ -26,7 +26,7 @@ std::string message_of(const std::function<void()>& call, ErrorCode code) {
   return {};
 }
 
-// Both file systems must behave in the same way.
+// Runs the same calls on either file system, of the machine and in memory, which must behave in the same way.
 void exercise(FileSystem& files, const std::string& root) {
   const std::string folder = join_path(root, "a/b");
   make_folders(files, folder);
@@ -57,7 +57,7 @@ void exercise(FileSystem& files, const std::string& root) {
   EXPECT_EQ(copy.hash, hash128("hello world!"));
   EXPECT_EQ(hash_file(files, path).hash, copy.hash);
 
-  // Two writers of one file, each at its own offset.
+  // Two writers write to one file, each at its own offset.
   const std::string shared = join_path(folder, "shared");
   const auto created = files.create(shared);
   created->resize(6);

@@ -23,21 +23,21 @@ struct HeadKind {
   bool hides_tokens = false;        // the tokens that it predicts are hidden in its input
 };
 
-// One prediction per sequence: classes, sets of classes, or numbers.
+// The head that makes one prediction per sequence: a class, a set of classes, or numbers.
 inline constexpr HeadKind kSequenceClassificationHead{.class_suffix = "ForSequenceClassification",
                                                       .old_suffix = "",
                                                       .description = "sequence classification",
                                                       .pipeline_tag = "text-classification",
                                                       .peft_task_type = "SEQ_CLS"};
 
-// One class per word of a text, predicted at the word's first token.
+// The head that predicts one class per word of a text, at the word's first token.
 inline constexpr HeadKind kTokenClassificationHead{.class_suffix = "ForTokenClassification",
                                                    .old_suffix = "",
                                                    .description = "token classification",
                                                    .pipeline_tag = "token-classification",
                                                    .peft_task_type = "TOKEN_CLS"};
 
-// The next token of a text, predicted at every token. The classes are the vocabulary.
+// The head that predicts the next token of a text at every token. Its classes are the vocabulary.
 inline constexpr HeadKind kCausalLmHead{.class_suffix = "ForCausalLM",
                                         .old_suffix = "LMHeadModel",
                                         .description = "causal language modelling",
@@ -45,7 +45,7 @@ inline constexpr HeadKind kCausalLmHead{.class_suffix = "ForCausalLM",
                                         .peft_task_type = "CAUSAL_LM",
                                         .predicts_tokens = true};
 
-// The tokens of a text that a mask hides. The classes are the vocabulary. PEFT has no task type for it.
+// The head that predicts the tokens of a text that a mask hides. Its classes are the vocabulary. PEFT has no task type for this head.
 inline constexpr HeadKind kMaskedLmHead{.class_suffix = "ForMaskedLM",
                                         .old_suffix = "",
                                         .description = "masked language modelling",

@@ -58,7 +58,7 @@ double yarn_share(int64_t i, double dim, const RopeParameters& p) {
   if (p.truncate) low = std::floor(low), high = std::ceil(high);
   low = std::max(low, 0.0);
   high = std::min(high, dim - 1.0);
-  if (low == high) high += 0.001;  // as transformers does
+  if (low == high) high += 0.001;  // avoids a division by zero as transformers does
   return 1.0 - std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
 }
 

@@ -29,7 +29,7 @@ enum class RopeType : uint8_t { kDefault, kLinear, kDynamic, kYarn, kLongRope, k
 
 struct RopeTypeName {
   RopeType type;
-  const char* name;  // in config.json
+  const char* name;  // the name in config.json
 };
 inline constexpr RopeTypeName kRopeTypeNames[] = {
     {RopeType::kDefault, "default"}, {RopeType::kLinear, "linear"},     {RopeType::kDynamic, "dynamic"},

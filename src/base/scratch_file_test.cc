@@ -1,4 +1,4 @@
-// Scratch files of this machine, and those of the disks that tests simulate.
+// Tests the scratch files of this machine and those of the simulated disk (base/file_fault.h).
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>
@@ -84,7 +84,7 @@ TEST(ScratchFile, AFileThatAKilledRunLeftIsReplaced) {
   if (child == 0) {
     const auto file = posix_file_system().create_scratch(path, 2 * kBlockBytes);
     file->write(Blocks(2).all(), 0);
-    ::_exit(0);  // without destructors, as if killed
+    ::_exit(0);  // ends the process without destructors, as if it were killed
   }
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
   ASSERT_TRUE(exists(path));
@@ -134,7 +134,7 @@ TEST(ScratchFile, AFolderThatDoesNotExistAndADiskThatIsFullAreNamed) {
   const test::ScratchFolder folder;
   EXPECT_THROW(posix_file_system().create_scratch(folder.path() + "/no/states", kBlockBytes), FileError);
   const std::string path = folder.path() + "/states";
-  // Larger than any disk: 2^61 bytes.
+  // The requested size, 2^61 bytes, is larger than any disk.
   EXPECT_THROW(posix_file_system().create_scratch(path, int64_t{1} << 61), FileError);
   EXPECT_FALSE(exists(path));
 }

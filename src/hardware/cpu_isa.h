@@ -13,8 +13,8 @@ enum class CpuIsa : uint8_t {
   kBaseline,    // SSE2, or whatever the architecture guarantees
   kAvx2,        // AVX2, FMA and F16C
   kAvx512,      // AVX-512 F, BW, CD, DQ, VL
-  kAvx512Bf16,  // also AVX512_BF16: products of bf16 pairs summed in fp32
-  kAmx,         // also AMX tiles with bf16
+  kAvx512Bf16,  // kAvx512 and AVX512_BF16: products of bf16 pairs summed in fp32
+  kAmx,         // kAvx512Bf16 and AMX tiles with bf16
 };
 
 constexpr std::string_view cpu_isa_name(CpuIsa isa) {

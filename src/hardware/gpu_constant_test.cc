@@ -70,8 +70,8 @@ TEST(GpuConstant, RefusesWhatItCannotUse) {
   }
 }
 
-// Sizes of the arenas of runs on two GPUs, and the memory that NVML reported for these runs beyond that of runs on one GPU of the same kind
-// outside the arena: GPT-2, BERT-large and TinyLlama, divided in two ways, and a Llama of 9.8B parameters.
+// Sizes of the arenas of runs on two GPUs, and the number of bytes by which the memory outside the arena, as reported by NVML, exceeds that
+// of a run on one GPU of the same kind: GPT-2, BERT-large and TinyLlama, divided in two ways, and a Llama of 9.8B parameters.
 TEST(GpuConstant, MappingAnArenaNeedsAFivehundredTwelfthOfIt) {
   struct Measured {
     double arena_gib, mib;

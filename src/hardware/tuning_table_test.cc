@@ -79,12 +79,12 @@ TEST(TuningTable, NearestOfTheSameForm) {
   EXPECT_EQ(ms({.form = form, .m = 1900, .n = 1024, .k = 4096}), 0.1);
   EXPECT_EQ(ms({.form = form, .m = 1100, .n = 1024, .k = 4096}), 0.2);
   EXPECT_EQ(ms({.form = form, .m = 16, .n = 1024, .k = 4096}), 0.2);
-  // Both are equally near, so the smaller one is used.
+  // Two entries are equally near to the product, so the smaller one is used.
   TuningTable two = table;
   two.products[{.form = form, .m = 4096, .n = 1024, .k = 4096}] = {.ms = 0.4};
   two.products.erase({.form = form, .m = 2048, .n = 1024, .k = 4096});
   EXPECT_EQ(two.nearest({.form = form, .m = 2048, .n = 1024, .k = 4096})->ms, 0.2);
-  // Two sizes differ, or the form differs.
+  // No entry is near enough if two sizes differ or the form differs.
   EXPECT_EQ(ms({.form = form, .m = 2047, .n = 1023, .k = 4096}), 0.0);
   EXPECT_EQ(ms({.form = "tn bf16*bf16->bf16", .m = 2048, .n = 1024, .k = 4096}), 0.0);
   EXPECT_EQ(table.find({.form = form, .m = 2047, .n = 1024, .k = 4096}), nullptr);

@@ -17,8 +17,8 @@ class SingleRank final : public Communicator {
   void broadcast(std::span<std::byte>, int) override {}
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
     PLIMSOLL_CHECK(all.size() == mine.size(),
-                   "all_gather on one rank copies {} bytes, but the output has {} bytes", mine.size(),
-                   all.size());
+                   "all_gather on one rank needs an output of {} bytes, but the output has {} bytes",
+                   mine.size(), all.size());
     if (!mine.empty()) std::memmove(all.data(), mine.data(), mine.size());
   }
   void barrier() override {}

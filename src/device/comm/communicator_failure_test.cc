@@ -162,7 +162,8 @@ TEST(CommunicatorFailure, TheTimeLimitNamesTheRankThatIsLate) {
   late.join();
 }
 
-// Gloo would end the process if a message were larger than the memory for it.
+// Operations of different sizes must not exchange messages, because Gloo would end the process if a message were larger than the memory for
+// it.
 TEST(CommunicatorFailure, DifferentSizesEndAtTheTimeLimit) {
   const uint16_t port = free_port();
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
@@ -329,7 +330,7 @@ TEST(CommunicatorFailure, AKilledProcessIsNamedInTheMiddleOfASum) {
   }
 }
 
-// Rank 3 is not a neighbour of rank 1 in the ring.
+// The killed rank 3 is not a neighbour of rank 1, which must nevertheless name it.
 TEST(CommunicatorFailure, AKilledProcessIsNamedByRanksThatWait) {
   expect_named_victim(4, 3, "barrier failed", [](Communicator& ranks) {
     if (ranks.rank() == 3) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -369,7 +370,7 @@ TEST(CommunicatorFailure, AStoppedProcessIsNamedByATableOfPositions) {
   }
 }
 
-// Ctrl-Z and fg do this.
+// All processes are stopped and later continued, as Ctrl-Z and fg do.
 TEST(CommunicatorFailure, TimeInWhichAllProcessesAreStoppedIsNoWait) {
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
                                       .operation_timeout = milliseconds(2000)};

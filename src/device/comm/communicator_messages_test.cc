@@ -11,7 +11,7 @@ namespace {
 
 using Message = std::vector<std::byte>;
 
-// A message between two ranks. Sizes are zero bytes to several of Gloo's segments.
+// Returns a message between two ranks. Its size is between zero bytes and several of Gloo's segments.
 Message message_between(int from, int to, int number) {
   constexpr size_t kSizes[] = {1, 70'001, 0, 3'000'001, 17};
   Message message(kSizes[static_cast<size_t>(number) % std::size(kSizes)]);

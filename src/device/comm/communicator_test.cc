@@ -154,7 +154,7 @@ TEST(Communicator, IntegersWrapAround) {
   });
 }
 
-// Many segments per chunk and blocks per rank, with remainders everywhere.
+// The data has many segments per chunk and many blocks per rank, and no size is a multiple of the segment or block size.
 TEST(Communicator, SumsOf64MiB) {
   constexpr int kSize = 3;
   constexpr int64_t kBytes = (int64_t{64} << 20) + 12340;

@@ -78,7 +78,7 @@ std::string end_text(const RankEnd& end, int size) {
     case RankEnd::Kind::kLeft:
       return fmt::format("rank {} of {} ended its part of the run before that operation", end.rank, size);
     case RankEnd::Kind::kFailed:
-      // The text contains a table, which begins on its own line.
+      // A text of several lines contains a table, which begins on its own line.
       return end.text.find('\n') == std::string::npos
                  ? fmt::format("rank {} of {} failed ({})", end.rank, size, end.text)
                  : fmt::format("rank {} of {} failed: {}", end.rank, size, end.text);
@@ -342,7 +342,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
               operation, group);
   }
 
-  // Runs one side of a message between two ranks.
+  // Runs the send or the receive of a message between two ranks.
   void run_message(const std::string& what, uint64_t slot, const Operation& operation) {
     const RankProgress::Wait wait(progress(), what, RankProgress::Kind::kSomeRanks);
     run_until(what, slot, std::chrono::steady_clock::now() + kNoLimit, kNoLimit, operation);
@@ -379,7 +379,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     if (!failure_.empty()) throw_error(ErrorCode::kDevice, "cannot start {}: {}", operation_name, failure_);
     const std::string what = progress().prefix() + operation_name;
     if (const std::string text = long_wait(); !text.empty()) fail(text);
-    // A rank that left may have done its part of this operation before that, so the operation may still succeed.
+    // A rank that left may have done its part of this operation before it left, so the operation may still succeed.
     if (const std::optional<RankEnd> end = first_end_.get(); end && end->kind != RankEnd::Kind::kLeft) {
       fail(sentence(fmt::format("{} failed: {}", what, end_text(*end, size()))));
     }

@@ -31,7 +31,7 @@ struct RankPosition {
       0);  // since the operation began or, if the rank does not wait, since it ended
 };
 
-// Returns "step 12", "evaluation after step 12", "checkpoint of step 12", or "" at the begin and the end of a run.
+// Returns "step 12", "evaluation after step 12", "checkpoint of step 12", or "" at the beginning and the end of a run.
 std::string phase_text(RankPhase phase, int64_t step);
 // Returns a table of the positions of all ranks: a header line and one line per rank. A rank without a position did not answer. If there
 // are too many ranks for the table, ranks that do not wait are shown first and the rest is cut off. `own_rank` is the rank that asked the

@@ -188,7 +188,7 @@ TEST(Store, AnUnknownHostIsNamed) {
 TEST(TcpSocket, AddressesAreNumbersOfBothFamilies) {
   for (const std::string host : {"127.0.0.1", "::1"}) {
     TcpSocket listener;
-    if (error_of([&] { listener = listen_at(host, 0); }).text != "") continue;  // a host without IPv6
+    if (error_of([&] { listener = listen_at(host, 0); }).text != "") continue;  // this host has no IPv6
     const ConnectAttempt attempt = try_connect(host, listener.local_port(), kStoreLimit);
     ASSERT_TRUE(attempt.socket) << attempt.failure;
     EXPECT_EQ(attempt.socket.local_address(), host);

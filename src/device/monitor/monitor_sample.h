@@ -32,7 +32,7 @@ struct HostSample {
   std::string isa = {};             // name of the instruction set
   std::optional<double> load = {};  // mean number of runnable threads over the last minute
   MachineMemory memory = {};
-  std::vector<Capability> capabilities = {};  // if they were requested
+  std::vector<Capability> capabilities = {};  // empty unless they were requested
 };
 
 // Returns the current state of this machine. `isa` is the text of describe_isa().

@@ -62,7 +62,7 @@ struct MarginTemperature {
 inline constexpr unsigned int kMarginVersion =
     static_cast<unsigned int>(sizeof(MarginTemperature)) | (1u << 24);
 
-// The connections of a GPU.
+// Constants and structs for the connections of a GPU.
 
 // Values of nvmlGpuTopologyLevel_t.
 inline constexpr unsigned int kTopologyInternal = 0;

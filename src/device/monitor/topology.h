@@ -16,11 +16,11 @@ namespace plimsoll {
 // The path between two GPUs over PCI Express, from the shortest to the longest.
 enum class PciPath : uint8_t {
   kUnknown,     // the driver does not report it
-  kOneBridge,   // PIX; also two GPUs on one board
-  kBridges,     // PXB
-  kHostBridge,  // PHB
-  kNode,        // NODE
-  kSystem,      // SYS
+  kOneBridge,   // nvidia-smi's PIX: through one bridge, or on one board
+  kBridges,     // nvidia-smi's PXB: through several bridges
+  kHostBridge,  // nvidia-smi's PHB: through a host bridge
+  kNode,        // nvidia-smi's NODE: between host bridges of one NUMA node
+  kSystem,      // nvidia-smi's SYS: between NUMA nodes
 };
 
 struct TopologyGpu {

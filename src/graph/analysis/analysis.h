@@ -45,7 +45,7 @@ std::vector<bool> find_repeated_ops(const Graph& graph);
 // thread-safe.
 
 struct QueuedOp {
-  uint32_t op = 0;   // its position
+  uint32_t op = 0;   // position of the queued op
   uint32_t end = 0;  // it has ended before the op at this position: at least op + 1
   Queue queue = Queue::kToHost;
 };
@@ -57,16 +57,16 @@ bool writes_disk(const Graph& graph, const Op& op);
 // Returns every op of a queue other than kCompute, in the order of the ops.
 std::vector<QueuedOp> find_queued_ops(const Graph& graph);
 
-// Returns the values that an op of such a queue reads while it runs: the copied values of a copy, and every input of a collective
-// operation.
+// Returns the values that an op of a queue other than kCompute reads while it runs: the copied values of a copy, and every input of a
+// collective operation.
 std::span<const ValueId> values_in_use(const Op& op);
 
 // The ops that a run of a program executes for the previous run: they update weights with gradients that the previous run left, or copy
 // optimizer states that it left back to the host. All are in the forward segment. They are skipped if there was no previous run, or if
 // their work is done already. Pure functions; thread-safe.
 
-// Returns true by position for ops that read deferred values, for copies of the results of these ops to the host or to a disk, and
-// for copies to the device of values that only these ops read.
+// Returns one entry per op. It is true for ops that read deferred values, for copies of the results of these ops to the host or to a disk,
+// and for copies to the device of values that only these ops read.
 std::vector<bool> find_deferred_ops(const Graph& graph);
 
 // Returns the last segment in which a run writes a value that deferred ops read: after it, the next run has deferred

@@ -25,7 +25,8 @@ size_t hash_of_type(const ValueType& type) {
   return hash;
 }
 
-// Returns a number for each value of the graph; two values have the same number if they have one type and one division among ranks.
+// Returns a number for each value of the graph; two values have the same number if they have the same type and are divided among the ranks
+// in the same way.
 std::vector<uint32_t> number_types(const Graph& graph) {
   const std::vector<Value>& values = graph.values();
   std::vector<uint32_t> numbers;

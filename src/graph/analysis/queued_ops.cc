@@ -46,7 +46,7 @@ class ListPerValue {
     uint32_t number = 0;
     uint32_t next = kEnd;
   };
-  std::vector<uint32_t> first_;  // per value
+  std::vector<uint32_t> first_;  // for each value, the index of the entry that was added last, or kEnd
   std::vector<Entry> entries_;
 };
 
@@ -75,7 +75,7 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
     queued[i].end = std::min(queued[i].end, position);
   };
   // Makes the queued ops in the list of `older` end before the op at this position, except copies that access other elements than that op
-  // does. If `newer` is a value, these remaining copies become its list.
+  // does. If `newer` is a value, its list becomes the copies that need not end.
   const auto disturb = [&](ListPerValue& lists, ValueId older, uint32_t position, ValueId newer) {
     if (newer != kNoValue) lists.clear(newer);
     lists.for_each(older, [&](uint32_t i) {
@@ -101,8 +101,8 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
     for (ValueId id : op.outputs) {
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
-      // A copy of other elements may still read or write these bytes when they belong to the newer version of the
-      // value.
+      // The op writes a newer version of the value in the same bytes. Earlier copies of other elements may still run, so they are added to
+      // the lists of the newer version.
       if (!read_by.is_empty(older)) disturb(read_by, older, i, id);
       if (!written_by.is_empty(older)) disturb(written_by, older, i, id);
     }

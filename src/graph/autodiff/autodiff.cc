@@ -50,7 +50,7 @@ class Backward final : public GradientContext {
   ValueId sum_of(ValueId id) {
     std::vector<ValueId>& terms = terms_[index_of(id)];
     while (terms.size() > 1) {
-      // Ops may state the type of a gradient: the terms of a weight's gradient are added in the widest type.
+      // Two terms of a gradient may have different types, because ops may state the type of a gradient. They are added in the wider type.
       const DType widest = wider(graph_.value(terms[0]).type.dtype, graph_.value(terms[1]).type.dtype);
       const ValueId sum = emit(graph_, add_op(), {in_type(terms[0], widest), in_type(terms[1], widest)}, {},
                                "d_" + graph_.value(id).name);

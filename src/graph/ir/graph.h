@@ -54,7 +54,7 @@ constexpr size_t index_of(ModuleId id) {
 enum class Storage : uint8_t {
   kTransient,       // produced and used within one run of the program
   kWeight,          // persistent: a parameter of the model
-  kOptimizerState,  // persistent
+  kOptimizerState,  // persistent: a state that the optimizer keeps per parameter
   kGradient,        // persistent: a gradient that accumulates over micro-batches
   kCache,           // persistent: keys and values of earlier tokens (KV cache)
   kMessage,         // persistent: a value on its way to another stage of a pipeline, until it has arrived
@@ -68,7 +68,7 @@ constexpr bool is_persistent(Storage storage) {
 }
 std::string_view storage_name(Storage storage);
 
-// The source of the values that the host writes into an input, and the time at which it does.
+// The source of the values that the host writes into an input, and when it writes them.
 enum class InputSource : uint8_t {
   kBatch,         // with each batch: the batch's tensor of the same name
   kNumSequences,  // written with each batch: its number of sequences
@@ -112,7 +112,7 @@ inline constexpr int kNumSpaces = 3;
 constexpr size_t index_of(Space space) {
   return static_cast<size_t>(space);
 }
-// "device", "host" or "disk".
+// Returns "device", "host" or "disk".
 std::string_view space_name(Space space);
 
 // The part of a step that an op belongs to. Segments run in the order of the step schedule, which is plan data.
@@ -128,7 +128,7 @@ struct ValueType {
   Shape shape;
   friend bool operator==(const ValueType&, const ValueType&) = default;
 };
-// "f32[T,384]".
+// Returns a text such as "f32[T,384]".
 std::string format_type(const ValueType& type);
 
 struct Value {
@@ -260,8 +260,8 @@ class OpDef {
  public:
   virtual ~OpDef() = default;
   virtual std::string_view name() const = 0;
-  // Returns the types of the outputs; `op.outputs` is not filled yet. Errors: kInternal with both sides if operands
-  // do not match.
+  // Returns the types of the outputs; `op.outputs` is not filled yet. Errors: kInternal, with the types that disagree, if operands do not
+  // match.
   virtual std::vector<ValueType> infer(const OpView& op) const = 0;
   // Returns the input whose bytes output i occupies as its new version, or -1.
   virtual int writes_into(const OpView& op, int output) const {
@@ -292,8 +292,8 @@ class OpDef {
 
 // Checks the invariants of a graph (graph.h). The pass manager states when (graph/passes/pass.h).
 
-// Returns a description of the first broken invariant (op, value and both sides), or nothing. Cost: linear in ops and
-// operands.
+// Returns a description of the first broken invariant, which names the op, the value and what disagrees. Returns nothing if all invariants
+// hold. Cost: linear in ops and operands.
 std::optional<std::string> find_violation(const Graph& graph);
 
 // Throws kInternal with the violation if an invariant is broken; `when` is for example "after pass X".

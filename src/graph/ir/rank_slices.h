@@ -21,7 +21,7 @@ struct RankSlices {
     const int64_t least = (numbers + ranks - 1) / ranks;
     return std::min(numbers, (least + block - 1) / block * block);
   }
-  // Return the slice [first_of, end_of) of a rank.
+  // Return the first element of the slice of a rank, and the element after its last one.
   int64_t first_of(int64_t numbers, int64_t rank) const { return std::min(numbers, rank * size(numbers)); }
   int64_t end_of(int64_t numbers, int64_t rank) const { return first_of(numbers, rank + 1); }
 

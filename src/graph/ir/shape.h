@@ -56,7 +56,7 @@ inline constexpr Dim kDimT{1, Symbol::kTokens};
 inline constexpr Dim kDimB{1, Symbol::kSequences};
 inline constexpr Dim kDimL{1, Symbol::kLabels};
 
-// "T", "4*T", "B+1", "384".
+// Returns a text such as "T", "4*T", "B+1" or "384".
 std::string format_dim(const Dim& dim);
 // Parses the result of format_dim(). Returns nothing if the text is not a dimension.
 std::optional<Dim> parse_dim(std::string_view text);
@@ -102,7 +102,7 @@ class Shape {
   uint8_t rank_ = 0;
 };
 
-// "[T,384]", "[]".
+// Returns a text such as "[T,384]", or "[]" for a scalar.
 std::string format_shape(const Shape& shape);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Element-wise functions f with f(0) = 0 and their gradients, as ops. All functions of one op count the same
-// number of FLOPs. Stateless; thread-safe.
+// Element-wise functions f with f(0) = 0 and their gradients, as ops. The number of FLOPs of an op does not depend on the function that it
+// computes. Stateless; thread-safe.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ inline Attributes activation_attributes(Activation activation) {
 // The value of the forward op, its input x or its output y, from which the gradient is computed.
 enum class ActivationGradientReads : uint8_t { kInput, kOutput };
 
-// y = f(x), of x's type.
+// y = f(x); y has the type of x.
 class ActivationOp final : public OpSchema, private PointwiseOp {
  public:
   ActivationOp(std::string_view name, double flops_per_element, ActivationGradientReads reads,

@@ -26,7 +26,7 @@ bool counts_correct_of(const Attributes& attributes) {
   return attributes.integer_or("counts_correct", 0) != 0;
 }
 
-// Returns the tail of an output with one row per label.
+// Returns the content of the tail rows of an output with one row per label.
 Tail tail_of_labels(const Shape& shape) {
   return shape.has_token_rows() ? Tail::kZero : Tail::kNone;
 }

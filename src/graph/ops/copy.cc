@@ -78,7 +78,7 @@ class Copy final : public OpSchema, private CopyOp {
   }
 
  private:
-  // The three lists follow one another. {count} and {into} determine the lengths of the first two.
+  // The inputs are three lists, one after another: `from`, `into` and `after`. {count} and {into} determine the lengths of the first two.
   static constexpr std::array kInputs{InputOperand::repeated(kFrom, "from"),
                                       InputOperand::repeated(kInto, "into"),
                                       InputOperand::repeated(kAfter, "after")};

@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// All four ops have these inputs at the same positions.
+// The inputs that all four ops share are at the same positions in each of them.
 using SumsIn = LinearClassSumsGradOp;
 
 void expect_class_rows(const OpView& op) {
@@ -146,7 +146,7 @@ class LinearClassSumsBwd final : public OpSchema, private LinearClassSumsBwdOp {
   static constexpr std::array kOutputs{OutputOperand::required(kDX, "d_x")};
 };
 
-// The inputs of the two ops that compute gradients of parameters. `Operands` has their enumerators.
+// The inputs of the two ops that compute gradients of parameters. `Operands` is the struct of ops.h that numbers them.
 template <typename Operands>
 constexpr auto class_gradient_inputs() {
   return std::array{InputOperand::required(Operands::kX, "x"),

@@ -26,7 +26,7 @@
 namespace plimsoll {
 namespace {
 
-// The backward ops have these inputs at the same positions, and d_loss after them.
+// The backward ops have the inputs of the forward op at the same positions, and d_loss after them.
 using In = LinearCrossEntropyBwdOp;
 
 void expect_linear(const OpView& op, std::string_view rule) {
@@ -163,7 +163,7 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
   static constexpr std::array kOutputs{OutputOperand::required(kDX, "d_x")};
 };
 
-// The inputs of the two ops that compute gradients of parameters. `Operands` has their enumerators.
+// The inputs of the two ops that compute gradients of parameters. `Operands` is the struct of ops.h that numbers them.
 template <typename Operands>
 constexpr auto gradient_inputs() {
   return std::array{InputOperand::required(Operands::kX, "x"),

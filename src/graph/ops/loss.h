@@ -37,7 +37,7 @@ class LossBwd final : public OpSchema {
     std::string_view name;  // name of this op
     OpGroup group;
     std::span<const InputOperand> inputs;
-    double flops;  // per element of the first input
+    double flops;  // number of FLOPs per element of the first input
   };
   explicit LossBwd(const Figures& figures) : figures_(figures) {}
   std::span<const InputOperand> inputs() const override { return figures_.inputs; }

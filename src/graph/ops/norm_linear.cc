@@ -90,13 +90,13 @@ class NormLinear final : public OpSchema, private NormLinearOp {
 
 NormKind NormLinearOp::norm(const Attributes& attributes) {
   const std::optional<NormKind> found = find_norm_kind(attributes.word("norm"));
-  PLIMSOLL_CHECK(found, "the attribute 'norm' is '{}', which is not the name of a kind of norm",
+  PLIMSOLL_CHECK(found, "the attribute 'norm' is '{}', but must be 'layer' or 'rms'",
                  attributes.word("norm"));
   return *found;
 }
 LayerEnd NormLinearOp::end(const Attributes& attributes) {
   const std::optional<LayerEnd> found = find_layer_end(attributes.word("end"));
-  PLIMSOLL_CHECK(found, "the attribute 'end' is '{}', which is not the name of a layer end",
+  PLIMSOLL_CHECK(found, "the attribute 'end' is '{}', but must be 'product', 'activation' or 'glu'",
                  attributes.word("end"));
   return *found;
 }

@@ -1,4 +1,4 @@
-// The operand tables of all ops: consistent in themselves, and with the checks that derive from them.
+// Tests that the operand tables of all ops are consistent, and tests the checks that derive from the tables.
 #include "graph/ops/operand.h"
 
 #include <gtest/gtest.h>
@@ -132,7 +132,7 @@ TEST(OpWork, DefaultsFollowTheGroup) {
   EXPECT_FALSE(cast_op().is_copy());
 }
 
-// Outputs that exist only under conditions: the gradients of a norm without residual and with dropout.
+// With dropout and without a residual, the gradient op of a norm has no output d_sum, so d_x takes the first position.
 TEST(OperandTables, ConditionalOutputsLeaveNoGap) {
   Graph graph;
   const ValueId d_y = graph.add_value("d_y", {DType::kF32, Shape{kDimT, 4}}, Storage::kInput);
@@ -155,7 +155,7 @@ TEST(OperandTables, ConditionalOutputsLeaveNoGap) {
   EXPECT_EQ(schema.into_input(op, 2), BiasDropoutResidualNormBwdOp::kIntoBeta);
 }
 
-// The gradients of a norm without beta: d_bias follows d_gain.
+// Without beta, the gradient op of a norm has no output d_beta, so d_bias follows d_gain.
 TEST(OperandTables, AnAbsentBetaLeavesNoGap) {
   Graph graph;
   const ValueId d_y = graph.add_value("d_y", {DType::kF32, Shape{kDimT, 4}}, Storage::kInput);

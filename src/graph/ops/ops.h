@@ -339,7 +339,8 @@ struct FillOp {
   enum Out { kY };
 };
 
-// Communication. Read and write the attribute "peers" of collective ops: the GPUs of the ranks map each other's memory.
+// Communication. Read and write the attribute "peers" of collective ops. It states that the GPUs of the ranks map each other's memory
+// instead of using a communication library.
 inline bool maps_peers(const Attributes& attributes) {
   return attributes.integer_or("peers", 0) != 0;
 }

@@ -19,7 +19,7 @@ int64_t kv_heads_of(const OpView& op) {
   return op.attributes().integer_or("kv_heads", op.attributes().integer("heads"));
 }
 
-// Checks the operands that both ops have at the positions of PagedAttentionOp.
+// Checks the operands that append_kv and paged_attention have in common, which have the positions of PagedAttentionOp in both.
 void expect_paged_operands(const OpView& op, const ValueType& cache) {
   using In = PagedAttentionOp;
   const int64_t heads = op.attributes().integer("heads");

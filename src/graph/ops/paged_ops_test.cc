@@ -1,4 +1,4 @@
-// The types, costs and refusals of append_kv and paged_attention.
+// Tests the types, costs and error messages of append_kv and paged_attention.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,7 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// A layer of a decoder with 4 query heads and 2 heads of keys and values of 8, in 10 pages of 16 tokens, at most 3 per sequence.
+// A layer of a decoder with 4 heads of queries and 2 heads of keys and values, each of width 8. The cache has 10 pages of 16 tokens, and a
+// sequence has at most 3 pages.
 std::string layer(const std::string& cache = "bf16[10,2,16,16]", const std::string& table = "i32[B,3]",
                   const std::string& attributes = "heads=4, kv_heads=2") {
   return "graph decode {\n"

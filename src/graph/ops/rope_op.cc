@@ -2,8 +2,8 @@
 // parameters in {rope} (rope_text() of base/rope_parameters.h). The layers of a model share it. It has no gradient.
 //
 // rope(x, table) {heads, transposed?}: rotates the first {heads} heads of each row of x_TN by the table (Su et al., arXiv
-// 2104.09864), and leaves the rest of the row as it is; with {transposed} = 1 it applies the transposed rotation, which is the
-// gradient of the other.
+// 2104.09864), and leaves the rest of the row as it is; with {transposed} = 1 it applies the transposed rotation, which computes the
+// gradient of the rotation.
 #include <array>
 
 #include "base/rope_parameters.h"

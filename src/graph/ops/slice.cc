@@ -50,10 +50,11 @@ Shape shape_of(const Slice& slice, const Shape& whole) {
                  whole.rank());
   std::vector<Dim> dims(whole.dims().begin(), whole.dims().end());
   const int64_t rows = dims[0].offset;
-  PLIMSOLL_CHECK(rows * slice.first % slice.of == 0 && rows * slice.elements % slice.of == 0,
-                 "a slice must consist of whole rows, but {} of {} elements from element {} on do not in a "
-                 "value of {} rows",
-                 slice.elements, slice.of, slice.first, rows);
+  PLIMSOLL_CHECK(
+      rows * slice.first % slice.of == 0 && rows * slice.elements % slice.of == 0,
+      "a slice must begin and end between rows, but the slice with {} of {} elements that begins at element "
+      "{} cuts a row of a value with {} rows",
+      slice.elements, slice.of, slice.first, rows);
   dims[0] = Dim(rows * slice.elements / slice.of);
   return Shape(dims);
 }

@@ -113,7 +113,7 @@ TEST(ChunkedLoss, GradientsAccumulateAndTheTextRoundTrips) {
   EXPECT_EQ(print_graph(parsed), text);
 }
 
-// Both ops decompose into basic ops with their own types.
+// The fused op and its two backward ops decompose into basic ops, whose results have the types of the fused ops' outputs.
 TEST(ChunkedLoss, OpsDecompose) {
   Graph graph = after(kClassifier, 0);
   add_backward(graph, graph.find("loss"), std::vector<ValueId>{graph.find("x"), graph.find("w")});
@@ -156,7 +156,7 @@ TEST(ChunkedLoss, ChunksRowsOfTokensAndCountsTheCorrectOnes) {
       << print_graph(graph);
   verify(graph, "after the pass");
   find_tails(graph);
-  // A second reader of the logits keeps them.
+  // If a second op reads the logits, they must exist, so nothing is fused.
   const std::string read = replaced(text, "\n}\n", "\n  %y: f32[T,6] !output = gelu(%logits)\n}\n");
   EXPECT_EQ(print_graph(after(read, 0)), print_graph(parse_graph(read, find_op)));
 }

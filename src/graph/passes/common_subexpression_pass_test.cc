@@ -12,7 +12,7 @@ std::string after(const std::string& text) {
   return print_graph(testing::after_pass(text, common_subexpression_pass()));
 }
 
-// Ops that become equal by a merge are merged too.
+// If merging two ops makes two later ops equal, these are merged too.
 TEST(CommonSubexpression, EqualExpressionsAreComputedOnce) {
   EXPECT_EQ(after("graph g {\n"
                   "  input %x: f32[B,4]\n"

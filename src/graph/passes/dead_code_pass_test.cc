@@ -23,7 +23,7 @@ std::string after(const std::string& text, std::vector<std::string> keep = {}) {
   return print_graph(testing::after_pass(text, dead_code_pass(std::move(keep))));
 }
 
-// A weight persists even if it is not read.
+// The declaration of a weight stays even if no op reads the weight.
 TEST(DeadCode, RemovesUnreadOpsAndTheirInputs) {
   EXPECT_EQ(after(kText),
             "graph g {\n"

@@ -104,8 +104,9 @@ class DelayGradients {
     return ms;
   }
 
-  // Also delays the ops behind the last covered exchange on which a delayed op depends, such as the op that computes another gradient of
-  // the same exchange. One pass from the end finds all of them, because they precede the op that needs them.
+  // Also delays the ops on which a delayed op depends and that come after the last exchange which does not wait for a delayed op. An
+  // example is the op that computes another gradient of the same exchange. One loop from the end finds all of these ops, because each
+  // precedes the op that needs it.
   void keep_before_delayed_ops() {
     for (auto i = static_cast<uint32_t>(ops_.size()); i-- > last_covered_ + 1;) {
       if (!is_delayed_[i]) continue;

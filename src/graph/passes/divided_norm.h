@@ -13,7 +13,8 @@ namespace plimsoll {
 //
 //   norm, finite, bad = norm(g.., loss)  ->  norms, _, bad = norm(g..) {ranks}; all_gather(norms, bad); norm, finite = norm(norms, loss)
 //
-// The norms of the ranks are rounded to the type of the norm. Requires: the op reads every gradient in this way.
+// The norms of the ranks are rounded to the type of the norm. Requires: every gradient that the op reads is divided in one of these two
+// ways.
 void append_divided_norm(Graph& graph, const Op& norm, const RankSlices& slices, MeshAxis axis,
                          std::vector<Op>& ops);
 

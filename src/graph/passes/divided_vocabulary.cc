@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// The positions of the ops of a head.
+// The positions of the ops of a language-model head.
 struct LanguageHead {
   uint32_t loss = 0;
   std::optional<uint32_t> log_softmax = {};

@@ -29,7 +29,7 @@ const std::string kLayers = R"(graph g {
 }
 )";
 
-// Returns the graph of the text with the gradients of these weights, if the gradient of %d is %d_d.
+// Returns the graph of the text with a backward pass that computes the gradients of these weights from %d_d, the gradient of %d.
 Graph differentiated(const std::string& text, const std::vector<std::string>& weights,
                      bool accumulate = false) {
   Graph graph = graph_of(text);

@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// If no op updates a weight and only matrix products of 16-bit activations read it, the weight needs no fp32 master and is stored in the
-// type of these activations.
+// If no op updates a weight and only matrix products of 16-bit activations read it, the weight need not be kept in fp32 and is stored in
+// the type of these activations.
 void hold_in(Graph& graph, DType dtype, const std::vector<std::string>& frozen) {
   std::vector<bool> lowers(graph.values().size(), false);
   for (const std::string& name : frozen) {

@@ -103,7 +103,7 @@ TEST(GatherWeights, KeepsWeightsForTheBackwardPass) {
       << text;
 }
 
-// A program that updates nothing takes the division from the program for training.
+// A program that updates nothing divides its weights as the training program does.
 TEST(GatherWeights, DividesTheWeightsOfOtherPrograms) {
   const std::string text = after(R"(graph g {
   input %x: f32[T,4]

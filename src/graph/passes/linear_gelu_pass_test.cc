@@ -52,7 +52,7 @@ TEST(LinearGelu, StaysWithoutAKernel) {
   EXPECT_EQ(print_graph(graph), unchanged(kLayer));
 }
 
-// The fused kernels compute GELU alone.
+// The fused kernels compute no activation but GELU, so other activations are not fused.
 TEST(LinearGelu, OtherActivationsStay) {
   const std::string relu = replaced(kLayer, "bias_gelu(%h, %b)", "bias_gelu(%h, %b) {activation=\"relu\"}");
   EXPECT_EQ(after_with_kernel(relu), unchanged(relu));

@@ -24,7 +24,7 @@ class LossWithGradients {
 
   void run() {
     for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
-      // The fused op does not count correct predictions.
+      // The fused op cannot count correct predictions, so a loss op that counts them is left as it is.
       if (rewriter_.is(i, linear_cross_entropy_op()) && !rewriter_.op(i).attributes.has("counts_correct"))
         fuse(i);
       if (rewriter_.is(i, linear_class_sums_bwd_op())) fuse_gradients(i);

@@ -95,11 +95,11 @@ TEST(LossWithGradients, OneOpComputesTheGradientsOfDividedClasses) {
   EXPECT_FALSE(contains(text, "linear_class_sums_grad(")) << text;
   const std::string added = after(differentiated({"x", "w", "b"}, divided, true));
   EXPECT_TRUE(contains(added, "%gradient/d_w, %gradient/d_b, %accumulate)")) << added;
-  // Without a gradient of x, nothing is computed twice.
+  // Without a gradient of x, only one backward op computes logits, so the ops are not fused.
   EXPECT_TRUE(contains(after(differentiated({"w", "b"}, divided)), "linear_class_sums_grad("));
 }
 
-// With fewer rows than columns the gradient of the weight is larger than the logits.
+// With fewer rows than columns the gradient of the weight is larger than the logits, so a separate op computes it later.
 TEST(LossWithGradients, KeepsTheGradientOfAWideWeightForTheEnd) {
   constexpr Bucket kFew{.tokens = 64, .sequences = 3, .longest = 8};
   const auto is_fused = [&](const Graph& graph) {

@@ -90,7 +90,8 @@ class Fusion {
       : graph_(graph), has_kernel_(has_kernel), rewriter_(graph) {}
 
   void run() && {
-    // Matches activations before matrix products without one, so that a product is not fused without the activation that follows it.
+    // Fuses matrix products with an activation first and the other matrix products afterwards. Otherwise a product would be fused without
+    // the activation that follows it.
     for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
       if (rewriter_.is(i, bias_gelu_op())) {
         const ValueId h = rewriter_.op(i).inputs[BiasGeluOp::kH];

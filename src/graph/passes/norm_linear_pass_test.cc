@@ -76,7 +76,7 @@ TEST(NormLinearPass, LayerNormProductBiasAndActivationBecomeOne) {
             "}\n");
 }
 
-// The first norm of a model adds nothing, and the product that reads it may have a bias.
+// The first norm of a model adds no residual, and the matrix product that reads the norm may have a bias.
 TEST(NormLinearPass, NormAndProductBecomeOne) {
   std::string text =
       replaced(kRms, ", %s: bf16[T,4] !output = rms_norm(%x, %gain, _, %r)", " = rms_norm(%x, %gain, _, _)");

@@ -63,11 +63,11 @@ TEST(OffloadActivations, TheFirstSavedGoAndComeBackTwoReadersAhead) {
   %d_a: f32[T,4] = tanh_bwd(%d_b, %a.back)
 }
 )");
-  // The text describes the same graph.
+  // Printing the graph and parsing the text gives the same graph.
   EXPECT_EQ(print_graph(graph_of(print_graph(graph))), print_graph(graph));
 }
 
-// %c stays because it fits between the passes; the copies of %b use the remaining memory.
+// %c stays on the device because it fits between the forward and the backward pass; the copies of %b use the remaining memory.
 TEST(OffloadActivations, ValuesStayIfTheyFit) {
   Graph graph = graph_of(kSaved);
   const Bucket bucket{.tokens = 8, .sequences = 1, .longest = 8};
@@ -124,7 +124,7 @@ TEST(Copies, EndBeforeTheOpsThatNeedThem) {
   EXPECT_EQ(copies[0].end, 6u);
   EXPECT_EQ(copies[1].end, 7u);
   EXPECT_EQ(copies[2].end, 8u);
-  // The copies back end before the readers.
+  // The copies back to the device end before the ops that read them.
   EXPECT_EQ(copies[3].op, 9u);
   EXPECT_EQ(copies[3].end, 12u);
   EXPECT_EQ(copies[4].end, 14u);

@@ -35,9 +35,9 @@ namespace {
 struct Moved {
   uint32_t op = 0;
   std::vector<ValueId> kept = {};     // the values on the host or disk before the first update
-  std::vector<ValueId> staged = {};   // their copies on the device
-  std::vector<ValueId> updated = {};  // the new versions that the update makes of the copies
-  std::vector<ValueId> stored = {};   // the new versions on the host or disk
+  std::vector<ValueId> staged = {};   // the copies on the device of the values in `kept`
+  std::vector<ValueId> updated = {};  // the new versions that the update makes of the values in `staged`
+  std::vector<ValueId> stored = {};   // the new versions of the values in `kept`, after the copy back
   // Values through which one run leaves the states on the device for the next run. If the states are prefetched, the
   // results of the update are newer versions of these values, otherwise the copies in `staged` are.
   std::vector<ValueId> deferred = {};
@@ -153,10 +153,11 @@ class OffloadStates {
         place_(place),
         updates_(find_moved(graph)),
         in_numbers_(in_numbers(graph, updates_)) {
-    PLIMSOLL_CHECK(place_ != Space::kDevice && (room_.live_bytes.empty() || room_.is_disk == is_on_disk()),
-                   "optimizer states go to the memory space '{}', but the memory headroom was computed for "
-                   "another space",
-                   space_name(place_));
+    PLIMSOLL_CHECK(
+        place_ != Space::kDevice && (room_.live_bytes.empty() || room_.is_disk == is_on_disk()),
+        "the memory headroom must be computed for the memory space '{}', which stores the optimizer "
+        "states, but was computed for another space",
+        space_name(place_));
   }
 
   void run() {
@@ -204,7 +205,7 @@ class OffloadStates {
     }
   }
 
-  // Moves the copies of an update's states to the device into the step before it.
+  // Makes the previous step copy the states of this update to the device.
   void prefetch(Moved& update) {
     update.is_prefetched = true;
     for (size_t k = 0; k < update.staged.size(); ++k) {

@@ -98,7 +98,8 @@ class PassManager {
   // kUsage if a pass is disabled that the run needs; kInternal naming the pass after which an invariant is broken, if each pass is
   // verified.
   void run(Graph& graph, const Pass& pass);
-  // If each pass is verified, verifies a graph that other code than a pass has changed. Errors: kInternal with `when`.
+  // Verifies a graph that code other than a pass has changed, if the options ask for verification after each pass. Errors: kInternal with
+  // `when` in the message.
   void changed(const Graph& graph, std::string_view when) const;
   // Verifies the graph after the last pass of a program. Errors: kInternal.
   void finish(const Graph& graph) const;
@@ -121,8 +122,8 @@ struct PassInfo {
 const std::vector<PassInfo>& all_passes();
 
 // tensor_parallel_pass.cc: divides the heads of attention, the columns of feed-forward layers and the vocabulary of a forward graph among
-// the ranks of a tensor-parallel group. Requires: the number of ranks divides the heads and the columns. A language-model head whose logits
-// are an output of a program stays whole in all programs of a plan: DividedHeads::kNo.
+// the ranks of a tensor-parallel group. Requires: the number of ranks divides the heads and the columns. DividedHeads::kNo leaves
+// language-model heads undivided. This is necessary in all programs of a plan if one of them outputs the logits.
 enum class DividedHeads : uint8_t { kNo, kYes };
 Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
 // The stages of a pipeline. Stage s has the blocks of the model (graph/analysis/analysis.h) from first_blocks[s] up to the first block of
@@ -210,8 +211,8 @@ Pass fp8_products_pass(Fp8Choice choice);
 Pass dead_code_pass(std::vector<std::string> keep);
 // accumulate_pass.cc: parameter gradients persist across micro-batches, and their producers add to them in place.
 Pass accumulate_pass();
-// reduce_gradients_pass.cc: sums every gradient of a parameter over the ranks, in buckets of at least `bucket_bytes`, except
-// the last. Gradients that accumulate over micro-batches are summed once per step, at the begin of the optimizer segment.
+// reduce_gradients_pass.cc: sums every gradient of a parameter over the ranks, in buckets of at least `bucket_bytes`; only the last bucket
+// may be smaller. Gradients that accumulate over micro-batches are summed once per step, at the beginning of the optimizer segment.
 // Requires: num_ranks >= 1.
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
 // shard_states_pass.cc: each rank stores the optimizer states of its own slice of every parameter and updates this slice; the ranks then
@@ -242,8 +243,8 @@ Pass gather_weights_pass(std::map<std::string, RankSlices> divided,
 Pass map_peers_pass(MeshAxis axis);
 // delay_gradients_pass.cc: computes gradients of weights while the ranks exchange the last gradients of the backward pass.
 struct DelayOptions {
-  // `op_ms` returns the estimated milliseconds of an op; the next function returns the milliseconds of each collective operation of a
-  // graph, by the position of its op.
+  // `op_ms` returns the estimated milliseconds of an op. `exchange_ms` returns the milliseconds of each collective operation of a graph, by
+  // the position of its op.
   std::function<double(const OpView&)> op_ms = {};
   std::function<std::vector<double>(const Graph&)> exchange_ms = {};
   Bucket bucket = {};
@@ -260,8 +261,8 @@ enum class SlicedUpdates : uint8_t { kAll, kOfLookedUpTables };
 Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which);
 // in_place_pass.cc: an output takes over the bytes of an input whose last reader is the op.
 Pass in_place_pass();
-// offload_activations_pass.cc: stores values of at least `least_bytes` that the forward pass saves for the backward pass in host memory in
-// between. If `room` states the free memory of the device, values that fit stay on the device.
+// offload_activations_pass.cc: stores values of at least `least_bytes` that the forward pass saves for the backward pass in host memory
+// until the backward pass needs them. If `room` states the free memory of the device, values that fit stay on the device.
 Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, ActivationHeadroom room = {});
 // updates_at_use_pass.cc: runs the updates of a step in the forward pass of the next step, before weights are read.
 Pass updates_at_use_pass();
@@ -269,8 +270,8 @@ Pass updates_at_use_pass();
 // device for each update. If `room` states the free memory of the device, the copies start earlier.
 Pass offload_states_pass(MemoryHeadroom room = {}, Space place = Space::kHost);
 
-// The pass of quantized_weights_pass.cc: matrices that no op updates are stored in 4 or 8 bits, and converted back to
-// numbers right before each product that reads them. The persistent value with the name of the weight then contains the codes; the scales
+// The pass of quantized_weights_pass.cc: matrices that no op updates are stored in 4 or 8 bits, and converted back to a floating-point type
+// right before each matrix product that reads them. The persistent value with the name of the weight then contains the codes; the scales
 // are separate persistent values.
 
 // The arrays of a quantized matrix; kernels/quantization determines their sizes.

@@ -19,7 +19,7 @@ constexpr const char* kTwoOps =
     "  %y: f32[B,4] !output = tanh(%a)\n"
     "}\n";
 
-// A pass under the name of a listed one that breaks the order of the ops.
+// A pass that has the name of a listed pass but breaks the order of the ops.
 Pass breaking_pass() {
   Pass pass = dead_code_pass({});
   pass.run = [](Graph& graph) {
@@ -51,7 +51,7 @@ TEST(PassManager, NamesThePassThatBreaksAGraph) {
   const std::string each = message_after_broken_pass(Verification::kAfterEachPass, false);
   EXPECT_NE(each.find("after pass 'dead_code'"), std::string::npos) << each;
   EXPECT_NE(each.find("before it is produced"), std::string::npos) << each;
-  // Dumping passes verifies each of them.
+  // If passes are dumped, each of them is verified, whatever the options say.
   for (const Verification verification : {Verification::kOnce, Verification::kNever})
     EXPECT_EQ(message_after_broken_pass(verification, true), each);
 }

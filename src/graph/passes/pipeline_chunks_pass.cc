@@ -37,7 +37,8 @@ class ChunkOrder {
   }
 
  private:
-  // Returns true for a value that only ops of one micro-batch read: ops of the same pass, or of the backward pass of the same micro-batch.
+  // Returns true for a value that exists for one micro-batch only, in its forward pass, its backward pass or both. Returns false for
+  // persistent values and inputs.
   bool is_of_pass(ValueId id) const {
     if (id == kNoValue) return false;
     const Storage storage = graph_.value(id).storage;

@@ -66,7 +66,7 @@ class PipelineStates {
     }
   }
 
-  // Both ends add numbers of one type: 16-bit gradients are rounded to fp32 before.
+  // The first and the last stage must sum numbers of one type, so 16-bit gradients are converted to fp32 first.
   ValueId in_fp32(ValueId gradient, const Op& like) {
     const Value value = graph_.value(gradient);
     if (dtype_bytes(value.type.dtype) >= 4) return gradient;
@@ -144,7 +144,7 @@ class PipelineStates {
   Graph& graph_;
   const PipelineDivision& division_;
   const std::set<std::string>& shared_;
-  std::vector<ValueId> sum_of_;  // per gradient, its sum over both ends
+  std::vector<ValueId> sum_of_;  // per gradient, its sum over the first and the last stage
   std::vector<ValueId> gradients_;
   std::set<ValueId> sums_;
   std::vector<Op> ops_;

@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// The declarations of inputs and weights do not change.
+// The declarations of inputs and weights, which the pass does not change.
 constexpr const char* kHead = R"(graph g {
   input %cu: i32[B+1]
   input %ids: i32[T]

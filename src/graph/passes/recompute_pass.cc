@@ -58,7 +58,7 @@ class Recompute {
     return true;
   }
 
-  // Marks the outputs of an op at the end of a block that other blocks read. They are kept, so the other outputs of the op can be
+  // For an op at the end of a block, marks the outputs that other blocks read. They are kept, so the other outputs of the op can be
   // recomputed from them.
   void stay_at_block_end(size_t end) {
     const Op& op = graph_.ops()[end];
@@ -96,9 +96,9 @@ class Recompute {
     }
   }
 
-  // Marks the values that exist in the backward pass in any case: pinned values, and values that a backward op reads and that are not
-  // recomputed. A value whose recipe cannot be used is kept too, and the recipes of other outputs of its op may read it: for example, the
-  // output of a norm is recomputed from the normalized values, which are kept for the gradient of the norm.
+  // Marks the values that exist in the backward pass in any case: those in pinned_, which are always kept, and values that a backward op
+  // reads and that are not recomputed. A value whose recipe cannot be used is kept too, and the recipes of other outputs of its op may read
+  // it: for example, the output of a norm is recomputed from the normalized values, which are kept for the gradient of the norm.
   void find_kept() {
     kept_ = pinned_;
     std::vector<ValueId> with_recipe;
@@ -203,11 +203,11 @@ class Recompute {
 
   Graph& graph_;
   const RecomputeChoice& choice_;
-  const OpLists readers_ = find_readers(graph_);  // of each value
+  const OpLists readers_ = find_readers(graph_);  // the readers of each value
   std::vector<bool> from_forward_;                // transient values of the forward pass
-  std::vector<bool> runs_again_;                  // indexed by forward op
+  std::vector<bool> runs_again_;                  // true for each forward op that runs again
   std::vector<bool> pinned_;
-  std::vector<bool> stays_;  // for recipes of other outputs of the same op
+  std::vector<bool> stays_;  // kept outputs from which recipes compute other outputs of the same op
   std::vector<bool> kept_;
   std::unordered_map<size_t, ValueId> done_;
   // The recipes that were emitted for values of a forward op, with the results; the key is the op.

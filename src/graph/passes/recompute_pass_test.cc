@@ -1,5 +1,5 @@
-// Tests recomputation with graphs as text. The graph has two blocks of two products around a tanh, and a head that
-// works on rows.
+// Tests recomputation with graphs as text. The graph has two blocks, each of a matrix product, a tanh and another matrix product, and a
+// head that works on rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -137,7 +137,7 @@ TEST(RecomputePass, FullComputesANormFromTheSumThatPassesToTheNextBlock) {
   EXPECT_NE(full.find("= normalize(%s) {eps=1e-05}"), std::string::npos) << full;
   EXPECT_NE(full.find("= scale_shift("), std::string::npos) << full;
   EXPECT_EQ(full.find("%n,"), std::string::npos) << full;
-  // Without blocks that run again, the normalized values are kept, and y is computed from them.
+  // With the policy kCheap no block runs again: the normalized values are kept, and y is computed from them.
   const std::string cheap = backward(RecomputePolicy::kCheap);
   EXPECT_EQ(cheap.find("normalize("), std::string::npos) << cheap;
   EXPECT_NE(cheap.find("= scale_shift(%n, %g, _)"), std::string::npos) << cheap;

@@ -167,7 +167,7 @@ class GreedyOrder {
       held_;  // pairs of ops: the second one must also wait for the first one
   std::vector<Effect> effects_;
   std::vector<Reads> reads_;
-  std::vector<uint32_t> reads_left_;  // number of ops that have not run yet and read a root value
+  std::vector<uint32_t> reads_left_;  // per root value, the number of ops that read it and have not run yet
 };
 
 void reorder(Graph& graph, const Bucket& bucket) {

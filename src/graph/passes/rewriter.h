@@ -37,7 +37,7 @@ class Rewriter {
   // Replaces the op at this position. The change is visible at once; removals and insertions are not.
   void replace(uint32_t at, Op op) { graph_.ops()[at] = std::move(op); }
   void remove(uint32_t at) { removed_[at] = true; }
-  // Requires: positions of calls ascend.
+  // Inserts an op before this position. Requires: later calls have the same or higher positions.
   void insert_before(uint32_t at, Op op) { inserted_.emplace_back(at, std::move(op)); }
 
   // Executes all insertions and removals, and drops the values that no op reads or produces any more.
@@ -53,7 +53,7 @@ class Rewriter {
   std::vector<std::pair<uint32_t, Op>> inserted_;
 };
 
-// Returns an op that produces what `replaced` produces, in its segment and module.
+// Returns an op that has the outputs, the segment and the module of `replaced`.
 Op op_instead_of(const Op& replaced, const OpSchema& def, ValueIds inputs, Attributes attributes = {});
 
 // Patterns shared by the passes that fuse a linear layer with the ops after it (linear_gelu, linear_norm, linear_add,

@@ -1,6 +1,6 @@
 // Divides values that all ranks would otherwise store completely (ZeRO: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training
-// Trillion Parameter Models", arXiv 1910.02054). In stage 1, the states of the optimizer: each rank updates its slice (RankSlices) of every
-// parameter, and the ranks then exchange the slices of the new parameters:
+// Trillion Parameter Models", arXiv 1910.02054). Stage 1 divides the states of the optimizer: each rank updates its slice (RankSlices) of
+// every parameter, and the ranks then exchange the slices of the new parameters:
 //
 //   g.sum = all_reduce(g)               g.sum = reduce_scatter(g)
 //   norm, finite, bad = norm(g.sum)     norms, _, bad = norm(g.sum) {ranks}; all_gather(norms, bad); norm, finite = norm(norms)
@@ -9,13 +9,13 @@
 // The states m are divided (Value::divided); all ranks have the same graph. The norm is computed from the norms of the ranks, each
 // rounded to fp32. Gradients of parameters that other ops read, or whose update cannot be divided, keep their all_reduce.
 //
-// In stage 2 also the gradients: a rank keeps only its slice of each sum, and with accumulation adds it to its slices of earlier
+// Stage 2 also divides the gradients: a rank keeps only its slice of each sum, and with accumulation adds it to its slices of earlier
 // micro-batches, so that every micro-batch exchanges gradients:
 //
 //   g.sum = reduce_scatter(g); g.slice = accumulate(into, flag, g.sum) {ranks}
 //
-// In stage 3 also the weights: the update writes the slice of the rank and nothing is gathered after it. The pass gather_weights
-// lets ops read them.
+// Stage 3 also divides the weights: the update writes the slice of the rank and nothing is gathered after it. The pass gather_weights lets
+// ops read them.
 //
 // With all_on_first, the slices of the first rank are whole: reduce_scatter adds all gradients up on this rank, it makes the whole
 // update, and all_gather sends its weights to the others. This is how PyTorch's DataParallel works.
@@ -229,7 +229,7 @@ class ShardStates {
     set_rank_slices(divided.attributes, slices_);
     ops_.push_back(std::move(divided));
     if (!weights.empty()) gather(op, weights, block_of(RankSlices::kBlock));
-    // The lower half of a number has two bytes, each of them an element.
+    // The lower half of a number is stored as two elements of one byte each, so its blocks have twice as many elements.
     if (!lower_halves.empty()) gather(op, lower_halves, block_of(2 * RankSlices::kBlock));
   }
 

@@ -181,7 +181,7 @@ class SliceUpdates {
     return static_cast<size_t>(schema_of(op).writes_into({graph_, op}, static_cast<int>(k)));
   }
 
-  // Requires: `op` updates one parameter.
+  // Appends one update for each slice. Requires: `op` updates one parameter.
   void add_slices(const Op& op, const std::vector<Slice>& slices) {
     Op part = op;
     const ValueId gradient = op.inputs[UpdateOp::kGradient];

@@ -111,8 +111,8 @@ class TensorParallel {
   void divide_rows(ValueId id) {
     const std::span<const uint32_t> readers = readers_[index_of(id)];
     PLIMSOLL_CHECK(readers.size() == 1,
-                   "cannot divide '{1}' among the ranks: one op must read it, but {0} do", readers.size(),
-                   graph_.value(id).name);
+                   "cannot divide '{1}' among the ranks: exactly one op must read it, but {0} ops do",
+                   readers.size(), graph_.value(id).name);
     const Op& op = graph_.ops()[readers.front()];
     if (op.def == &dropout_op()) {
       throw_error(ErrorCode::kUsage,
@@ -130,7 +130,7 @@ class TensorParallel {
     PLIMSOLL_CHECK(
         op.def == &matmul_op() && op.attributes.integer("ta") == 0 && op.attributes.integer("tb") != 0,
         "weights of a layer can only be divided among ranks if a matmul(x, w^T) reads them, but the op '{}' "
-        "does",
+        "reads them",
         op.def->name());
   }
 

@@ -9,7 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Two heads of two columns, and a feed-forward layer of six columns. The same layers in a head stay whole.
+// Attention with two heads of two columns, and a feed-forward layer of six columns. The matrix products of the module "head" are not
+// divided.
 constexpr const char* kLayer = R"(graph g {
   input %x: f32[T,4]
   input %cu: i32[B+1]
@@ -132,7 +133,7 @@ TEST(TensorParallel, KeepsTheZLoss) {
       << divided;
 }
 
-// A table of words that a whole head reads is whole. One that only the lookup reads is divided.
+// A word table that an undivided head reads is not divided. One that only the embedding lookup reads is divided.
 TEST(TensorParallel, KeepsHeadsWhole) {
   EXPECT_EQ(print_graph(testing::after_pass(kLanguageModel, tensor_parallel_pass(2, DividedHeads::kNo))),
             testing::unchanged(kLanguageModel));
@@ -153,7 +154,8 @@ TEST(TensorParallel, DividesNothingForOneRank) {
             testing::unchanged(kLayer));
 }
 
-// A gradient between the products would need the random numbers of the columns of all ranks.
+// Each rank has only some columns of the value between the two matrix products, but the random draws of dropout are numbered by the columns
+// of the whole value.
 TEST(TensorParallel, RefusesDropoutBetweenTheProducts) {
   std::string text = testing::replaced(kLayer, "  input %cu", "  input %rng: i64[2]\n  input %cu");
   text = testing::replaced(text, "  %d: f32[T,4] = matmul(%g,",

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// The number of values for the number of deferred updates that are tried besides 0. For the 190 updates of BERT-large, these are the
+// The number of deferred updates is chosen among at most this many values besides 0. For the 190 updates of BERT-large, these are the
 // multiples of 8.
 constexpr size_t kDeferredTried = 24;
 
@@ -125,16 +125,16 @@ class EarlySchedule {
   bool deferred_fit_ = true;
   std::vector<int64_t> least_free_;  // the minimum of the free bytes at this position and all later ones
   std::vector<double> rest_ms_;      // time from a position to the end of its segment
-  std::vector<double> arrival_ms_;   // times at which the copies of an update are on the device,
-  std::vector<double> return_ms_;    // and when they are back on the host
+  std::vector<double> arrival_ms_;   // times at which the copies of an update are on the device
+  std::vector<double> return_ms_;    // times at which the states of an update are back on the host
   std::vector<StateTransfer> transfers_;
   size_t updated_ = 0;  // updates that are done
   size_t ended_ =
       0;  // number of updates that are done and whose states have been copied back, so that their memory is free
   int64_t held_bytes_ =
-      0;  // bytes of the states on the device of all other updates whose copies have started
+      0;  // bytes of states that are on the device or on their way to it or back to the host
   double now_ms_ = 0;
-  double link_in_free_ms_ = 0;  // times at which the last copy in each direction has ended
+  double link_in_free_ms_ = 0;  // for each direction, when the last copy so far has ended
   double link_out_free_ms_ = 0;
 };
 

@@ -15,7 +15,7 @@ namespace plimsoll {
 
 // An update whose optimizer states are stored in host memory or on a disk.
 struct MovedUpdate {
-  uint32_t op = 0;  // its position
+  uint32_t op = 0;  // position of the update
   Segment segment = Segment::kOptimizer;
   int64_t bytes = 0;  // bytes of all its states, copied once in each direction
   // True if between the previous update and this one there are only updates and the ops that compute gradients of some rows for them.

@@ -173,16 +173,16 @@ class ForwardSchedule {
   std::vector<int64_t> bytes_before_;   // bytes of the states of the first k updates
   std::vector<size_t> updated_before_;  // the number of updates before a position of the forward pass
   std::vector<double>
-      arrival_ms_;  // times at which the copies of an update are on the device, 0 if prefetched,
-  std::vector<double> return_ms_;  // and when they are back on the host
+      arrival_ms_;  // times at which the copies of an update are on the device; 0 if prefetched
+  std::vector<double> return_ms_;  // times at which the states of an update are back on the host
   TransferSchedule found_;
   size_t started_ = 0;  // updates whose copies to the device have been started
   size_t updated_ = 0;  // updates that are done
   size_t ended_ = 0;    // number of updates that are done and whose states have been copied back
   int64_t held_bytes_ =
-      0;               // bytes of the states on the device of all other updates whose copies have started
+      0;               // bytes of states that are on the device or on their way to it or back to the host
   double now_ms_ = 0;  // time since the start of the forward pass
-  double link_in_free_ms_ = 0;  // times at which the last copy in each direction has ended
+  double link_in_free_ms_ = 0;  // for each direction, when the last copy so far has ended
   double link_out_free_ms_ = 0;
 };
 

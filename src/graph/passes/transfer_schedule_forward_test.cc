@@ -91,8 +91,8 @@ TEST(ForwardSchedule, NeverExceedsTheLimit) {
   EXPECT_GT(found, 5);
 }
 
-// The states of all updates fit at the same time. The number of prefetched states is limited by the time at the end
-// of the step.
+// The states of all updates fit at the same time. The number of prefetched states is limited by the time between the forward pass and the
+// end of the step, in which they are copied.
 TEST(ForwardSchedule, PrefetchesEndWithTheStep) {
   LateStep step;
   step.room.most_bytes = 1000;

@@ -43,7 +43,7 @@ TEST(TransferSchedule, StartAsSoonAsBytesAreFree) {
 
 TEST(TransferSchedule, LeaveMemoryForLaterOps) {
   Step step;
-  step.room.live_bytes[5] = 70;  // the states of one update fit next to it
+  step.room.live_bytes[5] = 70;  // the states of one update fit next to these bytes
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 
@@ -69,7 +69,7 @@ TEST(TransferSchedule, StartAtTheFirstAllowedOp) {
   EXPECT_EQ(step.early(), (List{{6, 0}, {6, 0}, {6, 0}}));
 }
 
-// If only the states of two updates fit, both schedules are the same.
+// If only the states of two updates fit, the early schedule equals the one with minimum memory.
 TEST(TransferSchedule, TakeTheBytesOfStatesThatWereCopiedBack) {
   Step step;
   step.room.live_bytes = {60, 60, 60, 60, 60, 60, 0, 0, 0};
@@ -119,7 +119,7 @@ TEST(TransferSchedule, NoneAreDeferredIfForbidden) {
   EXPECT_EQ(transfers_as_early_as_possible(step.updates, step.segments, step.room).deferred, 0u);
 }
 
-// Deferred states need their memory until the step ends.
+// Deferred states need their memory until the step ends, so none are deferred if there is not enough.
 TEST(TransferSchedule, NoneAreDeferredIfTheyDoNotFit) {
   WholeStep step;
   step.room.live_bytes = {0, 0, 0, 100, 100, 80, 80, 80, 80};
@@ -135,7 +135,8 @@ TEST(TransferSchedule, ThreeUpdatesAtATimeOnADisk) {
   EXPECT_EQ(Step::pairs(transfers_with_disk(updates)), (List{{3, 0}, {3, 0}, {5, 0}, {8, 1}, {12, 2}}));
 }
 
-// If little memory is free, each copy would wait for all copies back, which is slower.
+// If little memory is free, each copy to the device would wait until the states of all earlier updates are back on the host, which is
+// slower.
 TEST(TransferSchedule, UseMinimumMemoryIfThatIsFaster) {
   Step step;
   step.room.most_bytes = 0;

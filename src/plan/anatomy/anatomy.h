@@ -61,7 +61,7 @@ ParameterBytes parameter_bytes(const Plan& plan);
 // Saved values that differ only in the number of their layer.
 struct SavedKind {
   std::string values = {};    // "encoder.layer.*.attention.context"
-  std::string producer = {};  // the op that computes them
+  std::string producer = {};  // the op that computes the values
   std::string type = {};      // "f32[T,1024]"
   int64_t count = 0;
   int64_t bytes = 0;
@@ -92,7 +92,7 @@ std::vector<Recomputation> recomputation(const Plan& plan);
 
 struct WidthAdvice {
   std::string name = {};     // the name in config.json
-  std::string numbers = {};  // "bf16"
+  std::string numbers = {};  // the type of the numbers that tensor cores multiply: "bf16"
   int64_t width = 0;
   int64_t multiple =
       0;  // the number that the width is not a multiple of: 8 or 64 in 16 bits, 4 or 32 in tf32

@@ -13,7 +13,7 @@ namespace {
 
 int64_t most_staging_bytes(const ProgramPlan& program) {
   const Graph& graph = program.graph;
-  std::vector<bool> is_staging(graph.values().size(), false);  // by root
+  std::vector<bool> is_staging(graph.values().size(), false);  // for each root value
   for (const Op& op : graph.ops()) {
     if (!reads_disk(graph, op)) continue;
     for (const ValueId id : op.outputs) is_staging[index_of(root_of(graph, id))] = true;

@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// The KV cache. The arena has room for all pages, which is the worst case: no search can hold more pages at once.
+// The KV cache. The arena has room for all pages, which is the worst case: no way of generating the texts can hold more pages at once.
 struct CacheAnatomy {
   int64_t bytes_per_token = 0;  // the key and the value of every layer
   int64_t page_bytes = 0;

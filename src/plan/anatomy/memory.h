@@ -27,7 +27,7 @@ namespace plimsoll {
 // The phases of a run. Load: weights are read. Resume: optimizer states are read too. Save: both are
 // written.
 enum class Phase : uint8_t { kLoad, kResume, kTrain, kEvaluate, kGenerate, kSave };
-// "load", "resume", "train", "eval", "save".
+// Returns a name such as "load", "resume", "train", "eval" or "save".
 std::string_view phase_name(Phase phase);
 
 using PurposeBytes = std::array<int64_t, kNumPurposes>;
@@ -52,7 +52,7 @@ struct PeakPlace {
   size_t position = 0;  // index of the op, starting at 0
   size_t num_ops = 0;
   std::string op = {};      // the op's name
-  std::string output = {};  // its first output
+  std::string output = {};  // the first output of the op
   std::string module = {};
   Segment segment = Segment::kForward;
   int64_t live_bytes = 0;  // transient

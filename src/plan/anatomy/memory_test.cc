@@ -107,7 +107,8 @@ TEST(MemoryAnatomy, AccumulationKeepsAGradientOfEveryParameter) {
 }
 
 TEST(MemoryAnatomy, SavedBytesOfOneLayerAreThoseOfItsShapes) {
-  // tokens x (qkv 3 H + context H + two normalized rows 2 H + intermediate I), and smaller statistics.
+  // Per token, the feed-forward module saves one normalized row of 64 elements and the intermediate row of 256 elements, and in addition
+  // the smaller statistics of the norm. An element has 4 bytes.
   PlanRequest request = small_request();
   const Plan plan = build_plan(request);
   for (const ModuleMemory& module : module_memory(plan)) {

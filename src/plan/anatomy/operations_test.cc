@@ -30,7 +30,7 @@ TEST(OperationsAnatomy, SumsEqualThoseOfTheOps) {
     OpTotals by_segment;
     for (int g = 0; g < kNumOpGroups; ++g) by_group += operations.group(static_cast<OpGroup>(g));
     for (int s = 0; s < kNumSegments; ++s) by_segment += operations.segment(static_cast<Segment>(s));
-    // Sums of the same terms in another order: 600 terms of 2^-53 each.
+    // The sums add the same terms in different orders. There are about 600 terms, and adding each one rounds by at most 2^-53 of the sum.
     const double tolerance = 1e-12;
     EXPECT_NEAR(by_group.flops, by_op.flops, tolerance * by_op.flops);
     EXPECT_NEAR(by_group.bytes, by_op.bytes, tolerance * by_op.bytes);
@@ -168,7 +168,7 @@ TEST(OperationsAnatomy, StepsOfAZen4ComeOutAsMeasured) {
 }
 
 // Measured on two cores with AMX of an H200's host (2026-11-23) by `train --profile` of MiniLM-L6-H384, 4 x 512, 17
-// steps, on the pair of cores that was disturbed less.
+// steps, on the pair of cores that other work disturbed less.
 TEST(OperationsAnatomy, StepsOnTilesComeOutAsMeasured) {
   PlanRequest request = preset_request("MiniLM-L6-H384-uncased", 4, 512);
   request.evaluate = false;

@@ -87,7 +87,7 @@ TEST(WidthAdvice, InTf32MultiplesAreOf4And32) {
 
 TEST(WidthAdvice, AHiddenSizeStaysAMultipleOfItsHeads) {
   PlanRequest request = request_of(3072, DType::kBF16);
-  request.model.config.hidden_size = 756;  // 12 heads of 63
+  request.model.config.hidden_size = 756;  // 12 heads of width 63
   const std::vector<WidthAdvice> advices = width_advice(build_plan(request));
   ASSERT_EQ(advices.size(), 1u);
   EXPECT_EQ(advices[0].better, 768);
@@ -101,12 +101,12 @@ TEST(WidthAdvice, IsSilentWhereNothingWouldBeFaster) {
     request.device.gpu = *find_gpu_target(card);
     EXPECT_TRUE(width_advice(build_plan(request)).empty()) << card;
   }
-  // 832, the next that is a multiple of 64 and of 8 heads, has 15 % more operations.
+  // The next hidden size that is a multiple of 64 and of the 8 heads is 832. It takes 15 % more operations, so it is not advised.
   PlanRequest hidden = request_of(3072, DType::kBF16);
   hidden.model.config.hidden_size = 776;
   hidden.model.config.num_attention_heads = 8;
   EXPECT_TRUE(width_advice(build_plan(hidden)).empty());
-  // True fp32 does not run on tensor cores.
+  // Matrix products in fp32 without tf32 do not run on tensor cores, so no width is advised.
   EXPECT_TRUE(width_advice(build_plan(request_of(3070, std::nullopt))).empty());
   PlanRequest cpu = request_of(3070, std::nullopt);
   cpu.device.kind = KernelDevice::kCpu;

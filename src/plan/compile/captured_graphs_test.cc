@@ -52,12 +52,12 @@ TEST(CapturedGraphs, CountEachSegmentByTheBucketsThatItRunsInAgain) {
   EXPECT_EQ(of({2, 0, 0}).graphs_of(kTrainProgram).count, 6) << "each micro-batch is a step";
   request.batches.train = {.tokens = 40, .sequences = 1, .longest = 40};
   EXPECT_EQ(of({8, 8, 0}).graphs_of(kTrainProgram).count, 9) << "the ladder has three";
-  // Every run is on one of these devices.
+  // A CPU has no CUDA graphs.
   request.device.kind = KernelDevice::kCpu;
   EXPECT_EQ(of({8, 8, 8}), GpuConstant{});
 }
 
-// A quantization to fp8 is three launches, and one where the scale of the forward pass is known.
+// A quantization to fp8 takes three kernel launches, but only one if the scale from the forward pass is an input.
 TEST(CapturedGraphs, CountEveryLaunchOfAQuantization) {
   PlanRequest request = request_on_card(1);
   request.precision.activation_dtype = DType::kBF16;
@@ -108,7 +108,7 @@ TEST(CapturedGraphs, CountEveryLaunchOfANormWithItsLayer) {
 // than 96 are captured.
 class BackEnd {
  public:
-  using Key = std::tuple<char, int, Segment>;  // program, bucket
+  using Key = std::tuple<char, int, Segment>;  // program, bucket, segment
 
   void run(char program, int bucket, Segment segment, int64_t bytes) {
     const Key key{program, bucket, segment};

@@ -411,9 +411,9 @@ std::set<std::string> names_in_updates(const Graph& graph, std::span<const Param
 }
 
 // The peak must fall by at least this number of bytes for the gradient of an embedding table to be computed some rows at a time. Each
-// additional part takes additional ops. This is worth it only if the table is a large part of the peak. A graph does not show the scratch
-// memory of its kernels, which is 32 MiB for matrix products on a GPU. If the peak of the graph falls by less than that, the peak of the
-// plan may not fall at all.
+// additional group of rows takes additional ops. This is worth it only if the table is a large part of the peak. A graph does not show the
+// scratch memory of its kernels, which is 32 MiB for matrix products on a GPU. If the peak of the graph falls by less than that, the peak
+// of the plan may not fall at all.
 constexpr int64_t kLeastGainBytes = int64_t{34} << 20;
 
 // Wraps a pass such that its effect is undone unless it lowers the peak.
@@ -657,7 +657,8 @@ ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<Weigh
 
 namespace {
 
-// Returns true if the loss of training is computed in the same way before the optimizer is added.
+// Returns true if both requests compute the loss of training by the same ops: both without chunks, or both by the same rule for chunks and
+// in the same bucket.
 bool chunk_loss_alike(const PlanRequest& a, const PlanRequest& b) {
   const bool whole = !chunks_loss(a, a.batches.train) && !chunks_loss(b, b.batches.train);
   return whole || (a.chunked_loss == b.chunked_loss && a.batches.train == b.batches.train);

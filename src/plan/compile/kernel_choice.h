@@ -44,7 +44,7 @@ class KernelChoice {
 
 struct LibraryMatmul {
   PlannedMatmul matmul = {};
-  int64_t count = 0;  // ops
+  int64_t count = 0;  // number of ops
 };
 // Returns the distinct matrix products of a program that a library computes in one bucket; none on a CPU.
 std::map<ProductKey, LibraryMatmul> list_matmuls(const ProgramPlan& program, const Bucket& bucket,
@@ -52,7 +52,7 @@ std::map<ProductKey, LibraryMatmul> list_matmuls(const ProgramPlan& program, con
 
 struct CustomMatmul {
   std::string_view kernel = {};  // the implementation's name
-  int64_t count = 0;             // ops
+  int64_t count = 0;             // number of ops
   bool is_part =
       false;  // true if the matrix product is part of a fused op, whose kernel uses the library if there are few rows
 };

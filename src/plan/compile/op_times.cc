@@ -43,7 +43,7 @@ GpuWork gpu_work(OpWork work) {
   }
 }
 
-// Returns the smallest possible time of a matrix product. The length of its sums is computed from the number of operations.
+// Returns the smallest possible time of a matrix product. The number of terms per sum, k, is computed from the number of operations.
 double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& cost, const Bucket& bucket) {
   const Shape& shape = op.out_shape(0);
   const double columns = shape.rank() > 0 ? static_cast<double>(shape.last().at(bucket)) : 1.0;
@@ -107,8 +107,8 @@ DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
   return is_product || is_attention_on_tiles(work) ? arithmetic_type(op) : DType::kF32;
 }
 
-// Returns the factor by which narrow heads reduce the share of FLOP/s that attention reaches. On AMX tiles a score
-// takes the same time if the head has fewer columns.
+// Returns the factor by which narrow heads reduce the share of FLOP/s that attention reaches. On AMX tiles a score takes the same time for
+// a narrower head, although it has fewer FLOPs.
 double share_of_head_size(CpuWork work, const OpView& op) {
   if (!is_attention_on_tiles(work)) return 1;
   const auto head_size = static_cast<double>(attention_dims(op, {}).head_dim);

@@ -45,7 +45,7 @@ class Placer {
   void add_constants();
 
   Plan plan_;
-  std::vector<ProgramPlacer> placers_;  // in the order of plan_.programs
+  std::vector<ProgramPlacer> placers_;  // one per program, in the order of plan_.programs
 };
 
 }  // namespace plimsoll

@@ -58,8 +58,8 @@ struct CapturedGraphs {
 // The largest amount of GPU memory that a process holds outside its arena. captured_graphs() computes `graphs`.
 struct GpuConstant {
   int64_t context_bytes = 0;  // CUDA context, modules and library handles: GpuTarget::constant_bytes
-  std::map<std::string, CapturedGraphs, std::less<>> graphs = {};  // by program
-  int64_t communicator_bytes = 0;  // of NCCL or of the mapped memory, if the run has several ranks
+  std::map<std::string, CapturedGraphs, std::less<>> graphs = {};  // the graphs of each program, by its name
+  int64_t communicator_bytes = 0;  // of NCCL, or to map the memory of other GPUs; 0 for one rank
   // Returns the graphs of one program; CapturedGraphs{} if it has none.
   CapturedGraphs graphs_of(std::string_view program) const;
   int64_t graph_bytes() const;
@@ -94,15 +94,15 @@ struct SplitWeight {
 struct StageAction {
   enum class Kind : uint8_t { kCompute, kSend, kReceive };
   Kind kind = Kind::kCompute;
-  int64_t chunk = 0;  // the chunk of this stage that it belongs to
-  int64_t peer = 0;   // the other stage
+  int64_t chunk = 0;  // the chunk of this stage to which the action belongs
+  int64_t peer = 0;   // the stage to which a value is sent, or from which it is received
   int64_t channel =
       0;  // values that are sent through different channels do not wait for one another (graph/ops/chunk.h)
   std::string value = {};  // the name of the value that is sent or received
   int64_t bytes = 0;
   int64_t offset =
       0;  // kSend: the offset in the arena of this stage at which the value stays until it has arrived
-  double ms = 0;  // of the computation, or of the transfer
+  double ms = 0;  // time of the computation or of the transfer
   friend bool operator==(const StageAction&, const StageAction&) = default;
 };
 
@@ -125,7 +125,7 @@ struct StagePlan {
   std::vector<StageChunk> chunks = {};         // empty if the stage has one chunk
   std::vector<PersistentBuffer> tensors = {};  // the weights and optimizer states of the stage
   std::map<std::string, SplitWeight> split_weights = {};
-  int64_t num_slots = 1;  // as ProgramPlan
+  int64_t num_slots = 1;  // ProgramPlan::num_slots of the training program
   int64_t slot_bytes = 0;
   int64_t saved_bytes = 0;  // values saved for the backward pass, of all micro-batches that the stage holds
   int64_t arena_bytes = 0;
@@ -133,7 +133,7 @@ struct StagePlan {
   // The actions of the segments of the training program, and of the forward segment of the evaluation program.
   std::array<std::vector<StageAction>, kNumSegments> train = {};
   std::vector<StageAction> evaluate = {};
-  std::vector<StageExchange> exchanges = {};  // of the training program, in the order of its ops
+  std::vector<StageExchange> exchanges = {};  // those of the training program, in the order of its ops
   std::vector<ScheduleEntry> step_schedule = {};
 };
 
@@ -146,7 +146,7 @@ struct Plan {
   std::vector<InitialState> initial_states = {};
   std::vector<PersistentBuffer> persistent = {};
   std::unordered_map<std::string, size_t> persistent_by_name = {};
-  int64_t persistent_bytes = 0;  // the offset of the transient region
+  int64_t persistent_bytes = 0;  // bytes of persistent buffers, after which the transient region begins
   Programs programs = {};
   std::vector<ScheduleEntry> step_schedule = {};  // the schedule of an optimizer step; empty without training
   int64_t arena_bytes = 0;
@@ -163,7 +163,7 @@ struct Plan {
 
   bool is_pipelined() const { return !stages.empty(); }
   // owner_of() returns the first pipeline stage that stores a weight, an optimizer state or a half of a split weight, or -1 if none does.
-  // The other function returns the buffer in that stage, or null.
+  // tensor_of_stages() returns the buffer in that stage, or null.
   int64_t owner_of(const std::string& name) const;
   const PersistentBuffer* tensor_of_stages(const std::string& name) const;
   // Returns the names of the optimizer states of the run, in a pipeline those of all stages.
@@ -202,8 +202,7 @@ struct Plan {
 
 // Builds the plan. If values that are transferred early, or stay on the device, exceed the request's limit, it builds the plan that needs
 // the least memory, whether that fits or not, and records this in the request of the plan. Pure: allocates no memory of the run and does
-// not query the machine. Errors: kUsage where a combination is refused by name.
-// Cost: milliseconds (BERT-large: under 100).
+// not query the machine. Errors: kUsage for a combination of settings that is refused by name. Cost: milliseconds (BERT-large: under 100).
 Plan build_plan(const PlanRequest& request);
 
 // Completes a plan: kernels, liveness and offsets for the buckets of `request`. The order of ops and the chunks of logits are taken from

@@ -79,10 +79,10 @@ struct UpdateOptions {
   bool offload_states = false;
   // With `offload_states`: stores them in a file on a disk.
   bool states_on_disk = false;
-  // The largest number of elements per update with `offload_states`, and per piece of an embedding table's
-  // gradient if that is computed in pieces. 2 Mi elements are 16 MiB of AdamW's moments. Copying them in and out
-  // takes less time than the backward pass of a layer of BERT-large, which runs at the same time. With half as
-  // many elements, captured graphs would take 3 MiB more for that model, and the peak would stay the same.
+  // The largest number of elements per update with `offload_states`, and per group of rows of an embedding table's gradient if that is
+  // computed some rows at a time. 2 Mi elements are 16 MiB of AdamW's moments. Copying them in and out takes less time than the backward
+  // pass of a layer of BERT-large, which runs at the same time. With half as many elements, captured graphs would take 3 MiB more for that
+  // model, and the peak would stay the same.
   int64_t elements_at_once = int64_t{2} << 20;
   friend bool operator==(const UpdateOptions&, const UpdateOptions&) = default;
 };
@@ -110,7 +110,7 @@ struct DeviceOptions {
 struct GenerationSizes {
   int64_t longest_prompt = 0;        // tokens; 0: the plan generates no text
   int64_t max_new_tokens = 0;        // largest number of new tokens after any prompt
-  int64_t prompts_at_once = 1;       // prompts of a group
+  int64_t prompts_at_once = 1;       // number of prompts whose texts are generated together
   int64_t sequences_per_prompt = 1;  // number of sequences that exist at the same time: beams, or texts
   int64_t texts_per_prompt = 1;      // number of texts that are returned
   // The number of largest logits per sequence from which the host selects the next token; 0: the host reads all logits.
@@ -259,8 +259,8 @@ struct HostMemory {
   int64_t process_bytes = 0;  // program, libraries and their working memory, as measured: see src/hardware/
   int64_t data_bytes = 0;     // tokenized data, tables of labels, batches made in advance
   int64_t io_bytes = 0;       // buffers for reading and writing checkpoints
-  // The peak of the whole process while it read data files, before it took the arena. It is not part of total():
-  // if it is larger than what the rest of the run holds, the plan adds the difference to data_bytes.
+  // The peak of the whole process while it read data files, before it allocated the arena. It is not part of total(): if it is larger than
+  // what the rest of the run holds, the plan adds the difference to data_bytes.
   int64_t reading_bytes = 0;
   int64_t bound_buckets = 0;  // buckets whose ops are bound to their kernels
   // The memory that the library of a kernel allocates itself while the kernel runs, and the part of it that the allocator keeps afterwards.

@@ -1,4 +1,4 @@
-// Every field of the part of a request that determines graphs takes part in its comparison.
+// Tests that the comparison of two GraphRequests, the part of a request that determines graphs, compares every field.
 #include "plan/compile/plan_request.h"
 
 #include <gtest/gtest.h>

@@ -125,7 +125,8 @@ void ProgramPlacer::grow_persistent(Plan& plan, const ProgramPlan& program) cons
 
 void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   kernels_.choose(program, request);
-  // A step of generation has one token per sequence, so every unused row counts.
+  // The ladder for text generation also has buckets below 16 tokens: a run that generates has one token per sequence, so that unused rows
+  // would be a large share of its time.
   program.ladder =
       make_ladder(program.bucket, program.name == kGenerateProgram ? 1 : 16, request.model.label_share);
   std::vector<int64_t> scratch_bytes;

@@ -39,10 +39,10 @@ struct OpPlan {
   std::vector<Refusal> refused = {};  // faster rows that declined, and why
   int64_t scratch_offset = -1;        // offset from the start of the arena
   int64_t scratch_bytes = 0;          // scratch memory of the op in the largest bucket
-  Queue queue = Queue::kCompute;      // an op of another queue runs while later ops run
-  uint32_t queue_end = 0;    // an op of another queue must have ended before the op at this position starts
+  Queue queue = Queue::kCompute;      // if it is not kCompute, later ops run at the same time as this op
+  uint32_t queue_end = 0;    // if not kCompute: this op has ended before the op at this position starts
   bool is_deferred = false;  // the op does work of the previous run, and is skipped if that work is done
-  bool uses_disk = false;    // it is a copy from or to a disk
+  bool uses_disk = false;    // the op is a copy from or to a disk
   uint32_t kind = kNoKind;   // number of its kind in the program (OpKinds in graph/analysis/analysis.h)
   static constexpr uint32_t kNoKind = std::numeric_limits<uint32_t>::max();
   bool is_queued() const { return queue != Queue::kCompute; }
@@ -151,7 +151,7 @@ struct ProgramPlan {
   bool is_captured(Segment segment) const {
     return std::ranges::find(never_captured, segment) == never_captured.end();
   }
-  std::optional<UpdatePlace> update_place = {};  // set if it was chosen by time
+  std::optional<UpdatePlace> update_place = {};  // set if the estimated times of both places were compared
 };
 
 // The names of the programs of a run.

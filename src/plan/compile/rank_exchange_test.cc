@@ -14,7 +14,7 @@ PlanRequest request_of_ranks() {
   return request;
 }
 
-// all_reduce sends 1.5 times the data of 4 ranks, all_gather 0.75 times.
+// With 4 ranks, each rank sends 1.5 times the size of the data in an all_reduce and 0.75 times in an all_gather.
 MeasuredLinks measured_links() {
   MeasuredLinks links{.exchange = LinkExchange::kGloo, .num_ranks = 4, .date = "2026-11-27"};
   links.curves[Collective::kAllReduce] = {{.bytes = 1000, .median_ms = 0.25},
@@ -53,7 +53,7 @@ PlanRequest request_with_links(int64_t count, int64_t machines, const RankLinks&
   return request;
 }
 
-// Ranks of one machine use the links inside it, of which operations reach the measured share.
+// Ranks of one machine use the links inside it. Operations are assumed to reach the share kGpuShareOfPeerLink of their nominal rate.
 TEST(RankExchange, NamedLinksInsideAMachine) {
   const PlanRequest request = request_with_links(8, 1, {.inside = "pcie4", .between = "ib400"});
   EXPECT_FALSE(rank_link(request).is_measured);
@@ -65,7 +65,7 @@ TEST(RankExchange, NamedLinksInsideAMachine) {
   EXPECT_EQ(rank_link(request_with_links(2, 1, {.between = "ib400"})).gb_per_s, kGpuPairGbPerS);
 }
 
-// A run without named links and without measurements has the same assumptions.
+// A run without named links and without measurements is assumed to use the link of the GPU model, too.
 TEST(RankExchange, TheLinksOfTheCardAreAssumed) {
   const PlanRequest request = request_with_links(4, 1, {});
   EXPECT_FALSE(rank_link(request).is_measured);
@@ -83,12 +83,12 @@ TEST(RankExchange, TheSlowerLinkLimitsRanksOfSeveralMachines) {
                    0.045 + 6 * kNetworkHopMs + 1 / kGpuShareOfPeerLink);
   EXPECT_DOUBLE_EQ(rank_exchange_ms(request, Collective::kAllGather, 100e6),
                    0.025 + 7 * kNetworkHopMs + 1 / kGpuShareOfPeerLink);
-  // Eight adapters of 50 GB/s would be faster than the copy engines.
+  // Eight adapters of 50 GB/s would be faster than the copy engines, which therefore limit the rate.
   EXPECT_EQ(rank_link(request_with_links(64, 8, {.between = "ib400"})).gb_per_s, kGpuGroupGbPerS);
   EXPECT_EQ(rank_link(request_with_links(64, 8, {.inside = "pcie4", .between = "ib400"})).gb_per_s,
             kGpuShareOfPeerLink * 32);
   EXPECT_EQ(rank_link(request_with_links(64, 8, {.between = "eth100"})).gb_per_s, kGpuShareOfPeerLink * 12.5);
-  // A machine with one rank has one adapter.
+  // A machine with one rank has one adapter, which limits the rate.
   EXPECT_EQ(rank_link(request_with_links(8, 8, {.between = "ib400"})).gb_per_s, kGpuShareOfPeerLink * 50);
 }
 
@@ -112,7 +112,8 @@ TEST(RankExchange, NamedLinksReplaceMeasuredOnes) {
   request.named_links = {.between = "eth10"};
   request.num_machines = 2;
   EXPECT_FALSE(rank_link(request).is_measured);
-  // Processes on CPUs are assumed to exchange 1 GB/s in a machine; 73 % of the adapter's 1.25 GB/s are less.
+  // Processes on CPUs are assumed to exchange 1 GB/s in a machine; 73 % of the adapter's 1.25 GB/s are less, so the adapter limits the
+  // rate.
   EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 1.25);
 }
 

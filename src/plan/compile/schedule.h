@@ -31,8 +31,9 @@ struct ScheduleEntry {
   // of S stages that alternates forward and backward passes, the backward segment of stage s has the delay S - 1 - s.
   int64_t delay = 0;
   // kPerMicroBatch: the number of chunks of the stage, and of micro-batches that pass through a chunk before the next one runs. An
-  // iteration then runs one chunk for one micro-batch: in rounds of `round` micro-batches, the chunks, forwards in their order and
-  // backwards from the last one. If the last round has fewer than `round` micro-batches, the iterations of the missing ones run nothing.
+  // iteration then runs one chunk for one micro-batch. Micro-batches are processed in rounds of `round`: in each round, every chunk runs
+  // for all micro-batches of the round before the next chunk runs. The forward segment runs the chunks in their order, the backward segment
+  // from the last one on. If the last round has fewer than `round` micro-batches, the iterations of the missing ones run nothing.
   int64_t num_chunks = 1;
   int64_t round = 1;
   friend bool operator==(const ScheduleEntry&, const ScheduleEntry&) = default;

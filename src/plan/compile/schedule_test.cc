@@ -65,7 +65,7 @@ TEST(Schedule, ChunksTakeTurnsInRoundsOfMicroBatches) {
   };
   EXPECT_EQ(order(0, 4), "F00 F01 F10 F11 F02 B10 F03 B11 F12 B00 F13 B01 B12 B13 B02 B03 ");
   EXPECT_EQ(order(1, 4), "F00 F01 F10 B10 F11 B11 F02 B00 F03 B01 F12 B12 F13 B13 B02 B03 ");
-  // The last round has one micro-batch.
+  // With three micro-batches, the last round has only one.
   EXPECT_EQ(order(1, 3), "F00 F01 F10 B10 F11 B11 F02 B00 B01 F12 B12 B02 ");
 }
 

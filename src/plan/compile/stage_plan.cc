@@ -215,7 +215,7 @@ class PipelineClock {
 };
 
 // Each GPU maps the arena of every other stage. The plan of a stage was made without the sizes of the other arenas. Returns the bytes for
-// these mappings that the plan lacks.
+// these mappings that this plan does not contain yet.
 int64_t missing_mapping_bytes(std::span<const StagePlan> stages, size_t own) {
   int64_t missing = 0;
   for (size_t i = 0; i < stages.size(); ++i)

@@ -176,7 +176,7 @@ TEST(PipelineSchedule, HoldsAtMostOneMicroBatchPerStage) {
   EXPECT_EQ(micro_batches_held({}, 8), 1);
 }
 
-// A stage that is one position later in the pipeline holds two micro-batches less. The first chunk holds the most micro-batches.
+// A stage that is one position later in the pipeline holds two micro-batches fewer. The first chunk holds the most micro-batches.
 TEST(PipelineSchedule, HoldsMicroBatchesPerChunk) {
   const auto held = [](int64_t stage, int64_t batches) {
     return micro_batches_held_by_chunks({.count = 2,

@@ -113,7 +113,7 @@ class StateSchedules::Positions {
     const auto segment_end = [&](uint32_t op) { return begin_[program_.segment_end_[op]]; };
     for (size_t k = 0; k < updates.size(); ++k) {
       const uint32_t end = segment_end(traffic_.transfers[k].before);
-      // States that are transferred early are read in the next run.
+      // The update that reads prefetched states is in the next run, so their copies to the device may last until the end of this segment.
       in_end_.push_back(is_early(k) ? end : std::min(op_[updates[k].op], end));
       out_end_.push_back(segment_end(is_deferred(k) ? 0 : updates[k].op));
     }
@@ -149,7 +149,7 @@ class StateSchedules::Positions {
   std::vector<uint32_t>
       begin_;  // per op, the position of the first copy inserted before it, or of the op itself; then the number of positions
   std::vector<uint32_t> op_;
-  std::vector<uint32_t> in_, in_end_;  // per update, of its copies to the device
+  std::vector<uint32_t> in_, in_end_;  // per update, position and end of its copies to the device
   std::vector<uint32_t> out_, out_end_;
 };
 

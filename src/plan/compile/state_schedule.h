@@ -44,7 +44,7 @@ class StateSchedules {
   KernelDevice device_;
   bool on_disk_;  // the states are on a disk, not on the host
   std::vector<MovedUpdate> updates_;
-  std::vector<Segment> segments_;      // per op
+  std::vector<Segment> segments_;      // the segment of each op
   std::vector<uint32_t> segment_end_;  // per op, the first op of the next segment
   std::vector<double> op_ms_;
   std::vector<TimedTransfer> copies_;

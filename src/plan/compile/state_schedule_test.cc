@@ -51,7 +51,7 @@ TransferSchedule turns_of(const StateSchedules& schedules, const MemoryHeadroom&
   return transfers_as_early_as_possible(schedules.updates(), schedules.segments(), room);
 }
 
-// Checks that the preview of a schedule agrees with its graph.
+// Checks that the copies and buffers that StateSchedules predicts for a schedule agree with the graph that has these copies.
 TransferSchedule expect_the_graphs(const PlanRequest& request, Graph graph, const MemoryHeadroom& room) {
   const StateSchedules schedules(graph, request);
   const bool is_disk = request.update.states_on_disk;

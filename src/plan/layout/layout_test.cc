@@ -85,7 +85,7 @@ class Draw {
   uint64_t element_ = 0;
 };
 
-// Returns buffers whose lifetimes have no structure; a quarter of them is long.
+// Returns buffers with random lifetimes, a quarter of which are long.
 std::vector<LiveBuffer> random_program(uint32_t seed) {
   Draw draw(seed, 9);
   const uint32_t positions = 20 + draw(200);

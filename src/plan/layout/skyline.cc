@@ -206,8 +206,8 @@ class Waiting {
     }
   }
 
-  std::vector<uint32_t> begin_;  // per position, its first slot
-  std::vector<uint32_t> slot_;   // per position in the order
+  std::vector<uint32_t> begin_;  // for each position, the first slot of the buffers that begin there
+  std::vector<uint32_t> slot_;   // for each buffer in the order, its slot
   size_t leaves_;                // the leaves follow the other parts of the tree
   std::vector<Part> parts_;      // nodes of the tree: 1 is the root; 2 p and 2 p + 1 are the halves of p
 };

@@ -46,8 +46,7 @@ TEST(Skyline, StartsOnAFloor) {
   EXPECT_EQ(fill_skyline(std::span(buffers).last(1), std::array<uint32_t, 1>{0}, floor).bytes, 128);
 }
 
-// Buffers, an order, and the bytes at the top of each position, which are more at both ends than in the
-// middle.
+// Buffers, an order, and the number of bytes that are taken at the top of each position, which is larger at both ends than in the middle.
 struct Case {
   std::vector<LiveBuffer> buffers;
   std::vector<uint32_t> order;

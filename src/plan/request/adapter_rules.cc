@@ -50,7 +50,7 @@ void set_base_weights(const Arguments& arguments, const ModelConfig& config,
                 "for them, or --adapter_name_or_path to use an existing one",
                 arguments.load_in_4bit ? 4 : 8, arguments.load_in_4bit ? 4 : 8);
   }
-  // Like PEFT, which supports the change of a quantized base by OLoRA but not by PiSSA.
+  // Refuses what PEFT cannot do: PEFT can change a quantized base model for OLoRA, but not for PiSSA.
   if (lora->base_change == BaseChange::kPissa) {
     throw_error(ErrorCode::kUsage,
                 "--load_in_{}bit: the adapter was initialised with pissa, which changes the base model, and "

@@ -109,7 +109,7 @@ void set_gradient_type(const Arguments& arguments, const DeviceOptions& device, 
                 "give --{0} too, or leave --gradient_dtype out",
                 arguments.gradient_dtype);
   }
-  // Weights in bf16 have gradients in bf16 anyway.
+  // Gradients of bf16 weights are bf16 by default, so --gradient_dtype bf16 changes nothing for them.
   if (precision.dtype != DType::kBF16 || dtype != DType::kBF16) precision.gradient_dtype = dtype;
 }
 

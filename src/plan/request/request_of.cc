@@ -27,7 +27,7 @@ OptimizerConfig optimizer_of(const Arguments& arguments) {
   return optimizer;
 }
 
-// Refuses offloading on a CPU, where all values are in host memory. A paged optimizer runs there, with a note.
+// Refuses offloading on a CPU, where all values are in host memory. A paged optimizer is accepted on a CPU, with a note to the user.
 void check_offload_on_cpu(const Arguments& arguments, bool trains, RequestRemarks& remarks) {
   if (offloads_optimizer(arguments) && nvme_folder(arguments).empty()) {
     throw_error(
@@ -306,7 +306,7 @@ void check_train_batch(const Arguments& arguments, const RankOptions& ranks) {
                         : "change one of these numbers");
 }
 
-// Returns the share of tokens that have a label. A prediction needs the logits of every token.
+// Returns the share of tokens that have a label. It is 1 for a prediction, which needs the logits of every token.
 double label_share_of(const Arguments& arguments, const RunFacts& facts) {
   const bool is_masked = task_of(facts.problem_type).labels == LabelKind::kMaskedToken;
   return is_masked && !facts.predicts ? arguments.mlm_probability : 1.0;

@@ -30,8 +30,8 @@ struct SizeThresholds {
 // Measured times of the device and of exchanges; empty without measurements.
 struct Calibrations {
   CpuCalibration cpu = {};
-  LinkCalibration links = {};  // for the ranks of the run; at most one of NCCL with and without P2P
-  DiskRates disk = {};         // of the disk of --offload_optimizer nvme:FOLDER
+  LinkCalibration links = {};  // for the number of ranks of the run; NCCL with or without P2P, not both
+  DiskRates disk = {};         // rates of the disk of --offload_optimizer nvme:FOLDER
 };
 
 // The buckets that a GPU captures.

@@ -1,4 +1,4 @@
-// The rules that turn arguments and facts into a request, and their refusals.
+// Tests the rules that turn arguments and facts into a request, and the error messages of these rules.
 #include "plan/request/request_of.h"
 
 #include <gtest/gtest.h>

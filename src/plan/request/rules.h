@@ -46,7 +46,7 @@ struct HostFacts {
   int64_t process_bytes = 0;
   int64_t data_bytes = 0;     // without the batches that the loader makes in advance
   int64_t io_bytes = 0;       // without the matrix that is being quantized
-  int64_t reading_bytes = 0;  // as HostMemory::reading_bytes
+  int64_t reading_bytes = 0;  // the same as HostMemory::reading_bytes
   int64_t bound_buckets = 0;  // buckets whose ops are bound to their kernels
   int64_t library_bytes_per_bucket = 0;
   int64_t batch_bytes_per_token = 0;  // bytes per token of all batches that the loader holds at a time

@@ -61,7 +61,7 @@ void expect_never_worse(const PlanRequest& request, const std::vector<int>& tent
       fastest = fastest == 0 ? policy.step_ms : std::min(fastest, policy.step_ms);
     }
     faster += found.best.step_ms < fastest ? 1 : 0;
-    // The figures equal those of the plan with this choice.
+    // The figures of the search equal those of a plan that is built with its choice.
     PlanRequest chosen = request;
     chosen.recompute = found.best.choice;
     const Plan plan = build_plan(chosen);

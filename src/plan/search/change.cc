@@ -221,7 +221,7 @@ std::vector<int64_t> fewer_prompts_at_once(const PlanRequest& request) {
 std::vector<int64_t> fewer_sequences_per_prompt(const PlanRequest& request) {
   const GenerationSizes& sizes = request.generation.sizes;
   const bool are_texts = sizes.texts_per_prompt == sizes.sequences_per_prompt;
-  // Beam search returns at most as many texts as it has beams.
+  // Beam search returns at most as many texts as it has beams, so the number of beams stays at least the number of texts.
   return halves(sizes.sequences_per_prompt, are_texts ? 1 : sizes.texts_per_prompt);
 }
 

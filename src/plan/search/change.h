@@ -17,9 +17,9 @@ namespace plimsoll {
 
 // The effect of a change on the result of training.
 enum class Effect : uint8_t {
-  kNone,       // the same sums, possibly in another order
-  kRounding,   // another precision
-  kOtherModel  // another optimizer or other texts: the model learns something else
+  kNone,       // training computes the same sums, possibly in another order
+  kRounding,   // values are rounded to another precision
+  kOtherModel  // another optimizer or other texts, with which the model learns something else
 };
 
 // A changed set of arguments and the memory that it needs.

@@ -52,8 +52,9 @@ class FitPlanner {
   // figures. Returns nothing if there is a budget and no choice of recomputed values fits into it. Cost: a plan, and the search for that
   // choice if there is one.
   std::optional<FitNeeds> built(const FitShape& shape);
-  // Returns an upper bound for the bytes that the plan needs if the memory limit leaves no headroom for early copies. It is computed with
-  // late copies and with the policy for which placed() reports `bytes`. Cost: a plan.
+  // Returns an upper bound for the bytes that the plan needs if the memory limit leaves no headroom for early copies. It is computed from a
+  // plan whose copies are as late as possible and whose policy of recomputation is the one that FitNeeds::bytes of placed() is for. Cost: a
+  // plan.
   int64_t sure_bytes(const FitShape& shape);
 
   // Returns how the recomputed values are chosen.
@@ -70,7 +71,7 @@ class FitPlanner {
   struct Graphs {
     std::optional<Placer> placer = {};
     FitShape built_for = {};
-    FitNeeds own_needs = {};  // the needs of that shape
+    FitNeeds own_needs = {};  // what a batch of shape `built_for` needs
   };
   // The properties by which graphs differ: accumulation, logits in chunks, and the policy of recomputation.
   using Kind = std::tuple<bool, bool, RecomputePolicy>;
@@ -83,7 +84,7 @@ class FitPlanner {
   RunSpec run_;
   RecomputeChosen recompute_;
   int64_t budget_bytes_;
-  PlanRequest request_;  // the request for the shape of the last question
+  PlanRequest request_;  // the request for the shape that was asked for last
   std::map<Kind, Graphs> graphs_;
   int64_t num_plans_ = 0;
   double plan_ms_ = 0;

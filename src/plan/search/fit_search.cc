@@ -31,7 +31,7 @@ constexpr size_t kMostBudgets = 6;
 struct Split {
   FitShape shape = {};
   bool is_wanted = true;
-  double least_ms = 0;  // per sample; no plan of the set is estimated to take less
+  double least_ms = 0;  // lower bound of the time per sample, over all plans of the set
   std::optional<FitNeeds> needs = {};
 };
 

@@ -31,7 +31,7 @@ struct FitQuestion {
   bool of_each_effect =
       true;  // also returns the fastest answer, and the first answer for each effect on training (Effect)
   size_t num_detailed =
-      16;  // the number of first answers for which largest_batch and longest_sequence are searched
+      16;  // the number of answers, from the first one on, for which largest_batch and longest_sequence are searched
   int num_threads = 1;  // threads that plan sets in parallel; the answers do not depend on it
 };
 
@@ -66,7 +66,7 @@ struct FitSearch {
   int64_t num_sets =
       0;  // the number of sets that were planned; a faster set or a bound of their bytes excluded the others
   int64_t num_plans = 0;
-  double plan_ms = 0;  // the elapsed time of placing them
+  double plan_ms = 0;  // the elapsed time of planning these sets
 };
 
 // Sorts rows by a value, the smallest first, and then the rows of each tie by the extent to which they change the run. A
@@ -101,8 +101,7 @@ void order_ties(std::span<Row> rows, const Value& value, const Extent& extent) {
 // the split is chosen with plans whose copies are as late as possible. Requires: num_threads >= 1. Cost: a second or two for BERT-large.
 FitSearch search_fit(const MethodSpace& space, const FitQuestion& question);
 
-// The run with the fewest bytes, over every set of the space, with micro-batches of one sequence and of all
-// sequences.
+// The run with the fewest bytes among the runs with any set of the space whose micro-batches have either one sequence or all sequences.
 struct MinimumMemoryRun {
   MethodSet set = {};
   FitShape shape = {};

@@ -119,7 +119,7 @@ std::vector<PlanRequest> different_requests() {
   return requests;
 }
 
-// Expects equal texts for all requests that share a part of their graphs. Returns the number of pairs.
+// Expects that two requests for which `share` returns true have equal graphs as text. Returns the number of these pairs.
 int expect_alike(const std::vector<PlanRequest>& requests,
                  bool (*share)(const PlanRequest&, const PlanRequest&),
                  const std::vector<std::string>& texts) {
@@ -134,7 +134,7 @@ int expect_alike(const std::vector<PlanRequest>& requests,
   return num_alike;
 }
 
-// Requests that share graphs have equal graphs, and fields that do not matter do not separate them.
+// Requests that share graphs have equal graphs, and requests that differ only in fields without effect on graphs share them.
 TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
   const std::vector<PlanRequest> requests = different_requests();
   std::vector<std::string> texts, gradients, evaluations;
@@ -326,7 +326,7 @@ struct PlannedSet {
   double ms = 0;      // estimated time with headroom for early copies
 };
 
-// Plans every set in every split, without bounds.
+// Plans every set of methods with every split of the batch, and skips none because of a bound.
 std::vector<PlannedSet> all_planned(const MethodSpace& space, const FitQuestion& question) {
   std::vector<PlannedSet> planned;
   SharedGraphs shared;
@@ -361,7 +361,7 @@ void expect_found(const MethodSpace& space, const FitQuestion& question, const s
     EXPECT_FALSE(built && built->bytes <= limit && built->ms_per_sample < fast_enough)
         << each.set.text() << " takes " << built->ms_per_sample << " ms, the fastest that was found "
         << fastest.ms_per_sample << ": " << fastest.set.text();
-    // No set that is a tie with the fastest one changes the run less than the first answer.
+    // No set that is in a tie with the fastest one changes the run less than the first answer.
     if (!built || built->bytes > limit || !is_tie(fastest.ms_per_sample, built->ms_per_sample)) continue;
     EXPECT_LE(search.answers[0].extent, space.extent(each.set))
         << search.answers[0].set.text() << " precedes " << each.set.text();
@@ -526,8 +526,8 @@ TEST(SearchFit, ASetThatCannotBePlannedIsNamedWithItsReason) {
   }
 }
 
-// The plan with a budget recomputes no more than it has to: it is chosen where recomputing whole layers is
-// slower.
+// A plan with a budget recomputes only as much as the limit requires, so the search returns it instead of a plan that recomputes whole
+// layers.
 TEST(SearchFit, ABudgetReplacesCheckpointing) {
   PlanRequest request = small_request();
   request.model.config.num_hidden_layers = 12;

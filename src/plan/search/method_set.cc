@@ -247,7 +247,7 @@ std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run) {
   std::vector<std::string> words;
   for (const Method* method : set.methods()) {
     words.insert(words.end(), method->words.begin(), method->words.end());
-    // The run already has this argument.
+    // The last two words are --max_grad_norm 0, which the run already has.
     if (method->name == "optimizer_in_backward" && run.arguments.max_grad_norm == 0.0)
       words.resize(words.size() - 2);
     if (method->name == "recompute_budget") {

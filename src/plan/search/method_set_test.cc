@@ -59,7 +59,7 @@ TEST(Methods, WhatIsRefusedOrChangesNothingIsNotMade) {
               changed_request(gpu, set_of({precision})));
   }
   for (const std::vector<std::string>& names : std::vector<std::vector<std::string>>{
-           {"bf16", "sgd", "offload_optimizer"},  // its master weights are offloaded
+           {"bf16", "sgd", "offload_optimizer"},  // SGD has no states; master weights are offloaded
            {"fp16", "copies_at_use"},
            {"bf16", "adamw_8bit", "copies_at_use"},
            {"pure_bf16", "optimizer_in_backward", "offload_activations"}})

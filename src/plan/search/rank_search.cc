@@ -123,7 +123,7 @@ class DivisionSearch {
     for (size_t i = 0; i < policies.size() && !open.empty(); ++i) {
       const auto before = std::ssize(open);
       plan_splits(policies[i], open);
-      // A split that fits is not faster if more is recomputed.
+      // Splits that fit with this policy are not planned with stronger ones, because recomputing more never makes a step faster.
       result_.num_pruned +=
           (before - std::ssize(open)) * (std::ssize(policies) - 1 - static_cast<int64_t>(i));
     }
@@ -259,7 +259,7 @@ std::string RankDivision::text() const {
 RunSpec with_ranks(RunSpec run, const RankQuestion& question) {
   PLIMSOLL_CHECK(question.ranks_per_machine >= 1 && question.ranks % question.ranks_per_machine == 0,
                  "the number of ranks must be a multiple of the ranks per machine, but {} ranks on machines "
-                 "with {} are given",
+                 "with {} ranks are given",
                  question.ranks, question.ranks_per_machine);
   run.arguments.nproc_per_node = question.ranks_per_machine;
   run.arguments.nnodes = question.ranks / question.ranks_per_machine;

@@ -37,12 +37,12 @@ struct RankAnswer {
   int64_t data_size = 1;  // groups of ranks that train on different batches
   int64_t micro_batch = 0;
   int64_t accumulation = 0;
-  int64_t total_bytes = 0;         // per rank; in a pipeline, of the stage that needs the most
-  PurposeBytes by_purpose = {};    // of the phase that needs the most
-  int64_t communicator_bytes = 0;  // outside the arena
+  int64_t total_bytes = 0;         // bytes per rank; in a pipeline, those of the stage that needs the most
+  PurposeBytes by_purpose = {};    // bytes by purpose, in the phase of the run that needs the most
+  int64_t communicator_bytes = 0;  // bytes for connections between ranks, outside the arena
   double step_ms = 0;              // estimated
   double exposed_ms = 0;           // the part of a step in which ranks wait for exchanges or for other stages
-  double samples_per_s = 0;        // of all ranks
+  double samples_per_s = 0;        // samples of all ranks per second
   std::vector<std::string> arguments =
       {};  // arguments that differ from those of the run, without the numbers of ranks
 };

@@ -75,7 +75,7 @@ RecomputeOption measured(const Plan& plan, const std::string& block) {
   }
   std::vector<int64_t> change(graph.ops().size() + 1, 0);
   for (const TransientBuffer& buffer : program.buffers) {
-    if (buffer.first < first && buffer.last > last) continue;  // live before and after the block
+    if (buffer.first < first && buffer.last > last) continue;  // not kept or computed by this block
     change[buffer.first] += buffer.bytes;
     change[size_t{buffer.last} + 1] -= buffer.bytes;
     if (buffer.root == kNoValue || buffer.purpose != Purpose::kSaved) continue;

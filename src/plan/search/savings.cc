@@ -36,7 +36,7 @@ std::vector<Change> changes_to_try(const Plan& plan, const RunSpec& run) {
   };
   add_method("bf16");
   if (evaluation_is_larger(plan)) {
-    // Training does not determine the total, so changes to training alone save nothing.
+    // Evaluation needs more memory than training here, so only a smaller evaluation batch can reduce the total.
     const std::vector<int64_t> sizes = smaller_evaluation_batches(request);
     if (!sizes.empty()) add([&](Change& change) { change.use_evaluation_batch(sizes.front()); });
   } else if (const std::optional<int64_t> sequences = smaller_micro_batch(plan)) {
@@ -46,7 +46,7 @@ std::vector<Change> changes_to_try(const Plan& plan, const RunSpec& run) {
     add([](Change& change) { change.use_recompute(RecomputePolicy::kFull); });
   }
   if (has_many_logits(request, request.batches.train.sequences)) add_method("chunked_loss");
-  // Without clipping the updates are the same.
+  // Updates in the backward pass require that gradients are not clipped. If the run does not clip them anyway, the result stays the same.
   if (run.arguments.max_grad_norm == 0.0) add_method("optimizer_in_backward");
   if (can_copy_at_use(plan)) add_method("copies_at_use");
   const std::vector<int64_t> lengths = shorter_lengths(request);

@@ -19,8 +19,8 @@ class SharedGraphs {
  public:
   explicit SharedGraphs(ChunkedGraphs chunked = ChunkedGraphs::kBegunEachTime) : chunked_(chunked) {}
 
-  // Announces a call of begun() with this request. The last of the announced calls that share a part takes it instead of copying
-  // it. Calls that are not announced always copy.
+  // Announces a call of begun() with this request. The last of the announced calls that share a part takes the part itself instead of a
+  // copy. Calls that are not announced always copy.
   void announce(const PlanRequest& request);
 
   // Returns what begin_graphs() returns for the request. Errors: as begin_graphs().

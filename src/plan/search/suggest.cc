@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns a sufficient limit in whole MiB.
+// Converts bytes to MiB, rounded up, so that the result is sufficient as a memory limit.
 int64_t mib_rounded_up(int64_t bytes) {
   return (bytes + kMiB - 1) / kMiB;
 }
@@ -31,8 +31,8 @@ constexpr size_t kMostNotEnough = 5;
 // model.
 bool is_worth_suggesting(const Method& method) {
   if (!method.not_in_fit.empty() || method.kind == "trained part") return false;
-  // Among methods that learn something else, only those with the largest savings are tried: an optimizer with
-  // few states, and one without.
+  // Among the optimizers with which a model learns something else, only those that save the most are tried: one with few states, and one
+  // without states.
   const bool is_other_optimizer = method.kind == "optimizer" && method.effect == MethodEffect::kOtherPath;
   return !is_other_optimizer || method.name == "adafactor" || method.name == "sgd";
 }
@@ -166,8 +166,8 @@ class Search {
     try_sizes(fewer_new_tokens(request), &Change::use_new_tokens);
   }
 
-  // Tries sets of methods as `fit` finds them: the fastest that train the same, those that round, and if
-  // there is none, those that train something else.
+  // Tries sets of methods as `fit` finds them: first sets that keep the result of training, then sets that change its rounding, and, if
+  // none of these fits, sets that train another model.
   void try_sets() {
     const bool has_large_evaluation = !smaller_evaluation_batches(plan_.request).empty();
     for (const bool small_evaluation : {false, true}) {

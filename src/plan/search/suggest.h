@@ -32,11 +32,11 @@ std::string format_shortage(int64_t bytes);
 // suggestions. "" if the plan fits. Cost: that of suggest_changes(), nothing if the plan fits.
 std::string describe_shortage(const Plan& plan, const RunSpec& run, const PlanLabels& labels = {});
 
-// Returns that text for suggestions that were made before.
+// Returns the same text, with suggestions that suggest_changes() returned before.
 std::string describe_shortage(const Plan& plan, const std::vector<Suggestion>& suggestions,
                               const PlanLabels& labels);
 
-// Throws kWillNotFit with that text if the plan exceeds its limit.
+// Throws kWillNotFit with the text of describe_shortage() if the plan exceeds its limit.
 void require_fit(const Plan& plan, const RunSpec& run, const PlanLabels& labels = {});
 
 // Returns a note for the user if the plan accumulates although a larger micro-batch of the same effective

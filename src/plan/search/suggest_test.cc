@@ -20,7 +20,7 @@ PlanRequest large_batch_request() {
   return request;
 }
 
-// Returns the bytes of half the batch, accumulated to the same effective batch.
+// Returns the bytes of the plan that has half the micro-batch and two accumulation steps, and thus the same effective batch.
 int64_t half_batch_bytes() {
   PlanRequest request = large_batch_request();
   request.batches.train = {.tokens = 32 * 128, .sequences = 32, .longest = 128};
@@ -187,7 +187,7 @@ TEST(Suggest, SetsOfMethodsAreSearchedWhereNoneAloneIsEnough) {
   EXPECT_NE(smallest->arguments.find("--offload_activations"), std::string::npos) << smallest->arguments;
 }
 
-// Another argument sets the length of random sequences.
+// The length of random sequences is set by --dummy_seq_length, so the suggestion must name this argument.
 TEST(Suggest, ShorterSequencesHaveTheArgumentOfTheirData) {
   const PlanLabels labels{.length_argument = "--dummy_seq_length", .shorter_effect = "shorter sequences"};
   const std::vector<Suggestion> list = suggest_changes(

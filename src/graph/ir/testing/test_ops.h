@@ -8,7 +8,7 @@
 
 namespace plimsoll::testing {
 
-// sum(a, b?): of the type of a. If b is present, it has that type too.
+// sum(a, b?): the result has the type of a. If b is present, it must have the same type.
 class SumDef final : public OpDef {
  public:
   std::string_view name() const override { return "sum"; }
@@ -19,7 +19,7 @@ class SumDef final : public OpDef {
   }
 };
 
-// split(a): two outputs of the type of a.
+// split(a): two outputs, each of the type of a.
 class SplitDef final : public OpDef {
  public:
   std::string_view name() const override { return "split"; }
@@ -36,7 +36,7 @@ class UpdateDef final : public OpDef {
   int writes_into(const OpView&, int) const override { return 0; }
 };
 
-// fetch(a): the same numbers on the device, from either memory.
+// fetch(a): copies a, which may be in host or device memory, to the device.
 class FetchDef final : public OpDef {
  public:
   std::string_view name() const override { return "fetch"; }
