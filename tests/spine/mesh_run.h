@@ -18,6 +18,7 @@ inline constexpr double kMeshRate = 0.1;  // the learning rate
 // How the ranks of a run work together.
 struct MeshCase {
   RankMesh mesh = {};
+  bool sequence_parallel = false;
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   int64_t chunks = 1;
   std::vector<int64_t> first_blocks = {};

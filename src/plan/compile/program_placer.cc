@@ -126,8 +126,8 @@ void ProgramPlacer::grow_persistent(Plan& plan, const ProgramPlan& program) cons
 void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   kernels_.choose(program, request);
   // A step of generation has one token per sequence, so every unused row counts.
-  program.ladder =
-      make_ladder(program.bucket, program.name == kGenerateProgram ? 1 : 16, request.model.label_share);
+  program.ladder = make_ladder(program.bucket, program.name == kGenerateProgram ? 1 : 16,
+                               request.model.label_share, request.ranks.row_multiple());
   std::vector<int64_t> scratch_bytes;
   for (const OpPlan& op : program.ops) scratch_bytes.push_back(op.scratch_bytes);
   ProgramBuffers::Lists lists =

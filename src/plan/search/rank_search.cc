@@ -40,6 +40,9 @@ std::vector<RankDivision> divisions_of(const RankQuestion& question, int64_t num
     // A ZeRO stage divides nothing if only one rank trains on the same part of the model.
     if (stage != ZeroStage::kNone && tensor * pipeline == question.ranks) return;
     divisions.push_back({.tensor_size = tensor, .pipeline_size = pipeline, .zero_stage = stage});
+    if (tensor == 1 || stage != ZeroStage::kNone) return;
+    divisions.push_back(
+        {.tensor_size = tensor, .sequence_parallel = true, .pipeline_size = pipeline, .zero_stage = stage});
   };
   for (int64_t tensor = 1; tensor <= question.ranks_per_machine; ++tensor) {
     if (question.ranks_per_machine % tensor != 0) continue;
@@ -67,6 +70,7 @@ std::vector<FitShape> splits_of_group(int64_t sequences, int64_t longest) {
 
 RunSpec with_division(RunSpec run, const RankDivision& division) {
   run.arguments.tp_size = division.tensor_size;
+  run.arguments.sequence_parallel = division.sequence_parallel;
   run.arguments.pp_size = division.pipeline_size;
   run.arguments.zero_stage = static_cast<int64_t>(division.zero_stage);
   return run;
@@ -76,6 +80,7 @@ std::vector<std::string> arguments_of(const RankDivision& division, const Recomp
   std::vector<std::string> words;
   if (division.tensor_size > 1)
     words.insert(words.end(), {"--tp_size", std::to_string(division.tensor_size)});
+  if (division.sequence_parallel) words.insert(words.end(), {"--sequence_parallel", "True"});
   if (division.pipeline_size > 1)
     words.insert(words.end(), {"--pp_size", std::to_string(division.pipeline_size)});
   if (division.zero_stage != ZeroStage::kNone)
@@ -309,7 +314,11 @@ RankSearch search_ranks(const RunSpec& run, const RankQuestion& question) {
     parts[i] = DivisionSearch(silent, question, divisions[i], elements).search();
   });
   RankSearch all;
-  for (RankSearch& part : parts) add(all, std::move(part));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    // Without divided rows, the division is refused for the same reason.
+    if (divisions[i].sequence_parallel) parts[i].refused.clear();
+    add(all, std::move(parts[i]));
+  }
   std::ranges::stable_sort(all.answers, std::ranges::greater(), &RankAnswer::samples_per_s);
   if (all.answers.size() > question.num_answers) all.answers.resize(question.num_answers);
   return all;

@@ -23,9 +23,10 @@ struct RankQuestion {
 // A choice of what the ranks divide.
 struct RankDivision {
   int64_t tensor_size = 1;
+  bool sequence_parallel = false;  // with tensor_size above 1
   int64_t pipeline_size = 1;
   ZeroStage zero_stage = ZeroStage::kNone;
-  // Returns "--tp_size 2", "--pp_size 4 --zero_stage 1" or "--zero_stage 0".
+  // Returns "--tp_size 2 --sequence_parallel True", "--pp_size 4 --zero_stage 1" or "--zero_stage 0".
   std::string text() const;
   friend bool operator==(const RankDivision&, const RankDivision&) = default;
 };

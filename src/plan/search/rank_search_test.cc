@@ -31,6 +31,7 @@ Plan plan_of(const RunSpec& run, const RankAnswer& answer) {
     const std::string& name = answer.arguments[i];
     const std::string& value = answer.arguments[i + 1];
     if (name == "--tp_size") asked.arguments.tp_size = std::stoll(value);
+    if (name == "--sequence_parallel") asked.arguments.sequence_parallel = value == "True";
     if (name == "--pp_size") asked.arguments.pp_size = std::stoll(value);
     if (name == "--zero_stage") asked.arguments.zero_stage = std::stoll(value);
     if (name == "--recompute") asked.arguments.recompute = value;
@@ -90,6 +91,7 @@ TEST(RankSearch, DividesLayersWhereArgumentsPermitIt) {
   for (const RankRefusal& refusal : search.refused) refused.insert(refusal.division.text());
   EXPECT_TRUE(found.contains("--zero_stage 0") && found.contains("--zero_stage 3"));
   EXPECT_TRUE(found.contains("--tp_size 2") && found.contains("--tp_size 4"));
+  EXPECT_TRUE(found.contains("--tp_size 2 --sequence_parallel True"));
   EXPECT_TRUE(found.contains("--pp_size 2 --zero_stage 1") && found.contains("--tp_size 2 --pp_size 2"));
   EXPECT_TRUE(refused.contains("--tp_size 2 --zero_stage 1"));
 }
