@@ -40,9 +40,6 @@ std::vector<RankDivision> divisions_of(const RankQuestion& question, int64_t num
     // A ZeRO stage divides nothing if only one rank trains on the same part of the model.
     if (stage != ZeroStage::kNone && tensor * pipeline == question.ranks) return;
     divisions.push_back({.tensor_size = tensor, .pipeline_size = pipeline, .zero_stage = stage});
-    if (tensor == 1 || stage != ZeroStage::kNone) return;
-    divisions.push_back(
-        {.tensor_size = tensor, .sequence_parallel = true, .pipeline_size = pipeline, .zero_stage = stage});
   };
   for (int64_t tensor = 1; tensor <= question.ranks_per_machine; ++tensor) {
     if (question.ranks_per_machine % tensor != 0) continue;
@@ -128,6 +125,7 @@ class DivisionSearch {
     for (size_t i = 0; i < policies.size() && !open.empty(); ++i) {
       const auto before = std::ssize(open);
       plan_splits(policies[i], open);
+      if (i == 0) result_.activations_exceed_memory = !open.empty();
       // A split that fits is not faster if more is recomputed.
       result_.num_pruned +=
           (before - std::ssize(open)) * (std::ssize(policies) - 1 - static_cast<int64_t>(i));
@@ -311,14 +309,15 @@ RankSearch search_ranks(const RunSpec& run, const RankQuestion& question) {
   const std::vector<RankDivision> divisions = divisions_of(question, own.model.config.num_hidden_layers);
   std::vector<RankSearch> parts(divisions.size());
   for_each_of(divisions.size(), question.num_threads, [&](size_t i) {
-    parts[i] = DivisionSearch(silent, question, divisions[i], elements).search();
+    RankDivision division = divisions[i];
+    parts[i] = DivisionSearch(silent, question, division, elements).search();
+    // Divided rows take more time and less memory, so they are only tried if activations do not fit without them.
+    if (division.tensor_size == 1 || !parts[i].activations_exceed_memory) return;
+    division.sequence_parallel = true;
+    add(parts[i], DivisionSearch(silent, question, division, elements).search());
   });
   RankSearch all;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    // Without divided rows, the division is refused for the same reason.
-    if (divisions[i].sequence_parallel) parts[i].refused.clear();
-    add(all, std::move(parts[i]));
-  }
+  for (RankSearch& part : parts) add(all, std::move(part));
   std::ranges::stable_sort(all.answers, std::ranges::greater(), &RankAnswer::samples_per_s);
   if (all.answers.size() > question.num_answers) all.answers.resize(question.num_answers);
   return all;
