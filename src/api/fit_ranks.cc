@@ -81,6 +81,7 @@ std::vector<std::string> commands_of(const RankQuestion& question, const std::st
 RankFitRow row_of(const RankAnswer& answer, const RankQuestion& question, const std::string& words) {
   const auto bytes = [&](Purpose purpose) { return answer.by_purpose[index_of(purpose)]; };
   return {.tensor_size = answer.division.tensor_size,
+          .sequence_parallel = answer.division.sequence_parallel,
           .pipeline_size = answer.division.pipeline_size,
           .data_size = answer.data_size,
           .zero_stage = static_cast<int64_t>(answer.division.zero_stage),
@@ -142,6 +143,7 @@ RankFitReport fit_ranks(const RankFitOptions& options, const Environment& enviro
   base.nproc_per_node = question.ranks_per_machine;
   base.nnodes = question.ranks / question.ranks_per_machine;
   base.tp_size = base.pp_size = 1;
+  base.sequence_parallel = false;
   base.zero_stage = 0;
   const RunSetup setup = prepare_run(base, RunPurpose::kPlan, environment, posix_file_system());
   RunSpec run = with_ranks(setup.spec(), question);
@@ -172,6 +174,7 @@ RankFitReport fit_ranks(const RankFitOptions& options, const Environment& enviro
   Arguments asked = options.arguments;
   asked.nproc_per_node = asked.nnodes = 1;
   asked.tp_size = asked.pp_size = 1;
+  asked.sequence_parallel = false;
   asked.zero_stage = 0;
   asked.train_batch_size.reset();
   const SearchedCommand command = command_of_search(without_recompute_choice(asked), setup.model.label, {});

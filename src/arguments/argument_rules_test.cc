@@ -276,6 +276,11 @@ TEST(ResolveArguments, OffloadOptimizer) {
 
 TEST(ResolveArguments, TensorParallelism) {
   EXPECT_NO_THROW(parse({"--tp_size", "2", "--nproc_per_node", "4"}));
+  EXPECT_NO_THROW(parse({"--tp_size", "2", "--sequence_parallel", "--nproc_per_node", "4"}));
+  EXPECT_EQ(
+      error_of({"--sequence_parallel", "--nproc_per_node", "4"}),
+      "--sequence_parallel divides the rows of activations among the processes that divide the layers, but "
+      "with --tp_size 1 no processes do; give a --tp_size above 1, or leave --sequence_parallel out");
   EXPECT_NE(error_of({"--tp_size", "0"}).find("[1, 256]"), std::string::npos);
   EXPECT_EQ(
       error_of({"--tp_size", "2", "--zero_stage", "1"}),

@@ -123,6 +123,11 @@ constexpr std::array kExclusions = {
         "{0} needs the norm of the gradients of all processes before the update, but {1} does not wait for "
         "it; give one of them"},
     Exclusion{
+        {"sequence_parallel", Is::kTrue},
+        {"tp_size", Is::kOneOf, "1"},
+        "{0} divides the rows of activations among the processes that divide the layers, but with {1} no "
+        "processes do; give a --tp_size above 1, or leave {0} out"},
+    Exclusion{
         {"pp_size", Is::kNoneOf, "1"},
         {"async_save", Is::kTrue},
         "the stages of {0} write different parts of a checkpoint, which {1} does not copy in this version; "

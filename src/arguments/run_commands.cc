@@ -78,6 +78,7 @@ constexpr std::string_view kTrainingOnly[] = {
     "nproc_per_node",
     "nnodes",
     "tp_size",
+    "sequence_parallel",
     "pp_size",
     "pipeline_schedule",
     "pp_chunks",

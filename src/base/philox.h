@@ -51,6 +51,9 @@ struct RandomSite {
   uint64_t seed = 0;
   uint32_t step = 0;
   uint32_t site = 0;
+  // Of random_half only: the number of blocks of eight elements before the first element of the operand, if the operand is a rank's part of
+  // a larger value. The rank then draws the numbers that these elements have in the whole value.
+  uint64_t first_block = 0;
 };
 
 // Returns the four numbers of elements 4*block to 4*block+3.
@@ -70,6 +73,7 @@ inline constexpr uint64_t kHalvesOfBlock = 8;
 // Returns the four words with the numbers of elements 8*block to 8*block+7; the low half of a word comes
 // first.
 constexpr std::array<uint32_t, 4> random_halves(const RandomSite& where, uint64_t block) {
+  block += where.first_block;
   return philox4x32<kHalfRounds>(
       {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), where.site, where.step},
       {static_cast<uint32_t>(where.seed), static_cast<uint32_t>(where.seed >> 32)});

@@ -61,6 +61,7 @@ LoweredOp describe_message(const OpView& op, const Bucket& bucket, const KernelT
 std::vector<Lowering> communication_lowerings() {
   return {{&all_gather_op(), "all_gather", describe_all_gather},
           {&all_reduce_op(), "all_reduce", describe_all_reduce},
+          {&gather_rows_op(), "all_gather", describe_all_gather},
           {&reduce_scatter_op(), "reduce_scatter", describe_reduce_scatter},
           {&receive_op(), "receive", describe_message},
           {&send_op(), "send", describe_message}};

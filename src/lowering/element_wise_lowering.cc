@@ -10,6 +10,10 @@ LoweredOp describe_copy(const OpView&, const Bucket&, const KernelTarget&) {
   return {.dtype = DType::kF32};
 }
 
+LoweredOp describe_own_rows(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return describe_rows_of(op.output(OwnRowsOp::kY), bucket);
+}
+
 LoweredOp describe_accumulate(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return describe_rows_of(op.output(AccumulateOp::kSum), bucket);
 }
@@ -32,6 +36,7 @@ std::vector<Lowering> element_wise_lowerings() {
           {&gelu_bwd_op(), "gelu_bwd", describe_rows<PointwiseBwdOp::kSaved>},
           {&glu_op(), "glu_fwd", describe_rows<PointwiseOp::kX>},
           {&glu_bwd_op(), "glu_bwd", describe_rows<PointwiseBwdOp::kDY>},
+          {&own_rows_op(), "columns_fwd", describe_own_rows},
           {&relu_op(), "relu_fwd", describe_rows<PointwiseOp::kX>},
           {&relu_bwd_op(), "relu_bwd", describe_rows<PointwiseBwdOp::kSaved>},
           {&scale_shift_op(), "scale_shift_fwd", describe_rows<ScaleShiftOp::kN>},

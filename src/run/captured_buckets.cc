@@ -10,10 +10,20 @@
 namespace plimsoll {
 namespace {
 
+// Returns the ladder of a program of this run.
+std::vector<Bucket> ladder_of_run(const CountedRun& run, Bucket largest) {
+  const RankOptions ranks{.tensor_size = run.arguments.tp_size,
+                          .sequence_parallel = run.arguments.sequence_parallel};
+  const int64_t multiple = ranks.row_multiple();
+  largest.tokens = (largest.tokens + multiple - 1) / multiple * multiple;
+  return make_ladder(largest, 16, 1.0, multiple);
+}
+
 // Counts the runs of a segment in each bucket of a ladder.
 class BucketRuns {
  public:
-  explicit BucketRuns(const Bucket& largest) : ladder_(make_ladder(largest)), runs_(ladder_.size()) {}
+  BucketRuns(const CountedRun& run, const Bucket& largest)
+      : ladder_(ladder_of_run(run, largest)), runs_(ladder_.size()) {}
 
   void add(int64_t tokens, int64_t times = 1) {
     const auto it = std::ranges::lower_bound(ladder_, tokens, {}, &Bucket::tokens);
@@ -46,7 +56,7 @@ void count_training(const CountedRun& run, const Bucket& largest, int64_t max_wa
                     CapturedBuckets& captured) {
   // Without training data the batches come from the calling program and may have any size.
   if (run.train_lengths.empty()) {
-    captured.train = captured.update = BucketRuns(largest).num_buckets();
+    captured.train = captured.update = BucketRuns(run, largest).num_buckets();
     return;
   }
   SamplerOptions options = run.sampler;
@@ -55,8 +65,8 @@ void count_training(const CountedRun& run, const Bucket& largest, int64_t max_wa
   const bool is_same_each_epoch = options.strategy == SamplingStrategy::kSequential;
   Sampler sampler(options, run.train_lengths);
   sampler.seek(run.start.position);
-  BucketRuns micro_batches(largest);
-  BucketRuns updates(largest);
+  BucketRuns micro_batches(run, largest);
+  BucketRuns updates(run, largest);
   int64_t rows = is_same_each_epoch ? 0 : sampler.num_rows();  // number of rows that were sampled
   int64_t epochs = 0;
   int64_t in_step = 0;
@@ -97,7 +107,7 @@ int64_t times_evaluated(const CountedRun& run) {
 }
 
 void count_evaluation(const CountedRun& run, const Bucket& largest, CapturedBuckets& captured) {
-  BucketRuns runs(largest);
+  BucketRuns runs(run, largest);
   const bool has_sets = !run.evaluated.empty() || !run.predicted.empty();
   if (run.purpose == RunPurpose::kTrain ? run.train_lengths.empty() : !has_sets) {
     captured.evaluate = runs.num_buckets();

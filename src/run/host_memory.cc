@@ -105,10 +105,17 @@ int64_t metric_bytes(const RunSetup& setup) {
   return rows * bytes_per_row;
 }
 
+// Returns the ladder up to a batch of this many tokens.
+std::vector<Bucket> ladder_of_batches(const Arguments& arguments, int64_t tokens) {
+  const RankOptions ranks{.tensor_size = arguments.tp_size, .sequence_parallel = arguments.sequence_parallel};
+  const int64_t multiple = ranks.row_multiple();
+  return make_ladder({.tokens = (tokens + multiple - 1) / multiple * multiple}, 16, 1.0, multiple);
+}
+
 // Returns the number of buckets that the training batches of this run use; 1 (the largest) if no data is read.
 int64_t train_buckets_used(const RunSetup& setup, const Bucket& train) {
   if (setup.steps.census.num_batches == 0) return 1;
-  const std::vector<Bucket> ladder = make_ladder(train);
+  const std::vector<Bucket> ladder = ladder_of_batches(setup.arguments, train.tokens);
   int64_t used = 0;
   size_t count = 0;
   const auto& counts = setup.steps.census.counts;
@@ -135,7 +142,7 @@ int64_t evaluation_buckets_used(const RunSetup& setup) {
     }
   }
   if (batches.empty()) return 0;
-  const std::vector<Bucket> ladder = make_ladder({.tokens = *std::ranges::max_element(batches)});
+  const std::vector<Bucket> ladder = ladder_of_batches(setup.arguments, *std::ranges::max_element(batches));
   std::set<std::ptrdiff_t> used;
   for (const int64_t tokens : batches)
     used.insert(std::ranges::lower_bound(ladder, tokens, {}, &Bucket::tokens) - ladder.begin());

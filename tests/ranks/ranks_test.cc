@@ -151,18 +151,24 @@ TEST(RunOfRanks, DividesLayersLikeOneProcess) {
   const TestFolder folder("ranks_tensor");
   const std::string model = write_tiny_model(folder);
   const std::string one = folder.path("one"), tensor = folder.path("tensor"), mesh = folder.path("mesh");
-  const auto run = [&](const std::string& name, const Layout& layout, int size) {
+  const std::string rows = folder.path("rows"), rows_of_mesh = folder.path("rows_of_mesh");
+  const auto run = [&](const std::string& name, const Layout& layout, int size,
+                       const std::string& divides_rows) {
     const ProcessResult result = run_plimsoll(
-        words_of(model, name, layout, 6, tensor_settings(size, {"--optim_args", "momentum=0.9"})),
+        words_of(
+            model, name, layout, 6,
+            tensor_settings(size, {"--optim_args", "momentum=0.9", "--sequence_parallel", divides_rows})),
         folder.path("log"));
     ASSERT_EQ(result.exit_code, 0) << result.output;
   };
-  std::vector<std::string> runs{tensor};
-  run(one, {.accumulation = 2}, 1);
-  run(tensor, {.ranks = 2, .accumulation = 2}, 2);
+  std::vector<std::string> runs{tensor, rows};
+  run(one, {.accumulation = 2}, 1, "False");
+  run(tensor, {.ranks = 2, .accumulation = 2}, 2, "False");
+  run(rows, {.ranks = 2, .accumulation = 2}, 2, "True");
   if (!on_gpus()) {
-    run(mesh, {.ranks = 4}, 2);
-    runs.push_back(mesh);
+    run(mesh, {.ranks = 4}, 2, "False");
+    run(rows_of_mesh, {.ranks = 4}, 2, "True");
+    runs.insert(runs.end(), {mesh, rows_of_mesh});
   }
   for (const std::string& several : runs) {
     expect_near(logged_values(several, "loss"), logged_values(one, "loss"), kRelative);
@@ -290,16 +296,19 @@ TEST(RunOfRanks, EvaluatesLikeOneProcess) {
   }
   if (on_gpus()) return;
   // Groups of ranks that divide the layers evaluate different batches.
-  std::vector<std::string> divided = words("divided", {.ranks = 4});
-  divided.insert(divided.end(), {"--tp_size", "2"});
-  const ProcessResult result = run_plimsoll(divided, folder.path("log"));
-  ASSERT_EQ(result.exit_code, 0) << result.output;
-  expect_near(logged_values(folder.path("divided"), "eval_loss"),
-              logged_values(folder.path("one"), "eval_loss"), kRelative);
-  EXPECT_EQ(logged_values(folder.path("divided"), "eval_accuracy"),
-            logged_values(folder.path("one"), "eval_accuracy"));
-  EXPECT_EQ(read_file(folder.path("divided/predict_results.txt")),
-            read_file(folder.path("one/predict_results.txt")));
+  for (const std::string divides_rows : {"False", "True"}) {
+    const std::string run = "divided" + divides_rows;
+    std::vector<std::string> divided = words(run, {.ranks = 4});
+    divided.insert(divided.end(), {"--tp_size", "2", "--sequence_parallel", divides_rows});
+    const ProcessResult result = run_plimsoll(divided, folder.path("log"));
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    expect_near(logged_values(folder.path(run), "eval_loss"), logged_values(folder.path("one"), "eval_loss"),
+                kRelative);
+    EXPECT_EQ(logged_values(folder.path(run), "eval_accuracy"),
+              logged_values(folder.path("one"), "eval_accuracy"));
+    EXPECT_EQ(read_file(folder.path(run + "/predict_results.txt")),
+              read_file(folder.path("one/predict_results.txt")));
+  }
 }
 
 TEST(RunOfRanks, StopsAfterOneStepWithOneCheckpoint) {

@@ -18,6 +18,8 @@ inline constexpr double kMeshRate = 0.1;  // the learning rate
 // How a run is divided among ranks, and the order in which they work.
 struct MeshCase {
   RankMesh mesh = {};
+  bool sequence_parallel = false;
+  bool rounds_buckets = false;  // also without divided rows, buckets have as many tokens as with them
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   int64_t chunks = 1;
   std::vector<int64_t> first_blocks = {};

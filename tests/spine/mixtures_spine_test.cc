@@ -91,14 +91,16 @@ Mixture mixture(uint32_t seed) {
     ranks.schedule = PipelineSchedule::kInterleaved;
     ranks.chunks = 2;
   }
+  ranks.sequence_parallel = ranks.mesh.tensor_size > 1 && draw.of<int>({0, 1}) == 1;
   mixed.text = fmt::format(
-      "mixture {}: {}, {}, {} ranks, {} per tensor-parallel group, {} stages of {} chunks, ZeRO {}{}, "
+      "mixture {}: {}, {}, {} ranks, {} per tensor-parallel group{}, {} stages of {} chunks, ZeRO {}{}, "
       "buckets of {} "
       "bytes, "
       "recompute {}, {}{}{}",
-      seed, test.model_type, kind, ranks.mesh.size, ranks.mesh.tensor_size, ranks.mesh.pipeline_size,
-      ranks.chunks, static_cast<int>(ranks.zero_stage), ranks.keeps_gathered ? ", kept" : "",
-      ranks.bucket_bytes, recompute_policy_name(test.recompute.policy),
+      seed, test.model_type, kind, ranks.mesh.size, ranks.mesh.tensor_size,
+      ranks.sequence_parallel ? " that divides rows" : "", ranks.mesh.pipeline_size, ranks.chunks,
+      static_cast<int>(ranks.zero_stage), ranks.keeps_gathered ? ", kept" : "", ranks.bucket_bytes,
+      recompute_policy_name(test.recompute.policy),
       test.optimizer.max_grad_norm > 0 ? "AdamW, clipping" : "SGD", ranks.late ? ", late" : "",
       chunks ? ", loss in chunks" : "");
   return mixed;

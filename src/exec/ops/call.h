@@ -35,17 +35,24 @@ class RandomState {
   explicit RandomState(const BindContext& context)
       : rng_(context.input_with(InputRole::kRandomState)),
         site_(context.attributes().integer_or("site", 0)) {}
+  // Keeps the first block of the arguments, which is the same in every run.
   template <typename Args>
   void read(Args& args) const {
     if constexpr (requires { args.where; }) {
-      args.where = read_site(rng_, site_);
+      read_into(args.where);
     } else {
-      args.options.random = read_site(rng_, site_);
+      read_into(args.options.random);
     }
   }
   const int64_t* on_device() const { return rng_ ? rng_.as<int64_t>() : nullptr; }
 
  private:
+  void read_into(RandomSite& where) const {
+    const uint64_t first_block = where.first_block;
+    where = read_site(rng_, site_);
+    where.first_block = first_block;
+  }
+
   ConstView rng_;
   int64_t site_;
 };

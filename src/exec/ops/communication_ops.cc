@@ -95,6 +95,14 @@ std::vector<DividedTensor> divided_tensors(const BindContext& context) {
   return tensors;
 }
 
+std::vector<DividedTensor> gathered_rows(const BindContext& context) {
+  const int64_t count = context.output_elements(GatherRowsOp::kY);
+  return {{.data = context.output(GatherRowsOp::kY),
+           .count = count,
+           .slice = rank_slices_of(context.attributes())->size(count),
+           .own = context.input(GatherRowsOp::kX)}};
+}
+
 SendArgs send_args(const BindContext& context) {
   const AxisConnections& connections = context.connections();
   return {.communicator = connections.ranks,

@@ -144,6 +144,17 @@ ColumnsFwdArgs columns_args(const BindContext& context) {
           .first = context.attributes().integer("first"),
           .scale = context.attributes().number("scale")};
 }
+// Copies all columns of the rows of this rank.
+ColumnsFwdArgs own_rows_args(const BindContext& context) {
+  const ConstView x = context.input(OwnRowsOp::kX);
+  const int64_t rows = context.output_size(OwnRowsOp::kY, 0), columns = context.output_size(OwnRowsOp::kY, 1);
+  const int64_t first = context.communicator().rank() * rows * columns;
+  return {.x = {static_cast<const std::byte*>(x.data) + first * dtype_bytes(x.dtype), x.dtype},
+          .y = context.output(OwnRowsOp::kY),
+          .T = rows,
+          .N = columns,
+          .K = columns};
+}
 AddColumnsFwdArgs add_columns_args(const BindContext& context) {
   return {.x = context.input(AddColumnsOp::kX),
           .y = context.input(AddColumnsOp::kY),
@@ -159,12 +170,24 @@ CastFwdArgs cast_args(const BindContext& context) {
           .y = context.output(CastOp::kY),
           .n = context.output_elements(CastOp::kY)};
 }
+uint64_t first_random_block(const BindContext& context) {
+  if (context.view().in_shape(0).row_ranks() == 1) return 0;
+  constexpr auto kBlock = static_cast<int64_t>(kHalvesOfBlock);
+  const int64_t elements = context.input_elements(0);
+  PLIMSOLL_CHECK(
+      elements % kBlock == 0,
+      "the rows of a rank must have a multiple of {} elements, so that it draws the random numbers of "
+      "one rank, but '{}' has {}",
+      kBlock, context.view().input(0).name, elements);
+  return static_cast<uint64_t>(context.communicator(MeshAxis::kTensor).rank() * elements / kBlock);
+}
 DropoutFwdArgs dropout_args(const BindContext& context) {
   return {.x = context.input(DropoutOp::kX),
           .y = context.output(DropoutOp::kY),
           .n = context.output_elements(DropoutOp::kY),
           .p = context.attributes().number("p"),
-          .where = {.site = static_cast<uint32_t>(context.attributes().integer("site"))}};
+          .where = {.site = static_cast<uint32_t>(context.attributes().integer("site")),
+                    .first_block = first_random_block(context)}};
 }
 FillArgs fill_args(const BindContext& context) {
   return {.x = context.output(FillOp::kY),

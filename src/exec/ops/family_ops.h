@@ -86,6 +86,9 @@ ScaleShiftFwdArgs scale_shift_args(const BindContext& context);
 ScaleShiftBwdArgs scale_shift_bwd_args(const BindContext& context);
 ColumnsFwdArgs columns_args(const BindContext& context);
 AddColumnsFwdArgs add_columns_args(const BindContext& context);
+ColumnsFwdArgs own_rows_args(const BindContext& context);
+// Returns RandomSite::first_block for an op whose first input has the rows of this rank only; 0 if it has all rows.
+uint64_t first_random_block(const BindContext& context);
 CastFwdArgs cast_args(const BindContext& context);
 DropoutFwdArgs dropout_args(const BindContext& context);
 FillArgs fill_args(const BindContext& context);
@@ -106,6 +109,7 @@ AllReduceArgs all_reduce_args(const BindContext& context);
 std::vector<ReducedTensor> reduced_tensors(const BindContext& context);
 RankSlicesArgs rank_slices_args(const BindContext& context);
 std::vector<DividedTensor> divided_tensors(const BindContext& context);
+std::vector<DividedTensor> gathered_rows(const BindContext& context);
 SendArgs send_args(const BindContext& context);
 ReceiveArgs receive_args(const BindContext& context);
 

@@ -73,7 +73,8 @@ BiasDropoutResidualNormFwdArgs fused_norm_args(const BindContext& context) {
           .C = context.input_size(Norm::kX, 1),
           .eps = context.attributes().number("eps"),
           .p = context.attributes().number("p"),
-          .where = {.site = static_cast<uint32_t>(context.attributes().integer_or("site", 0))}};
+          .where = {.site = static_cast<uint32_t>(context.attributes().integer_or("site", 0)),
+                    .first_block = first_random_block(context)}};
 }
 
 BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context) {
@@ -95,6 +96,7 @@ BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context) {
   args.C = context.input_size(Norm::kDY, 1);
   args.p = context.attributes().number("p");
   args.where.site = static_cast<uint32_t>(context.attributes().integer_or("site", 0));
+  args.where.first_block = first_random_block(context);
   return args;
 }
 

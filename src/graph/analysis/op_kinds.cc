@@ -19,7 +19,7 @@ bool is_same_type(const Value& a, const Value& b) {
 size_t hash_of_type(const ValueType& type) {
   size_t hash = mixed(0, static_cast<int64_t>(type.dtype));
   for (const Dim& dim : type.shape.dims()) {
-    hash = mixed(hash, dim.factor + (static_cast<int64_t>(dim.symbol) << 32));
+    hash = mixed(hash, dim.factor + (static_cast<int64_t>(dim.symbol) << 32) + (int64_t{dim.divisor} << 40));
     hash = mixed(hash, dim.offset);
   }
   return hash;

@@ -34,6 +34,13 @@ class Attributes {
     set(*list, name, std::move(value));
     items_ = std::move(list);
   }
+  // Removes the attribute if it exists.
+  void erase(std::string_view name) {
+    if (!has(name)) return;
+    auto list = std::make_shared<Items>(*items_);
+    std::erase_if(*list, [&](const auto& item) { return item.first == name; });
+    items_ = std::move(list);
+  }
   bool has(std::string_view name) const { return find(name) != nullptr; }
   // Requires: the attribute exists with that type.
   int64_t integer(std::string_view name) const { return get<int64_t>(name); }

@@ -1,6 +1,7 @@
 #include "graph/ir/shape.h"
 
 #include <charconv>
+#include <limits>
 
 namespace plimsoll {
 namespace {
@@ -25,6 +26,7 @@ std::string format_dim(const Dim& dim) {
   if (dim.is_constant()) return std::to_string(dim.offset);
   std::string text = dim.factor == 1 ? "" : std::to_string(dim.factor) + "*";
   text += dim.symbol == Symbol::kTokens ? "T" : dim.symbol == Symbol::kSequences ? "B" : "L";
+  if (dim.divisor != 1) text += "/" + std::to_string(dim.divisor);
   if (dim.offset != 0) text += "+" + std::to_string(dim.offset);
   return text;
 }
@@ -45,9 +47,18 @@ std::optional<Dim> parse_dim(std::string_view text) {
     offset = *number;
     text = text.substr(0, plus);
   }
+  int64_t divisor = 1;
+  if (const size_t slash = text.find('/'); slash != std::string_view::npos) {
+    const auto number = parse_number(text.substr(slash + 1));
+    if (!number || *number < 1 || *number > std::numeric_limits<int32_t>::max()) return std::nullopt;
+    divisor = *number;
+    text = text.substr(0, slash);
+  }
   const auto symbol = parse_symbol(text);
-  if (!symbol) return std::nullopt;
-  return Dim(factor, *symbol, offset);
+  if (!symbol || (divisor != 1 && *symbol != Symbol::kTokens)) return std::nullopt;
+  Dim dim(factor, *symbol, offset);
+  dim.divisor = static_cast<int32_t>(divisor);
+  return dim;
 }
 
 bool Shape::depends_on_bucket() const {

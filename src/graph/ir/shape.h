@@ -2,7 +2,8 @@
 //
 // A program is built once and bound per bucket: a dimension is an affine function of one symbol, so that one graph,
 // one schedule and one layout serve all buckets. Sizes never shrink when a bucket grows (Requires: factor >= 0),
-// hence the layout of the largest bucket is valid for every other.
+// hence the layout of the largest bucket is valid for every other. Ranks that divide the rows of a value (sequence parallelism) have T / n
+// rows each.
 #pragma once
 
 #include <array>
@@ -25,10 +26,12 @@ enum class Symbol : uint8_t { kNone, kTokens, kSequences, kLabels };
 // The capacity of a bucket. `longest` bounds the length of one sequence; scratch may depend on it, but no shape does.
 using Bucket = BatchSize;
 
-// factor * symbol + offset; a constant has no symbol and factor 0.
+// factor * symbol / divisor + offset; a constant has no symbol and factor 0. A divisor above 1 is the number of ranks of a tensor-parallel
+// group that divide the tokens of a bucket among them: rank r has the r-th part. Requires: it divides the tokens of every bucket.
 struct Dim {
   int64_t factor = 0;
   Symbol symbol = Symbol::kNone;
+  int32_t divisor = 1;
   int64_t offset = 0;
 
   constexpr Dim() = default;
@@ -36,12 +39,26 @@ struct Dim {
   constexpr Dim(int64_t f, Symbol s, int64_t o = 0) : factor(f), symbol(s), offset(o) {}
 
   constexpr bool is_constant() const { return symbol == Symbol::kNone; }
+  // Returns this dimension divided among a number of ranks. Requires: a multiple of T without offset that is not divided yet.
+  Dim divided(int64_t ranks) const {
+    PLIMSOLL_CHECK(symbol == Symbol::kTokens && offset == 0 && divisor == 1 && ranks >= 1,
+                   "only the tokens of a bucket can be divided among {} ranks", ranks);
+    Dim part = *this;
+    part.divisor = static_cast<int32_t>(ranks);
+    return part;
+  }
+  // Returns the dimension whose part this one is, or this dimension if it is not divided.
+  constexpr Dim whole() const {
+    Dim all = *this;
+    all.divisor = 1;
+    return all;
+  }
   constexpr int64_t at(const Bucket& bucket) const {
     switch (symbol) {
       case Symbol::kNone:
         return offset;
       case Symbol::kTokens:
-        return factor * bucket.tokens + offset;
+        return factor * bucket.tokens / divisor + offset;
       case Symbol::kSequences:
         return factor * bucket.sequences + offset;
       case Symbol::kLabels:
@@ -56,7 +73,7 @@ inline constexpr Dim kDimT{1, Symbol::kTokens};
 inline constexpr Dim kDimB{1, Symbol::kSequences};
 inline constexpr Dim kDimL{1, Symbol::kLabels};
 
-// Returns a text such as "T", "4*T", "B+1" or "384".
+// Returns a text such as "T", "4*T", "T/2", "B+1" or "384".
 std::string format_dim(const Dim& dim);
 // Parses the result of format_dim(). Returns nothing if the text is not a dimension.
 std::optional<Dim> parse_dim(std::string_view text);
@@ -83,6 +100,15 @@ class Shape {
   }
   // Returns true if the rows of this shape are tokens, so that it has tail rows, which a batch may leave unused.
   bool has_token_rows() const { return rank_ > 0 && dims_[0].symbol == Symbol::kTokens; }
+  // Returns the number of ranks that divide the rows among them, or 1.
+  int64_t row_ranks() const { return rank_ > 0 ? dims_[0].divisor : 1; }
+  // Returns the same shape with other rows. Requires: it has a dimension.
+  Shape with_rows(const Dim& rows) const {
+    PLIMSOLL_CHECK(rank_ > 0);
+    Shape shape = *this;
+    shape.dims_[0] = rows;
+    return shape;
+  }
   bool depends_on_bucket() const;
   int64_t elements(const Bucket& bucket) const {
     int64_t n = 1;

@@ -371,6 +371,21 @@ struct RankSlicesOp {
   enum Out { kY };
 };
 
+// Ops of ranks that divide the rows of activations among them (sequence parallelism).
+struct GatherRowsOp {
+  enum In { kX };
+  enum Out { kY };
+};
+struct OwnRowsOp {
+  enum In { kX };
+  enum Out { kY };
+};
+// The gradient of gathered rows that each rank computes: a part, and the sum over the ranks is the gradient; or the whole gradient.
+enum class RowGradient : uint8_t { kPart, kWhole };
+// Returns the attributes of a collective op whose slices are equal parts of the rows of a value, one per rank of a tensor-parallel group.
+Attributes attributes_of_row_slices(int64_t ranks);
+Attributes gather_rows_attributes(int64_t ranks, RowGradient gradient);
+
 const OpSchema& accumulate_op();
 const OpSchema& adjust_loss_scale_op();
 const OpSchema& add_columns_op();
@@ -407,6 +422,7 @@ const OpSchema& first_token_bwd_op();
 inline bool reads_last_token(const Attributes& attributes) {
   return attributes.integer_or("last", 0) != 0;
 }
+const OpSchema& gather_rows_op();
 const OpSchema& gelu_op();
 const OpSchema& gelu_bwd_op();
 const OpSchema& global_norm_op();
@@ -435,6 +451,7 @@ const OpSchema& nll_op();
 const OpSchema& nll_bwd_op();
 const OpSchema& normalize_op();
 const OpSchema& normalize_bwd_op();
+const OpSchema& own_rows_op();
 const OpSchema& paged_attention_op();
 // Returns the cost of paged_attention if every sequence has this number of tokens in the cache and none shares its pages.
 Cost paged_attention_cost(const OpView& op, const Bucket& bucket, int64_t length);
@@ -488,6 +505,10 @@ ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b,
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name = {});
 // Emits the sum of a value over the ranks of a tensor-parallel group, in the bytes of the value.
 ValueId emit_tensor_sum(Graph& graph, ValueId x, int64_t ranks);
+// Emits the op that takes the rows of this rank from a value that every rank has.
+ValueId emit_own_rows(Graph& graph, ValueId x, int64_t ranks);
+// Emits the sum of a value over the ranks of a tensor-parallel group, of which this rank gets its own rows. The bytes of x are overwritten.
+ValueId emit_scatter_rows(Graph& graph, ValueId x, int64_t ranks);
 // Emits an op that sends a value to a pipeline stage, and declares the persistent buffer "message/<name>" from which the value is sent.
 inline constexpr std::string_view kMessagePrefix = "message/";
 void emit_send(Graph& graph, ValueId x, int64_t to, std::string_view name, bool zero_tail);

@@ -1,6 +1,8 @@
-// reduce_scatter(x_0 .. x_n-1) {ranks, peers?}: y_i is in the bytes of x_i, and its slice of this rank (RankSlices) equals the same slice
-// of the sum of x_i over all ranks of the run. The other elements of y_i are undefined. All operands have one type of element. It runs on
-// the queue of communication, as all_reduce does.
+// reduce_scatter(x_0 .. x_n-1) {ranks, block, axis?, peers?}: y_i is in the bytes of x_i, and its slice of this rank (RankSlices) equals the
+// same slice of the sum of x_i over the ranks of an axis of the mesh (slice.h). The other elements of y_i are undefined. All operands have
+// one type of element. It runs on the queue of communication, as all_reduce does.
+//
+// Gradient: d_x_i = d_y_i, as for all_reduce. The op own_rows, which reads y, gathers d_y from all ranks.
 #include "graph/ops/collective_op.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
@@ -17,6 +19,12 @@ class ReduceScatter final : public CollectiveOp, private RankSlicesOp {
     expect_operands(op.num_inputs() >= 1 && slices && slices->ranks >= 1, op,
                     "at least one input, and an attribute 'ranks' of at least 1");
     return types_of_sums(op);
+  }
+  void gradient(GradientContext& context) const override {
+    for (int i = 0; i < static_cast<int>(context.op().inputs.size()); ++i) {
+      const ValueId d_y = context.d_output(i);
+      if (d_y != kNoValue && context.wants(i)) context.set(i, d_y);
+    }
   }
   // Each rank adds the numbers of the other ranks to its slice.
   double flops(const OpView& op, const Bucket& bucket) const override { return moved(op, bucket); }

@@ -15,6 +15,7 @@ std::vector<PassInfo> list_passes() {
   std::vector<PassInfo> infos;
   for (const Pass& pass : {tensor_parallel_pass(1, DividedHeads::kYes),
                            unread_rows_pass(),
+                           sequence_parallel_pass(1),
                            precision_pass(DType::kBF16),
                            pipeline_stage_pass({}),
                            fuse_pass(),
@@ -34,6 +35,7 @@ std::vector<PassInfo> list_passes() {
                            fp8_products_pass({}),
                            reduce_gradients_pass(1, 0),
                            shard_states_pass({}),
+                           row_gradients_pass(1),
                            tensor_states_pass(1),
                            pipeline_states_pass({}, {}),
                            recompute_pass({}),

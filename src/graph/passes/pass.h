@@ -126,6 +126,11 @@ const std::vector<PassInfo>& all_passes();
 // language-model heads undivided. This is necessary in all programs of a plan if one of them outputs the logits.
 enum class DividedHeads : uint8_t { kNo, kYes };
 Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
+// sequence_parallel_pass.cc: the ranks of a tensor-parallel group divide the rows of activations outside the products that they divide.
+// Requires: tensor_parallel has run for the same number of ranks; the number divides the tokens of every bucket.
+Pass sequence_parallel_pass(int64_t ranks);
+// row_gradients_pass.cc: sums the gradients of weights that each rank has computed from its own rows. Requires: as tensor_states_pass().
+Pass row_gradients_pass(int64_t ranks);
 // The stages of a pipeline. Stage s has the blocks of the model (graph/analysis/analysis.h) from first_blocks[s] up to the first block of
 // the next stage. If a stage has several chunks of blocks, `first_blocks` has the first block of each chunk of the model, and with P stages
 // stage s has the chunks s, s + P, s + 2 P, ...

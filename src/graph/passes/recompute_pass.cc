@@ -81,6 +81,8 @@ class Recompute {
     for (size_t i = 0; i < graph_.ops().size(); ++i) {
       const Op& op = graph_.ops()[i];
       if (op.segment != Segment::kForward || !writes_only_transients(op)) continue;
+      // The sum of all rows, which own_rows reads, cannot be computed again, and is larger than the rows of this rank.
+      if (op.def == &own_rows_op()) continue;
       const std::string_view block = block_of(graph_.module_name(op.module));
       if (block.empty()) continue;
       if (const auto it = choice_.kept_of_block.find(block); it != choice_.kept_of_block.end()) {

@@ -50,6 +50,25 @@ TEST(Dropout, DrawsOtherNumbersForAnotherSeedStepOrSite) {
   });
 }
 
+// Ranks that divide the rows of a value draw the numbers of the whole value.
+TEST(Dropout, APartHasTheMaskOfTheWhole) {
+  constexpr int64_t kWhole = 4000, kPart = 1000;
+  GuardedBuffer x("x", DType::kF32, kWhole), want("want", DType::kF32, kWhole);
+  x.fill(1.0);
+  dropout_fwd_ref({x.view(), want.view(), kWhole, 0.3, kSite});
+  const auto draw = [&](const auto& dropout) {
+    for (int64_t first = 0; first < kWhole; first += kPart) {
+      RandomSite where = kSite;
+      where.first_block = static_cast<uint64_t>(first) / kHalvesOfBlock;
+      GuardedBuffer y("y", DType::kF32, kPart);
+      dropout({x.view(), y.view(), kPart, 0.3, where});
+      for (int64_t i = 0; i < kPart; ++i) ASSERT_EQ(y.load(i), want.load(first + i)) << first + i;
+    }
+  };
+  draw(dropout_fwd_ref);
+  FastRows(dropout_fwd_ref).for_each(DType::kF32, draw);
+}
+
 TEST(Dropout, AgreesWithTheReference) {
   for (const RowsAndColumns shape : kernel_shapes()) {
     for (const DType dtype : fast_types()) {

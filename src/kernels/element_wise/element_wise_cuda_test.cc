@@ -237,22 +237,30 @@ TEST(DropoutCuda, MaskEqualsTheCpusBitForBit) {
   for (const DType dtype : cuda_types()) {
     for (const int64_t n : {1, 3, 4, 5, 8, 13, 63, 256, 257, 1000, 32771, 100003}) {
       for (const double p : {0.1, 0.5, 0.999}) {
+        // A rank's part of a larger value begins at a later block of random numbers.
+        RandomSite site = kSite;
+        site.first_block = p == 0.5 ? 3 : 0;
         GuardedBuffer x("x", dtype, n), y("y", dtype, n), want("want", DType::kF32, n), rng = rng_buffer();
         x.fill(1.0);
         std::vector<double> factors;
         for (int64_t i = 0; i < n; ++i) {
-          const bool kept = random_half(kSite, static_cast<uint64_t>(i)) >= dropout_threshold(p);
+          const auto element = site.first_block * kHalvesOfBlock + static_cast<uint64_t>(i);
+          const bool kept = random_half(kSite, element) >= dropout_threshold(p);
           factors.push_back(kept ? static_cast<double>(dropout_scale(p)) : 0.0);
         }
         GuardedBuffer rounded("rounded", dtype, n);
         rounded.assign(factors);
         Twins gpu;
         run_twice(gpu, {&y}, [&] {
-          dropout_fwd_cuda({.x = gpu(x), .y = gpu(y), .n = n, .p = p, .where = {.site = kSite.site}},
+          dropout_fwd_cuda({.x = gpu(x),
+                            .y = gpu(y),
+                            .n = n,
+                            .p = p,
+                            .where = {.site = site.site, .first_block = site.first_block}},
                            gpu(rng).as<int64_t>(), nullptr);
         });
         expect_same_bits(y, rounded);
-        dropout_fwd_cuda({.x = gpu(x), .y = gpu(x), .n = n, .p = p, .where = kSite}, nullptr, nullptr);
+        dropout_fwd_cuda({.x = gpu(x), .y = gpu(x), .n = n, .p = p, .where = site}, nullptr, nullptr);
         gpu.download();
         expect_same_bits(x, rounded);
       }

@@ -218,10 +218,15 @@ TEST(BiasDropoutResidualNorm, BackwardDropsWhereForwardDid) {
     GuardedBuffer scratch = scratch_of(bias_dropout_residual_norm_bwd_scratch_bytes(shape.T, shape.C));
     BiasDropoutResidualNormBwdArgs args = got.into(tensors.args);
     args.scratch = scratch.view();
-    bias_dropout_residual_norm_bwd_cpu(args);
-    for (int64_t i = 0; i < shape.size(); ++i) {
-      const bool kept = random_half(kSite, static_cast<uint64_t>(i)) >= dropout_threshold(0.5);
-      EXPECT_EQ(got.d_x.load(i), kept ? 2.0 * got.d_residual.load(i) : 0.0);
+    // The rows of a rank may begin at a later block of random numbers.
+    for (const uint64_t first_block : {0, 3}) {
+      args.where.first_block = first_block;
+      bias_dropout_residual_norm_bwd_cpu(args);
+      for (int64_t i = 0; i < shape.size(); ++i) {
+        const uint64_t element = first_block * kHalvesOfBlock + static_cast<uint64_t>(i);
+        const bool kept = random_half(kSite, element) >= dropout_threshold(0.5);
+        EXPECT_EQ(got.d_x.load(i), kept ? 2.0 * got.d_residual.load(i) : 0.0);
+      }
     }
   });
 }

@@ -40,8 +40,8 @@ int64_t nodes_of(const OpView& view) {
   if (maps_peers(view.op.attributes)) {
     // Each rank copies a slice of every tensor from every other rank, twice for all_reduce; for all_gather it also copies its own slice,
     // which is in separate memory. The other nodes wait for the other ranks, two or three times, and add the slices.
-    const int64_t copies =
-        AllReduceOp::num_ranks(view.op.attributes) - (view.op.def == &all_gather_op() ? 0 : 1);
+    const int64_t copies = AllReduceOp::num_ranks(view.op.attributes) -
+                           (view.op.def == &all_gather_op() || view.op.def == &gather_rows_op() ? 0 : 1);
     nodes = (view.op.def == &all_reduce_op() ? 2 : 1) * copies * std::ssize(view.op.outputs) + 6;
   }
   return nodes + extra_launches(view);

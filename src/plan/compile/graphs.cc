@@ -144,6 +144,7 @@ PipelineDivision division_of(const PlanRequest& request) {
 // Rewrites the model's graph to the run's precision, with fused ops.
 void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   passes.run(graph, unread_rows_pass());
+  if (request.ranks.divides_rows()) passes.run(graph, sequence_parallel_pass(request.ranks.tensor_size));
   if (request.precision.activation_dtype)
     passes.run(graph, precision_pass(*request.precision.activation_dtype));
   if (request.ranks.pipeline_size > 1) passes.run(graph, pipeline_stage_pass(division_of(request)));
@@ -614,6 +615,7 @@ ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients) 
   if (request.ranks.data_size() > 1)
     passes.run(graph, reduce_gradients_pass(request.ranks.data_size(), request.ranks.bucket_bytes));
   if (divides(request, ZeroStage::kStates)) passes.run(graph, shard_states_pass(shard_options(request)));
+  if (request.ranks.divides_rows()) passes.run(graph, row_gradients_pass(request.ranks.tensor_size));
   if (request.ranks.tensor_size > 1) passes.run(graph, tensor_states_pass(request.ranks.tensor_size));
   if (request.ranks.pipeline_size > 1)
     passes.run(graph, pipeline_states_pass(division_of(request), std::move(gradients.shared_by_ends)));

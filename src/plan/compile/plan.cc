@@ -179,9 +179,15 @@ Bucket usual_bucket(const Bucket& largest, double label_share) {
   return bucket;
 }
 
-std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest, double label_share) {
+std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest, double label_share,
+                                int64_t multiple) {
+  PLIMSOLL_CHECK(largest.tokens % multiple == 0,
+                 "the tokens of the largest bucket must be a multiple of {}, but there are {}", multiple,
+                 largest.tokens);
   std::vector<Bucket> ladder;
-  const auto add = [&](int64_t tokens) {
+  const auto add = [&](int64_t at_least) {
+    const int64_t tokens = (at_least + multiple - 1) / multiple * multiple;
+    if (tokens >= largest.tokens || (!ladder.empty() && ladder.back().tokens == tokens)) return;
     ladder.push_back(usual_bucket(
         {.tokens = tokens, .sequences = largest.sequences, .longest = largest.longest}, label_share));
   };

@@ -127,8 +127,8 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   kernels_.choose(program, request);
   // The ladder for text generation also has buckets below 16 tokens: a run that generates has one token per sequence, so that unused rows
   // would be a large share of its time.
-  program.ladder =
-      make_ladder(program.bucket, program.name == kGenerateProgram ? 1 : 16, request.model.label_share);
+  program.ladder = make_ladder(program.bucket, program.name == kGenerateProgram ? 1 : 16,
+                               request.model.label_share, request.ranks.row_multiple());
   std::vector<int64_t> scratch_bytes;
   for (const OpPlan& op : program.ops) scratch_bytes.push_back(op.scratch_bytes);
   ProgramBuffers::Lists lists =

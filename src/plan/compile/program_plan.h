@@ -193,8 +193,10 @@ std::vector<BatchTensorSpec> batch_tensors(const Graph& graph);
 
 // Returns the ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that
 // less than 1/16 of a batch's rows are unused. If `smallest` is below 16, powers of two from there on come before them. Every bucket except
-// the largest has room for the number of labels that usual_bucket() returns; the largest bucket has room for a label at each token.
-std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest = 16, double label_share = 1.0);
+// the largest has room for the number of labels that usual_bucket() returns; the largest bucket has room for a label at each token. The
+// tokens of each bucket are a multiple of `multiple`. Requires: so are those of `largest`.
+std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest = 16, double label_share = 1.0,
+                                int64_t multiple = 1);
 // Returns the bucket with the labels that a batch of largest.tokens tokens has at most, if each token has a label with the
 // probability `label_share`: the mean, seven standard deviations and 16, rounded up to 16. Fewer than one of 1e11 batches have more labels;
 // such a batch runs in the largest bucket, whose memory the plan reserves.

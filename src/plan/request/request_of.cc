@@ -139,6 +139,13 @@ Bucket bucket_in_precision(Bucket bucket, const PrecisionOptions& precision) {
   return bucket;
 }
 
+// Returns the bucket with as many tokens as the ranks of a tensor-parallel group can divide among them.
+Bucket bucket_of_ranks(Bucket bucket, const RankOptions& ranks) {
+  const int64_t multiple = ranks.row_multiple();
+  bucket.tokens = (bucket.tokens + multiple - 1) / multiple * multiple;
+  return bucket;
+}
+
 // Returns the largest batch if the number of sequences, or the length of the longest one, changes.
 Bucket bucket_of(const RunFacts& facts, const Bucket& own, int64_t sequences, int64_t longest) {
   Bucket bucket{.tokens = sequences * longest, .sequences = sequences, .longest = longest};
@@ -211,6 +218,7 @@ RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   require_groups_of_ranks(ranks.count, ranks.pipeline_size, pp, stages);
   require_groups_of_ranks(ranks.count, ranks.tensor_size * ranks.pipeline_size, pp + " " + tp,
                           stages + " of " + groups);
+  ranks.sequence_parallel = arguments.sequence_parallel;
   if (arguments.pipeline_schedule == "gpipe") ranks.schedule = PipelineSchedule::kGpipe;
   if (arguments.pipeline_schedule == "interleaved" && ranks.pipeline_size > 1) {
     ranks.schedule = PipelineSchedule::kInterleaved;
@@ -352,10 +360,11 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   drop_copies_of_split_weights(request, remarks);
   request.offload.activations = facts.device.is_gpu() && facts.train && arguments.offload_activations;
   request.offload.least_bytes = facts.thresholds.least_offloaded_bytes;
-  request.batches = {.train = bucket_in_precision(facts.train_bucket, request.precision),
-                     .evaluate = facts.evaluate_bucket,
-                     .generate = generates ? generation_bucket(facts.generation) : Bucket{},
-                     .accumulation_steps = arguments.gradient_accumulation_steps};
+  request.batches = {
+      .train = bucket_of_ranks(bucket_in_precision(facts.train_bucket, request.precision), request.ranks),
+      .evaluate = bucket_of_ranks(facts.evaluate_bucket, request.ranks),
+      .generate = generates ? generation_bucket(facts.generation) : Bucket{},
+      .accumulation_steps = arguments.gradient_accumulation_steps};
   request.recompute = recompute_of(arguments, facts);
   set_matmul_workspace(arguments, request, remarks);
   request.products.tuning = facts.tuning;

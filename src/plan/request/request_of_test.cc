@@ -192,6 +192,18 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   EXPECT_EQ(request.ranks.count, 4);
   EXPECT_EQ(request.ranks.tensor_size, 2);
   EXPECT_EQ(request.ranks.data_size(), 2);
+  EXPECT_FALSE(request.ranks.divides_rows());
+  EXPECT_EQ(request.batches.train, facts.train_bucket);
+  // Two ranks can divide the rows of a bucket whose tokens are a multiple of 16.
+  Arguments divides_rows = arguments(4, 2);
+  divides_rows.sequence_parallel = true;
+  RunFacts odd = facts;
+  odd.train_bucket.tokens = 16 * 5 + 1;
+  odd.evaluate_bucket.tokens = 16 * 7;
+  const PlanRequest of_rows = request_of(divides_rows, odd, remarks);
+  EXPECT_TRUE(of_rows.ranks.divides_rows());
+  EXPECT_EQ(of_rows.batches.train.tokens, 16 * 6);
+  EXPECT_EQ(of_rows.batches.evaluate.tokens, 16 * 7);
   EXPECT_EQ(refusal(arguments(3, 2), facts),
             "--tp_size 2: 3 processes (--nproc_per_node x --nnodes) cannot be divided into groups of 2; give "
             "--nproc_per_node 2 or another multiple");

@@ -67,6 +67,7 @@ std::vector<FitShape> splits_of_group(int64_t sequences, int64_t longest) {
 
 RunSpec with_division(RunSpec run, const RankDivision& division) {
   run.arguments.tp_size = division.tensor_size;
+  run.arguments.sequence_parallel = division.sequence_parallel;
   run.arguments.pp_size = division.pipeline_size;
   run.arguments.zero_stage = static_cast<int64_t>(division.zero_stage);
   return run;
@@ -76,6 +77,7 @@ std::vector<std::string> arguments_of(const RankDivision& division, const Recomp
   std::vector<std::string> words;
   if (division.tensor_size > 1)
     words.insert(words.end(), {"--tp_size", std::to_string(division.tensor_size)});
+  if (division.sequence_parallel) words.insert(words.end(), {"--sequence_parallel", "True"});
   if (division.pipeline_size > 1)
     words.insert(words.end(), {"--pp_size", std::to_string(division.pipeline_size)});
   if (division.zero_stage != ZeroStage::kNone)
@@ -123,6 +125,7 @@ class DivisionSearch {
     for (size_t i = 0; i < policies.size() && !open.empty(); ++i) {
       const auto before = std::ssize(open);
       plan_splits(policies[i], open);
+      if (i == 0) result_.activations_exceed_memory = !open.empty();
       // Splits that fit with this policy are not planned with stronger ones, because recomputing more never makes a step faster.
       result_.num_pruned +=
           (before - std::ssize(open)) * (std::ssize(policies) - 1 - static_cast<int64_t>(i));
@@ -306,7 +309,12 @@ RankSearch search_ranks(const RunSpec& run, const RankQuestion& question) {
   const std::vector<RankDivision> divisions = divisions_of(question, own.model.config.num_hidden_layers);
   std::vector<RankSearch> parts(divisions.size());
   for_each_of(divisions.size(), question.num_threads, [&](size_t i) {
-    parts[i] = DivisionSearch(silent, question, divisions[i], elements).search();
+    RankDivision division = divisions[i];
+    parts[i] = DivisionSearch(silent, question, division, elements).search();
+    // Divided rows take more time and less memory, so they are only tried if activations do not fit without them.
+    if (division.tensor_size == 1 || !parts[i].activations_exceed_memory) return;
+    division.sequence_parallel = true;
+    add(parts[i], DivisionSearch(silent, question, division, elements).search());
   });
   RankSearch all;
   for (RankSearch& part : parts) add(all, std::move(part));

@@ -23,9 +23,10 @@ struct RankQuestion {
 // A choice of what the ranks divide.
 struct RankDivision {
   int64_t tensor_size = 1;
+  bool sequence_parallel = false;  // with tensor_size above 1
   int64_t pipeline_size = 1;
   ZeroStage zero_stage = ZeroStage::kNone;
-  // Returns "--tp_size 2", "--pp_size 4 --zero_stage 1" or "--zero_stage 0".
+  // Returns "--tp_size 2 --sequence_parallel True", "--pp_size 4 --zero_stage 1" or "--zero_stage 0".
   std::string text() const;
   friend bool operator==(const RankDivision&, const RankDivision&) = default;
 };
@@ -59,6 +60,8 @@ struct RankSearch {
   int64_t num_pruned =
       0;  // choices that were not planned: too large by a lower bound, or one that recomputes less fits
   int64_t num_plans = 0;
+  // For one division: true if a split does not fit without more recomputation because of its activations.
+  bool activations_exceed_memory = false;
   int64_t smallest_bytes = 0;  // the fewest bytes among the choices that were planned, or the smallest bound
 };
 
@@ -71,7 +74,8 @@ int64_t least_rank_bytes(const PlanRequest& request, int64_t trained, int64_t fr
 
 // Plans every division that arguments accept, with every policy of recomputation that recomputes at least as much as the run and
 // every split of the batch, except those that a bound excludes: a lower bound of their memory exceeds the limit, or the same split
-// fits with a policy that recomputes less. The ranks of a tensor-parallel group are in one machine. Pipelines have a power of two of
+// fits with a policy that recomputes less. Tensor-parallel divisions of which a split does not fit are also planned with sequence
+// parallelism. The ranks of a tensor-parallel group are in one machine. Pipelines have a power of two of
 // stages, at most one per layer, and steps of at least as many micro-batches as stages if the batch allows it. Requires: the run has the
 // ranks of the question (with_ranks()). Cost: half a second per division for BERT-large.
 RankSearch search_ranks(const RunSpec& run, const RankQuestion& question);

@@ -31,6 +31,7 @@ Plan plan_of(const RunSpec& run, const RankAnswer& answer) {
     const std::string& name = answer.arguments[i];
     const std::string& value = answer.arguments[i + 1];
     if (name == "--tp_size") asked.arguments.tp_size = std::stoll(value);
+    if (name == "--sequence_parallel") asked.arguments.sequence_parallel = value == "True";
     if (name == "--pp_size") asked.arguments.pp_size = std::stoll(value);
     if (name == "--zero_stage") asked.arguments.zero_stage = std::stoll(value);
     if (name == "--recompute") asked.arguments.recompute = value;
@@ -90,8 +91,25 @@ TEST(RankSearch, DividesLayersWhereArgumentsPermitIt) {
   for (const RankRefusal& refusal : search.refused) refused.insert(refusal.division.text());
   EXPECT_TRUE(found.contains("--zero_stage 0") && found.contains("--zero_stage 3"));
   EXPECT_TRUE(found.contains("--tp_size 2") && found.contains("--tp_size 4"));
+  EXPECT_FALSE(found.contains("--tp_size 2 --sequence_parallel True")) << "everything fits without it";
   EXPECT_TRUE(found.contains("--pp_size 2 --zero_stage 1") && found.contains("--tp_size 2 --pp_size 2"));
   EXPECT_TRUE(refused.contains("--tp_size 2 --zero_stage 1"));
+}
+
+// If a split of the batch does not fit, ranks that divide the layers also divide rows.
+TEST(RankSearch, DividesRowsIfActivationsExceedTheMemory) {
+  PlanRequest request = preset_request("bert-large-uncased", 1, 512);
+  request.device = gpu_request().device;
+  request.evaluate = false;
+  const RankQuestion question{.ranks = 2, .ranks_per_machine = 2, .effective_batch = 32, .num_answers = 100};
+  RunSpec run = run_with(request, question);
+  run.arguments.memory_limit = int64_t{7} << 30;
+  const RankSearch search = search_ranks(run, question);
+  const auto is_divided = [](const RankAnswer& answer) { return answer.division.sequence_parallel; };
+  const auto found = std::ranges::find_if(search.answers, is_divided);
+  ASSERT_NE(found, search.answers.end());
+  EXPECT_EQ(found->division.text(), "--tp_size 2 --sequence_parallel True");
+  EXPECT_EQ(plan_of(run, *found).total_bytes(), found->total_bytes);
 }
 
 TEST(RankSearch, ABatchThatGroupsCannotShareIsRefused) {

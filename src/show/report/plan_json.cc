@@ -208,6 +208,7 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
       {"gradient_accumulation_steps", request.batches.accumulation_steps},
       {"ranks", request.ranks.count},
       {"tensor_ranks", request.ranks.tensor_size},
+      {"sequence_parallel", request.ranks.divides_rows()},
       {"pipeline_stages", request.ranks.pipeline_size},
       {"stage", request.ranks.stage},
       {"zero_stage", request.ranks.updates_on_first ? 0 : static_cast<int>(request.ranks.zero_stage)},

@@ -63,14 +63,16 @@ std::string describe_division(const RankOptions& ranks) {
 
 // Describes the ranks that train on the same batches: "2 ranks that are the stages of a pipeline".
 std::string describe_group(const RankOptions& ranks) {
+  const std::string_view kinds =
+      ranks.divides_rows() ? "tensor and sequence parallelism" : "tensor parallelism";
   if (ranks.pipeline_size > 1 && ranks.tensor_size > 1) {
-    return fmt::format(
-        "{} ranks: {} stages of a pipeline, each with {} ranks that divide its layers (tensor parallelism)",
-        ranks.pipeline_size * ranks.tensor_size, ranks.pipeline_size, ranks.tensor_size);
+    return fmt::format("{} ranks: {} stages of a pipeline, each with {} ranks that divide its layers ({})",
+                       ranks.pipeline_size * ranks.tensor_size, ranks.pipeline_size, ranks.tensor_size,
+                       kinds);
   }
   if (ranks.pipeline_size > 1)
     return fmt::format("{} ranks that are the stages of a pipeline", ranks.pipeline_size);
-  return fmt::format("{} ranks that divide the layers (tensor parallelism)", ranks.tensor_size);
+  return fmt::format("{} ranks that divide the layers ({})", ranks.tensor_size, kinds);
 }
 
 // Formats "each of 4 ranks" with what they divide, or "each of 2 groups of 2 ranks that divide the layers (tensor parallelism)".

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -26,9 +27,14 @@ std::string split_of(const RankFitRow& row) {
   return fmt::format("{} x {}", row.micro_batch, row.accumulation);
 }
 
+// Returns "2", or "2s" with sequence parallelism.
+std::string tensor_of(const RankFitRow& row) {
+  return fmt::format("{}{}", row.tensor_size, row.sequence_parallel ? "s" : "");
+}
+
 std::string format_line(size_t number, const RankFitRow& row) {
   return fmt::format("{:>3} {:>3} {:>3} {:>5} {:>4} {:>9} {:>8} {:>8} {:>8} {:>10} {:>9}\n", number,
-                     row.tensor_size, row.pipeline_size, row.data_size, row.zero_stage, row.recompute,
+                     tensor_of(row), row.pipeline_size, row.data_size, row.zero_stage, row.recompute,
                      split_of(row), whole_mib(row.bytes), whole_mib(row.communication_bytes),
                      short_number(row.samples_per_s),
                      fmt::format("{:.1f} %", row.step_ms > 0 ? 100 * row.exposed_ms / row.step_ms : 0.0));
@@ -43,6 +49,8 @@ std::string rank_fit_table(const RankFitReport& report, const RankFitContext& co
   text += fmt::format("{:>3} {:>3} {:>3} {:>5} {:>4} {:>9} {:>8} {:>8} {:>8} {:>10} {:>9}\n", "", "", "", "",
                       "", "", "per GPU", "per GPU", "links", "estimated", "for GPUs");
   for (size_t i = 0; i < report.rows.size(); ++i) text += format_line(i + 1, report.rows[i]);
+  if (std::ranges::any_of(report.rows, &RankFitRow::sequence_parallel))
+    text += "s: with --sequence_parallel\n";
   text += "\n" + wrapped("links: " + report.links, kRankFitWidth);
   for (const RankFitRefusal& refusal : report.refused)
     text += wrapped(fmt::format("not possible: {}: {}", refusal.choice, refusal.reason), kRankFitWidth);
@@ -65,6 +73,7 @@ std::string rank_fit_json(const RankFitReport& report, const RankFitContext& con
   Json rows = Json::array();
   for (const RankFitRow& row : report.rows) {
     rows.push_back({{"tp_size", row.tensor_size},
+                    {"sequence_parallel", row.sequence_parallel},
                     {"pp_size", row.pipeline_size},
                     {"data_size", row.data_size},
                     {"zero_stage", row.zero_stage},

@@ -27,6 +27,7 @@ RankFitReport two_rows() {
                          .exposed_ms = 2.5,
                          .commands = {"torchrun A", "srun B"}});
   report.rows.push_back({.tensor_size = 2,
+                         .sequence_parallel = true,
                          .data_size = 8,
                          .zero_stage = 0,
                          .recompute = "full",
@@ -49,7 +50,7 @@ TEST(RankFitTable, HasALinePerRowAndItsCommands) {
             std::string::npos)
       << text;
   // A byte more than 2 GiB is 2049 MiB, rounded up.
-  EXPECT_NE(text.find("  2   2   1     8    0      full    4 x 2     2049        0        100    50.0 %\n"),
+  EXPECT_NE(text.find("  2  2s   1     8    0      full    4 x 2     2049        0        100    50.0 %\n"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("\nto train row\n  1  torchrun A\n or  srun B\n  2  plimsoll train C\n"
@@ -70,6 +71,8 @@ TEST(RankFitTable, JsonHasEveryFigure) {
   EXPECT_EQ(object.at("rows").size(), 2u);
   EXPECT_EQ(object.at("rows")[0].at("zero_stage"), 1);
   EXPECT_EQ(object.at("rows")[0].at("exposed_ms"), 2.5);
+  EXPECT_EQ(object.at("rows")[0].at("sequence_parallel"), false);
+  EXPECT_EQ(object.at("rows")[1].at("sequence_parallel"), true);
   EXPECT_EQ(object.at("rows")[1].at("bytes"), (int64_t{2} << 30) + 1);
   EXPECT_EQ(object.at("rows")[1].at("commands")[0], "plimsoll train C");
   EXPECT_EQ(object.at("refused")[0].at("reason"), "a reason");

@@ -17,8 +17,9 @@ __device__ __forceinline__ void dropout_blocks(const RandomSite& where, const ui
   auto key1 = static_cast<uint32_t>(where.seed >> 32);
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) {
-    words[b][0] = static_cast<uint32_t>(block[b]);
-    words[b][1] = static_cast<uint32_t>(block[b] >> 32);
+    const uint64_t number = where.first_block + block[b];
+    words[b][0] = static_cast<uint32_t>(number);
+    words[b][1] = static_cast<uint32_t>(number >> 32);
     words[b][2] = where.site;
     words[b][3] = where.step;
   }

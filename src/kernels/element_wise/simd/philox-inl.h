@@ -110,7 +110,8 @@ HWY_INLINE void factors_of_numbers(const uint16_t* numbers, int64_t count, uint3
 HWY_INLINE void dropout_factors(const DropoutSetup& setup, int64_t first_element, int64_t count,
                                 float* factors) {
   alignas(64) uint16_t numbers[kDropoutChunk + 2 * kPhiloxSlack];
-  const uint64_t first_block = static_cast<uint64_t>(first_element) / kHalvesOfBlock;
+  const uint64_t first_block =
+      setup.where.first_block + static_cast<uint64_t>(first_element) / kHalvesOfBlock;
   const int64_t lead = first_element % static_cast<int64_t>(kHalvesOfBlock);
   philox_halves<kHalfRounds>(setup.where, first_block, (lead + count + 7) / 8, numbers);
   factors_of_numbers(numbers + lead, count, setup.threshold, setup.scale, factors);

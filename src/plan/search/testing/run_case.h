@@ -51,6 +51,7 @@ inline RunSpec run_of(const PlanRequest& request) {
   arguments.nproc_per_node = request.ranks.count / request.num_machines;
   arguments.nnodes = request.num_machines;
   arguments.tp_size = request.ranks.tensor_size;
+  arguments.sequence_parallel = request.ranks.sequence_parallel;
   arguments.pp_size = request.ranks.pipeline_size;
   arguments.zero_stage = static_cast<int64_t>(request.ranks.zero_stage);
   if (request.ranks.updates_on_first) {

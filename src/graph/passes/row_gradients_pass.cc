@@ -1,0 +1,112 @@
+// Sums the gradients of weights that the ranks of a tensor-parallel group computed from their own rows of the activations: gains and biases
+// of norms, and biases after the products of a layer (sequence_parallel_pass.cc). One op sums all of them before the update, after the
+// gradients of all micro-batches have been added up. Every rank then makes the same update.
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+class RowGradients {
+ public:
+  RowGradients(Graph& graph, int64_t ranks)
+      : graph_(graph), ranks_(ranks), sum_of_(graph.values().size(), kNoValue) {}
+
+  void run() {
+    std::vector<Op> old_ops = graph_.ops();
+    bool is_summed = false;
+    for (Op& op : old_ops) {
+      const bool updates = op.segment == Segment::kOptimizer && !schema_of(op).is_communication();
+      if (updates && !std::exchange(is_summed, true)) sum_parts(old_ops, op);
+      for (ValueId& id : op.inputs) {
+        if (updates && id != kNoValue && index_of(id) < sum_of_.size() && sum_of_[index_of(id)] != kNoValue)
+          id = sum_of_[index_of(id)];
+      }
+      ops_.push_back(std::move(op));
+    }
+    graph_.replace_ops(std::move(ops_));
+  }
+
+ private:
+  // Returns true if ops of the backward pass computed a gradient from the rows of this rank only. Between those ops and the update there may
+  // be sums over micro-batches and over ranks that read other batches.
+  bool is_part(ValueId id) const {
+    if (id == kNoValue || graph_.value(id).producer == kNoOp) return false;
+    const Op& op = graph_.op(graph_.value(id).producer);
+    if (schema_of(op).is_communication()) {
+      const auto at = std::ranges::find(op.outputs, id) - op.outputs.begin();
+      return is_part(op.inputs[static_cast<size_t>(at)]);
+    }
+    const bool is_sum = op.def == &accumulate_op() || op.def == &add_op() || op.def == &cast_op();
+    int parts = 0, wholes = 0;
+    for (const ValueId input : op.inputs) {
+      // A buffer to which gradients of micro-batches are added has no producer.
+      if (input == kNoValue || (is_sum && graph_.value(input).producer == kNoOp)) continue;
+      const bool part = is_sum ? is_part(input) : graph_.value(input).type.shape.row_ranks() > 1;
+      ++(part ? parts : wholes);
+    }
+    PLIMSOLL_CHECK(!is_sum || parts == 0 || wholes == 0,
+                   "the gradient '{}' adds one that this rank computed from its own rows to one that it "
+                   "computed from all rows",
+                   graph_.value(id).name);
+    return parts > 0;
+  }
+
+  // Appends the sums of the gradients that are parts, before the first op of the update. Gradients of one type are summed together.
+  void sum_parts(const std::vector<Op>& ops, const Op& like) {
+    std::map<DType, ValueIds> parts;
+    for (const Op& op : ops) {
+      if (op.segment != Segment::kOptimizer || schema_of(op).is_communication()) continue;
+      for (const ValueId id : op.inputs) {
+        if (id == kNoValue || !graph_.value(id).is_parameter_gradient || sum_of_[index_of(id)] != kNoValue)
+          continue;
+        if (!is_part(id)) continue;
+        const Value value = graph_.value(id);
+        const ValueId sum =
+            graph_.add_value(graph_.unique_name(value.name + ".of_rows"), value.type, value.storage);
+        graph_.value(sum).version_of = id;
+        graph_.value(sum).module = value.module;
+        graph_.value(sum).is_parameter_gradient = true;
+        sum_of_[index_of(id)] = sum;
+        parts[value.type.dtype].push_back(id);
+      }
+    }
+    for (const auto& [dtype, gradients] : parts) {
+      Attributes attributes{{"ranks", ranks_}};
+      set_mesh_axis(attributes, MeshAxis::kTensor);
+      ValueIds sums;
+      for (const ValueId id : gradients) sums.push_back(sum_of_[index_of(id)]);
+      ops_.push_back({.def = &all_reduce_op(),
+                      .inputs = gradients,
+                      .outputs = std::move(sums),
+                      .attributes = std::move(attributes),
+                      .segment = like.segment,
+                      .module = like.module});
+    }
+  }
+
+  Graph& graph_;
+  int64_t ranks_;
+  std::vector<ValueId> sum_of_;  // per gradient, its sum over the ranks
+  std::vector<Op> ops_;
+};
+
+}  // namespace
+
+Pass row_gradients_pass(int64_t ranks) {
+  return {.name = "row_gradients",
+          .numerics = Numerics::kChanging,
+          .help = "sums the gradients of norms and biases over the ranks that divide rows",
+          .needed_for = "--sequence_parallel",
+          .run = [ranks](Graph& graph) {
+            if (ranks > 1) RowGradients(graph, ranks).run();
+          }};
+}
+
+}  // namespace plimsoll
