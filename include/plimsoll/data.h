@@ -91,8 +91,8 @@ struct MetricBatch {
 
 // A metric that a program defines. Every evaluation with labels reports its value as eval_NAME, and every prediction as
 // predict_NAME, next to those of the task; --metric_for_best_model may name it. The thread that evaluates calls it:
-// reset(), then add() for each batch in the order of the rows, then values(). An exception ends the evaluation. Language
-// models are refused (kUsage), because their evaluation computes no logits.
+// reset(), then add() for each batch in the order of the rows, then values(). An exception ends the evaluation; an Error with kInterrupted ends a
+// training as request_stop() does. Language models are refused (kUsage), because their evaluation computes no logits.
 class Metric {
  public:
   virtual ~Metric() = default;
@@ -106,7 +106,8 @@ class Metric {
   // it does not know in advance; has_fixed_names() is then false, and --metric_for_best_model is checked at the first
   // evaluation. A value replaces that of a metric of the task with the same name.
   virtual std::map<std::string, double> values() { return {{name(), value()}}; }
-  // Returns true if values() always returns exactly one value, under name().
+  // Returns true if values() returns exactly one value, under name(), from now on. A training that then lacks its best metric stops, and
+  // can be resumed.
   virtual bool has_fixed_names() const { return true; }
 };
 
