@@ -28,6 +28,7 @@ int run_merge(const std::vector<std::string>& words);
 int run_export(const std::vector<std::string>& words);
 int run_report(const std::vector<std::string>& words);
 int run_download(const std::vector<std::string>& words);
+int run_env(const std::vector<std::string>& words);
 int run_monitor(const std::vector<std::string>& words);
 int run_completion(const std::vector<std::string>& words);
 int run_man(const std::vector<std::string>& words);
