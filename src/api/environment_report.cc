@@ -26,7 +26,7 @@
 namespace plimsoll {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 SystemFacts system_facts() {
   SystemFacts facts{.c_library = std::string("glibc ") + gnu_get_libc_version()};
@@ -129,24 +129,24 @@ EnvironmentFacts environment_facts(const Environment& environment) {
 }
 
 template <typename T>
-Json fact_or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
+OrderedJson fact_or_null(const std::optional<T>& value) {
+  return value ? OrderedJson(*value) : OrderedJson();
 }
 
-Json fact_or_null(std::string_view text) {
-  return text.empty() ? Json() : Json(text);
+OrderedJson fact_or_null(std::string_view text) {
+  return text.empty() ? OrderedJson() : OrderedJson(text);
 }
 
-Json gpus_json(const GpuFacts& nvidia) {
-  Json list = Json::array();
+OrderedJson gpus_json(const GpuFacts& nvidia) {
+  OrderedJson list = OrderedJson::array();
   for (const GpuSample& gpu : nvidia.gpus) {
-    list.push_back(
-        {{"index", gpu.index},
-         {"name", fact_or_null(gpu.name)},
-         {"compute_capability", gpu.sm ? Json(fmt::format("{}.{}", *gpu.sm / 10, *gpu.sm % 10)) : Json()},
-         {"memory_total_bytes", gpu.memory ? Json(gpu.memory->total_bytes) : Json()},
-         {"memory_used_bytes", gpu.memory ? Json(gpu.memory->used_bytes) : Json()},
-         {"fault", fact_or_null(gpu.fault)}});
+    list.push_back({{"index", gpu.index},
+                    {"name", fact_or_null(gpu.name)},
+                    {"compute_capability",
+                     gpu.sm ? OrderedJson(fmt::format("{}.{}", *gpu.sm / 10, *gpu.sm % 10)) : OrderedJson()},
+                    {"memory_total_bytes", gpu.memory ? OrderedJson(gpu.memory->total_bytes) : OrderedJson()},
+                    {"memory_used_bytes", gpu.memory ? OrderedJson(gpu.memory->used_bytes) : OrderedJson()},
+                    {"fault", fact_or_null(gpu.fault)}});
   }
   return {{"driver", fact_or_null(nvidia.driver)},
           {"cuda", fact_or_null(cuda_version_text(nvidia.cuda))},
@@ -154,10 +154,10 @@ Json gpus_json(const GpuFacts& nvidia) {
           {"gpus", std::move(list)}};
 }
 
-Json libraries_json(const std::vector<LibraryFacts>& libraries) {
-  Json list = Json::array();
+OrderedJson libraries_json(const std::vector<LibraryFacts>& libraries) {
+  OrderedJson list = OrderedJson::array();
   for (const LibraryFacts& library : libraries) {
-    Json tried = Json::array();
+    OrderedJson tried = OrderedJson::array();
     for (const LibraryAttempt& attempt : library.search.tried)
       tried.push_back({{"name", attempt.name}, {"error", attempt.error}});
     list.push_back({{"name", library.name},
@@ -170,15 +170,15 @@ Json libraries_json(const std::vector<LibraryFacts>& libraries) {
 
 std::string environment_json(const EnvironmentFacts& facts) {
   const BuildFacts& build = facts.build;
-  Json nodes = Json::array();
+  OrderedJson nodes = OrderedJson::array();
   for (const NumaNode& node : facts.nodes)
     nodes.push_back({{"index", node.index},
                      {"processors", format_ranges(node.cpus)},
                      {"memory_bytes", node.memory_bytes}});
-  Json caches = Json::array();
+  OrderedJson caches = OrderedJson::array();
   for (const CacheFolder& cache : facts.caches)
     caches.push_back({{"holds", cache.holds}, {"path", fact_or_null(cache.path)}, {"exists", cache.exists}});
-  const Json json = {
+  const OrderedJson json = {
       {"schema_version", 1},
       {"plimsoll", build.version},
       {"build",
@@ -215,7 +215,7 @@ std::string environment_json(const EnvironmentFacts& facts) {
       {"variables", facts.variables},
       {"caches", std::move(caches)}};
   // Variables and paths may contain bytes that are no UTF-8.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace
