@@ -1,6 +1,7 @@
 // Writes a language model in the format of another program. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,10 @@ struct ExportOptions {
 };
 
 struct ExportResult {
-  std::string line;                // a line for people about the written file
+  std::string line;  // a line for people about the written file
+  std::string type;  // data type of the matrices
+  int64_t num_tensors = 0;
+  int64_t size_bytes = 0;
   std::vector<std::string> notes;  // sentences about what llama.cpp computes differently from Plimsoll
 };
 

@@ -14,6 +14,7 @@ namespace plimsoll {
 
 struct Inspection {
   std::string text;  // lines for people
+  std::string json;  // one object for programs, on one line; docs/JSON.md describes its fields
   // False for a checkpoint with files that do not match its manifest; `text` names them.
   bool is_whole = true;
 };
@@ -77,9 +78,17 @@ struct TokenizerTraining {
   bool do_lower_case = true;  // only for "wordpiece"
 };
 
+struct TokenizerResult {
+  std::string line;  // a line for people about the tokenizer
+  int64_t num_tokens = 0;
+  int64_t num_merges = 0;
+  int64_t num_words = 0;  // different words of the text
+  int64_t num_bytes = 0;  // of the text
+};
+
 // Trains and writes tokenizer.json and tokenizer_config.json, which Hugging Face reads, to a folder that has no tokenizer yet.
-// Returns a line for people. Errors: kUsage for wrong settings and for a folder with a tokenizer; kBadData for files that
+// Errors: kUsage for wrong settings and for a folder with a tokenizer; kBadData for files that
 // cannot be read or are not UTF-8.
-std::string train_tokenizer(const TokenizerTraining& training, const std::string& output_dir);
+TokenizerResult train_tokenizer(const TokenizerTraining& training, const std::string& output_dir);
 
 }  // namespace plimsoll

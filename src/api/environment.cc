@@ -4,11 +4,14 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "api/environment_facts.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll {
@@ -68,6 +71,37 @@ constexpr const char* kVariables[] = {
     "SLURM_NODELIST",
 };
 
+// Beginnings of the names of other variables that change what the program or a library under it does, for a report.
+constexpr std::string_view kReportedPrefixes[] = {
+    "PLIMSOLL_", "HF_",     "HUGGINGFACE_", "HUGGING_FACE_", "TRANSFORMERS_", "CUDA_",
+    "NVIDIA_",   "CUBLAS",  "NCCL_",        "OMP_",          "GOMP_",         "ONEDNN_",
+    "DNNL_",     "MALLOC_", "GLIBC_",       "CURL_",         "SSL_",
+};
+
+// Further names. libcurl reads the variables of proxies; some of them exist in both cases.
+constexpr std::string_view kReportedNames[] = {
+    "LD_LIBRARY_PATH", "LD_PRELOAD", "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy",
+    "ALL_PROXY",       "no_proxy",   "NO_PROXY",   "TMPDIR",      "TERM",        "NO_COLOR",
+    "LC_ALL",          "LC_CTYPE",   "LANG",
+};
+
+bool is_reported(std::string_view name) {
+  return std::ranges::any_of(kReportedPrefixes,
+                             [&](std::string_view prefix) { return name.starts_with(prefix); }) ||
+         std::ranges::find(kReportedNames, name) != std::end(kReportedNames) ||
+         std::ranges::find(kVariables, name) != std::end(kVariables);
+}
+
+// Returns true if the value of a variable with this name gives access to something. The path of a file with a token does not.
+bool is_secret(std::string_view name) {
+  if (name.ends_with("_PATH") || name.ends_with("_FILE") || name.find("DISABLE") != std::string_view::npos)
+    return false;
+  return std::ranges::any_of(
+      std::initializer_list<std::string_view>{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "_KEY",
+                                              "AUTH"},
+      [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
+}
+
 // Returns the home directory of this process's user from the password database, or an empty string.
 std::string home_of_user() {
   std::vector<char> text(size_t{1} << 14);
@@ -89,6 +123,49 @@ Environment process_environment() {
     if (std::string home = home_of_user(); !home.empty()) environment["HOME"] = std::move(home);
   }
   return environment;
+}
+
+std::string shown_value(std::string_view name, std::string_view value) {
+  if (value.empty()) return {};
+  if (is_secret(name)) return "(set)";
+  constexpr std::string_view kScheme = "://";
+  if (name.ends_with("_proxy") || name.ends_with("_PROXY")) {
+    // User and password of a proxy precede the last '@'. The scheme may be missing.
+    const size_t at = value.rfind('@');
+    if (at == std::string_view::npos) return std::string(value);
+    const size_t scheme = value.find(kScheme);
+    const size_t kept = scheme < at ? scheme + kScheme.size() : 0;
+    return std::string(value.substr(0, kept)).append(value.substr(at + 1));
+  }
+  // In other addresses, a path may contain '@'.
+  std::string shown;
+  while (true) {
+    const size_t scheme = value.find(kScheme);
+    if (scheme == std::string_view::npos) return shown.append(value);
+    const size_t host = scheme + kScheme.size();
+    const size_t end = std::min(value.find_first_of("/?# ,", host), value.size());
+    const size_t at = value.substr(0, end).rfind('@');
+    const size_t start = at == std::string_view::npos || at < host ? host : at + 1;
+    shown.append(value.substr(0, host)).append(value.substr(start, end - start));
+    value.remove_prefix(end);
+  }
+}
+
+Environment reported_variables() {
+  Environment reported;
+  for (char* const* entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = text.substr(0, equals);
+    if (!is_reported(name)) continue;
+    std::string value = shown_value(name, text.substr(equals + 1));
+    // A report has one line per variable.
+    std::ranges::replace_if(
+        value, [](unsigned char c) { return c < ' ' || c == 127; }, '?');
+    reported.emplace(name, std::move(value));
+  }
+  return reported;
 }
 
 }  // namespace plimsoll

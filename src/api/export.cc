@@ -59,6 +59,9 @@ ExportResult export_model(const ExportOptions& options, const Environment& envir
       export_gguf(files, std::move(folder), {.out_type = options.outtype, .name = name}, options.gguf);
   return {.line = fmt::format("{}: {} of {}, {} in {}", options.gguf, counted(report.num_tensors, "tensor"),
                               options.model, counted(report.size_bytes, "byte"), report.type_name),
+          .type = std::string(report.type_name),
+          .num_tensors = static_cast<int64_t>(report.num_tensors),
+          .size_bytes = report.size_bytes,
           .notes = std::move(report.notes)};
 }
 

@@ -42,7 +42,7 @@ void refuse_other_model(const std::string& output) {
 
 }  // namespace
 
-std::string merge_adapter(const MergeOptions& options, const Environment& environment) {
+MergeResult merge_adapter(const MergeOptions& options, const Environment& environment) {
   if (options.adapter.empty()) throw_error(ErrorCode::kUsage, "merge: give --adapter FOLDER");
   if (options.output_dir.empty()) throw_error(ErrorCode::kUsage, "merge: give --output_dir FOLDER");
   FileSystem& files = posix_file_system();
@@ -75,8 +75,13 @@ std::string merge_adapter(const MergeOptions& options, const Environment& enviro
   refuse_same_folder(options.output_dir, base.path(), "the base model");
   if (!options.overwrite_output_dir) refuse_other_model(options.output_dir);
   const MergeReport report = merge_adapter(files, std::move(base), std::move(adapter), options.output_dir);
-  return fmt::format("{}: {} with {} merged and {} copied from the adapter", options.output_dir, base_name,
-                     counted(report.num_merged, "adapted module"), counted(report.num_saved, "tensor"));
+  std::string line =
+      fmt::format("{}: {} with {} merged and {} copied from the adapter", options.output_dir, base_name,
+                  counted(report.num_merged, "adapted module"), counted(report.num_saved, "tensor"));
+  return {.line = std::move(line),
+          .base = std::move(base_name),
+          .num_merged = static_cast<int64_t>(report.num_merged),
+          .num_copied = static_cast<int64_t>(report.num_saved)};
 }
 
 }  // namespace plimsoll

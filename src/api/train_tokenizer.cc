@@ -19,7 +19,7 @@ void check_range(const char* name, int64_t value, int64_t least) {
 
 }  // namespace
 
-std::string train_tokenizer(const TokenizerTraining& training, const std::string& output_dir) {
+TokenizerResult train_tokenizer(const TokenizerTraining& training, const std::string& output_dir) {
   if (training.kind != "bpe" && training.kind != "wordpiece") {
     throw_error(ErrorCode::kUsage, "--train is '{}', but should be bpe or wordpiece", training.kind);
   }
@@ -49,9 +49,15 @@ std::string train_tokenizer(const TokenizerTraining& training, const std::string
   // tokenizer.json, which contains the vocabulary, is written last, so that a folder that has it is complete.
   replace_file(files, join_path(output_dir, text::kTokenizerConfigJson), trained.tokenizer_config_json);
   replace_file(files, join_path(output_dir, text::kTokenizerJson), trained.tokenizer_json);
-  return fmt::format("{}: a {} tokenizer with {} tokens and {} merges, from {} different words in {:.1f} MB",
-                     output_dir, is_bpe ? "byte-level BPE" : "WordPiece", trained.num_tokens,
-                     trained.num_merges, trained.num_words, static_cast<double>(trained.num_bytes) / 1e6);
+  std::string line =
+      fmt::format("{}: a {} tokenizer with {} tokens and {} merges, from {} different words in {:.1f} MB",
+                  output_dir, is_bpe ? "byte-level BPE" : "WordPiece", trained.num_tokens, trained.num_merges,
+                  trained.num_words, static_cast<double>(trained.num_bytes) / 1e6);
+  return {.line = std::move(line),
+          .num_tokens = static_cast<int64_t>(trained.num_tokens),
+          .num_merges = static_cast<int64_t>(trained.num_merges),
+          .num_words = static_cast<int64_t>(trained.num_words),
+          .num_bytes = static_cast<int64_t>(trained.num_bytes)};
 }
 
 }  // namespace plimsoll

@@ -5,35 +5,17 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <string>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
+#include "base/edit_distance.h"
 #include "base/optimizer_table.h"
 #include "base/problem_type.h"
 
 namespace plimsoll {
-
-// Computes the optimal string alignment distance.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  std::iota(last.begin(), last.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        row[j] = std::min(row[j], before[j - 2] + 1);
-      }
-    }
-    std::swap(before, last);
-    std::swap(last, row);
-  }
-  return last[b.size()];
-}
 
 namespace {
 

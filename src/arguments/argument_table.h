@@ -94,8 +94,6 @@ void check_exclusions(const Arguments& arguments);
 
 // Splits the choices of "a|b|c".
 std::vector<std::string_view> split_choices(std::string_view choices);
-// Returns the number of typing errors between two words: inserted, missing, wrong and swapped letters.
-size_t edit_distance(std::string_view a, std::string_view b);
 
 // Applies did_you_mean() to the names of settings. It also knows a few names of other tools, such as lr.
 std::string did_you_mean_setting(std::string_view name);

@@ -140,11 +140,10 @@ std::string roff_of_exit_codes() {
 }  // namespace
 
 std::string program_help() {
-  std::string out = "usage: plimsoll COMMAND [arguments]\n\n";
+  std::string out = "usage: plimsoll COMMAND [arguments], or plimsoll COMMAND --help for an example\n\n";
   for (const CommandInfo& command : command_table())
     out += fmt::format("  {:<11}{}\n", command.name, command.help);
   out += "\n";
-  append_folded(out, "", "plimsoll COMMAND --help shows the most common arguments and an example.", 0);
   std::string codes;
   int code = 0;
   for (const ExitCodeText& text : kExitCodes)

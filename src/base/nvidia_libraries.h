@@ -19,6 +19,9 @@ namespace plimsoll {
 // Returns the names of cuBLASLt of CUDA 13. NVIDIA's wheel is `nvidia-cublas`.
 std::vector<std::string> cublaslt_names();
 
+// The driver of CUDA, which the CUDA runtime in the program opens.
+inline constexpr const char* kCudaDriver = "libcuda.so.1";
+
 // Returns the names of NCCL 2. NVIDIA's wheel is `nvidia-nccl-cu13`.
 std::vector<std::string> nccl_names();
 

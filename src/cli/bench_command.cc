@@ -14,6 +14,7 @@
 #include "cli/child.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/json_text.h"
 #include "cli/launch.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -175,7 +176,9 @@ class Bench {
       write_file(path, calibration_json(folders));
     }
     if (words_.calibrate) {
-      print("wrote " + keep_calibration(read_file(path), program_environment()));
+      const std::string calibration = read_file(path);
+      print("wrote " + keep_calibration(calibration, program_environment()));
+      if (words_.json) print_json(calibration);
     } else {
       words_.more.insert(words_.more.end(), {"--calibration", path});
     }
@@ -232,7 +235,9 @@ class Bench {
     for (const Experiment& run : gpu_constant_runs(words_.more)) {
       if (!run_alone(run, folders)) return false;
     }
-    print("wrote " + keep_gpu_constant(folders, program_environment()));
+    const std::string path = keep_gpu_constant(folders, program_environment());
+    print("wrote " + path);
+    if (words_.json) print_json(read_file(path));
     return true;
   }
 
@@ -371,6 +376,7 @@ class Bench {
     print(texts.table);
     print("\nwrote " + stem + ".json, .csv" + write_plots(texts, origin, stem));
     if (!texts.summary.empty()) print(texts.summary);
+    if (words_.json) print_json(texts.json);
   }
 
   // Writes the plots, unless no row has figures to draw. Returns the end of the line that names the files.
@@ -422,7 +428,7 @@ int run_one(const std::vector<std::string>& words) {
   return 0;
 }
 
-int run_bench_disk(const std::string& folder) {
+int run_bench_disk(const std::string& folder, const BenchWords& words) {
   constexpr int64_t kFileBytes = int64_t{512} << 20;
   const DiskBenchReport report = bench_disk(folder, kFileBytes, program_environment());
   char rates[120];
@@ -434,6 +440,15 @@ int run_bench_disk(const std::string& folder) {
              : "through the page cache of Linux, because the file system refuses direct transfers") +
         "\n" + rates + "wrote " + report.path +
         ", which plans with --offload_optimizer nvme:FOLDER on this disk read");
+  if (words.json) {
+    print_json(json_text({{"folder", folder},
+                          {"read_gb_per_s", report.read_gb_per_s},
+                          {"write_gb_per_s", report.write_gb_per_s},
+                          {"both_gb_per_s", report.both_gb_per_s},
+                          {"file_bytes", report.file_bytes},
+                          {"is_direct", report.is_direct},
+                          {"written", report.path}}));
+  }
   return 0;
 }
 
@@ -448,8 +463,9 @@ int run_bench(const std::vector<std::string>& words) {
     return read.help ? 0 : static_cast<int>(ErrorCode::kUsage);
   }
   const BenchWords bench_words = read_bench_words(read);
+  if (bench_words.json) keep_output_for_json();
   if (bench_words.links) return run_bench_links(bench_words, words);
-  if (!bench_words.disk_folder.empty()) return run_bench_disk(bench_words.disk_folder);
+  if (!bench_words.disk_folder.empty()) return run_bench_disk(bench_words.disk_folder, bench_words);
   return Bench(bench_words).run();
 }
 

@@ -2,6 +2,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <optional>
 
 #include "cli/child.h"
@@ -19,22 +21,27 @@ int start_ranks(int num_ranks, const std::vector<std::string>& words) {
   return launch_ranks(command);
 }
 
-int measure_as_rank(const Arguments& arguments, const LinkBenchOptions& options) {
+int measure_as_rank(const Arguments& arguments, const BenchWords& words) {
   const Environment environment = program_environment();
   const bool is_first = is_first_rank(environment);
   if (!is_first) leave_output_to_first_rank();
   const bool draws = is_first && is_terminal();
-  const LinkBenchReport report = bench_links(arguments, options, environment, [&](const std::string& text) {
-    if (!draws) return;
-    std::fprintf(stderr, "\r\033[K%s", text.c_str());
-    std::fflush(stderr);
-  });
+  const LinkBenchReport report =
+      bench_links(arguments, words.links_options, environment, [&](const std::string& text) {
+        if (!draws) return;
+        std::fprintf(stderr, "\r\033[K%s", text.c_str());
+        std::fflush(stderr);
+      });
   if (draws) std::fputs("\r\033[K", stderr);
   if (!is_first) return 0;
   if (!report.table.empty()) print(report.table);
   say_all({}, report.notes);
   if (!report.path.empty())
     print("wrote " + report.path + ", which plans for these ranks read (--link_calibration auto)");
+  if (words.json) {
+    std::ifstream file(report.path);
+    print_json(std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));
+  }
   return 0;
 }
 
@@ -44,7 +51,7 @@ int run_bench_links(const BenchWords& read, const std::vector<std::string>& word
   ParseResult parsed = parse_arguments(read.more);
   Arguments& arguments = parsed.arguments;
   const std::optional<int> num_local = num_local_ranks(process_environment());
-  if (num_local) return measure_as_rank(arguments, read.links_options);
+  if (num_local) return measure_as_rank(arguments, read);
   use_all_gpus(parsed, num_local);
   if (arguments.nproc_per_node < 2) {
     throw Error(ErrorCode::kUsage,

@@ -111,6 +111,7 @@ BenchWords read_bench_words(const CommandWords& words) {
   read.only = split(words.value("only"));
   read.rerun = split(words.value("rerun"));
   read.links = words.has("links");
+  read.json = words.has("json");
   if (const std::string size = words.value("links"); !size.empty())
     read.links_options.largest_bytes = size_of(size);
   if (words.has("seconds")) {

@@ -17,6 +17,7 @@ struct BenchWords {
   bool calibrate = false;
   bool peer = false;
   bool links = false;
+  bool json = false;
   std::string disk_folder = {};  // folder that --disk names
   LinkBenchOptions links_options;
   std::string output_dir = "experiments";

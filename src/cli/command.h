@@ -30,6 +30,7 @@ int run_merge(const std::vector<std::string>& words);
 int run_export(const std::vector<std::string>& words);
 int run_report(const std::vector<std::string>& words);
 int run_download(const std::vector<std::string>& words);
+int run_env(const std::vector<std::string>& words);
 int run_monitor(const std::vector<std::string>& words);
 int run_completion(const std::vector<std::string>& words);
 int run_man(const std::vector<std::string>& words);
@@ -60,6 +61,8 @@ class Remarks {
 bool write_json(const std::string& json, const Arguments& arguments);
 // Writes a text to the file that an argument names, and says so. `argument`: its name, for messages. Errors: kDevice.
 void write_text(const std::string& text, std::string_view argument, const std::string& path);
+// The same without a message, for a file that has been named before.
+void replace_text(const std::string& text, std::string_view argument, const std::string& path);
 // Throws if a file that an argument names cannot be written, so that a long run does not end with this error. Leaves the file as it
 // is. Errors: kDevice.
 void require_writable(std::string_view argument, const std::string& path);

@@ -1,6 +1,7 @@
 #include "plimsoll/export.h"
 
 #include "cli/command.h"
+#include "cli/json_text.h"
 
 namespace plimsoll::cli {
 
@@ -20,7 +21,16 @@ int run_export(const std::vector<std::string>& words) {
   const ExportResult result = export_model(options, program_environment());
   Remarks remarks({}, result.notes);
   remarks.say_now();
-  say(result.line);
+  if (read.has("json")) {
+    print_json(json_text({{"model", options.model},
+                          {"gguf", options.gguf},
+                          {"type", result.type},
+                          {"tensors", result.num_tensors},
+                          {"size_bytes", result.size_bytes},
+                          {"notes", result.notes}}));
+  } else {
+    say(result.line);
+  }
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/json_text.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -32,11 +33,17 @@ int run_inspect(const std::vector<std::string>& words) {
   options.quoting = read.value("quoting", options.quoting);
   options.environment = program_environment();
   bool is_whole = true;
+  nlohmann::ordered_json paths = nlohmann::ordered_json::array();
   for (const std::string& path : read.positionals) {
     const Inspection found = inspect_path(path, options);
-    print(found.text);
+    if (read.has("json")) {
+      paths.push_back(nlohmann::ordered_json::parse(found.json));
+    } else {
+      print(found.text);
+    }
     is_whole = is_whole && found.is_whole;
   }
+  if (read.has("json")) print_json(json_text({{"paths", std::move(paths)}}));
   return is_whole ? 0 : static_cast<int>(ErrorCode::kBadData);
 }
 

@@ -16,6 +16,7 @@
 #include "cli/interrupt.h"
 #include "cli/run_events.h"
 #include "plimsoll/arguments.h"
+#include "plimsoll/environment_report.h"
 
 namespace plimsoll::cli {
 
@@ -67,7 +68,7 @@ constexpr Handler kHandlers[] = {
     {"tokenize", run_tokenize}, {"fit", run_fit},           {"bench", run_bench},
     {"merge", run_merge},       {"monitor", run_monitor},   {"completion", run_completion},
     {"man", run_man},           {"schema", run_schema},     {"report", run_report},
-    {"download", run_download}, {"export", run_export},
+    {"download", run_download}, {"export", run_export},     {"env", run_env},
 };
 
 // The commands that send events (--event_fd).
@@ -77,8 +78,6 @@ struct HandlerWithEvents {
 };
 constexpr HandlerWithEvents kHandlersWithEvents[] = {
     {"train", run_train}, {"eval", run_eval}, {"predict", run_predict}};
-
-constexpr const char* kVersion = "0.1.0";
 
 [[noreturn]] void refuse_command(const std::string& word) {
   std::string list;
@@ -100,7 +99,7 @@ int run(int argc, char** argv, RunEvents& events) {
     return words.empty() ? static_cast<int>(ErrorCode::kUsage) : 0;
   }
   if (words[0] == "--version") {
-    print(std::string("plimsoll ") + kVersion);
+    print("plimsoll " + std::string(program_version()));
     return 0;
   }
   for (const Handler& handler : kHandlers) {

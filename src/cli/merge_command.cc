@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 #include "cli/download_progress.h"
+#include "cli/json_text.h"
 
 namespace plimsoll::cli {
 
@@ -22,7 +23,16 @@ int run_merge(const std::vector<std::string>& words) {
   named.adapter_name_or_path = options.adapter;
   named.model_name_or_path = options.base;
   download_models(named, RunCommand::kEvaluate);
-  say(merge_adapter(options, program_environment()));
+  const MergeResult result = merge_adapter(options, program_environment());
+  if (read.has("json")) {
+    print_json(json_text({{"adapter", options.adapter},
+                          {"base", result.base},
+                          {"output_dir", options.output_dir},
+                          {"merged_modules", result.num_merged},
+                          {"copied_tensors", result.num_copied}}));
+  } else {
+    say(result.line);
+  }
   return 0;
 }
 

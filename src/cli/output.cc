@@ -21,6 +21,18 @@ void note_output(bool is_good) {
   if (!is_good && fault == 0) fault = errno == 0 ? EIO : errno;
 }
 
+// The stream of texts that print() writes.
+bool has_json_output = false;
+FILE* text_stream() {
+  return has_json_output ? stderr : stdout;
+}
+
+void write_to(FILE* stream, const std::string& text) {
+  const bool is_complete = std::fwrite(text.data(), 1, text.size(), stream) == text.size();
+  // Messages may be lost without making a result incomplete.
+  if (stream == stdout) note_output(is_complete);
+}
+
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : value;
@@ -135,15 +147,23 @@ void say_all(const std::vector<std::string>& warnings, const std::vector<std::st
   for (const std::string& note : notes) say("note: " + note);
 }
 
+void keep_output_for_json() {
+  has_json_output = true;
+}
+
+void print_json(const std::string& json) {
+  write_to(stdout, json.ends_with('\n') ? json : json + "\n");
+  note_output(std::fflush(stdout) == 0);
+}
+
 void print(const std::string& text) {
   const bool ends_line = text.empty() || text.back() == '\n';
-  note_output(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
-  if (!ends_line) note_output(std::fputc('\n', stdout) != EOF);
+  write_to(text_stream(), ends_line ? text : text + "\n");
 }
 
 void print_part(const std::string& text) {
-  note_output(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
-  note_output(std::fflush(stdout) == 0);
+  write_to(text_stream(), text);
+  flush_output();
 }
 
 void print_talk(const std::string& text) {

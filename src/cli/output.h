@@ -39,6 +39,12 @@ void erase_progress_bar();
 // Prints warnings and notes, one line each.
 void say_all(const std::vector<std::string>& warnings, const std::vector<std::string>& notes);
 
+// Keeps standard output for one JSON value: from now on print() and its variants write to standard error, and only print_json()
+// writes to standard output.
+void keep_output_for_json();
+// Prints the JSON of --json to standard output.
+void print_json(const std::string& json);
+
 // Prints only errors from now on, and no results: another process prints them.
 void leave_output_to_first_rank();
 

@@ -14,6 +14,7 @@
 #include "cli/download_progress.h"
 #include "cli/npy_file.h"
 #include "cli/run_events.h"
+#include "cli/run_results.h"
 #include "plimsoll/report.h"
 #include "plimsoll/trainer.h"
 
@@ -133,6 +134,7 @@ MetricMap predict_lines(Trainer& trainer, TestSet set, const Arguments& argument
           take(lines.header(prediction));
         }
         take(lines.line(rows++, prediction));
+        if (input.shows) add_prediction(prediction);
         if (logits != nullptr) logits->add(prediction);
       },
       set);
@@ -233,6 +235,7 @@ void write_predictions(Trainer& trainer, const Arguments& arguments, const TestI
   if (!input.shows) print(format_metrics("predict", metrics));
   events.send_labels(trainer.label_names());
   events.send_results("predict", metrics);
+  add_results("predict", metrics);
   if (!input.saves) return;
   if (input.shows) {
     trainer.save_metrics("predict", metrics);
@@ -266,9 +269,11 @@ int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput&
     print(format_metrics("eval", metrics));
     events.send_labels(trainer.label_names());
     events.send_results("eval", metrics);
+    add_results("eval", metrics);
     save_named_metrics(trainer, arguments, "eval", metrics);
   }
   if (arguments.do_predict || task == Task::kPredict) write_predictions(trainer, arguments, input, events);
+  finish_results();
   return 0;
 }
 

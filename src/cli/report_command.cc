@@ -1,6 +1,7 @@
 #include "plimsoll/report.h"
 
 #include "cli/command.h"
+#include "cli/json_text.h"
 
 namespace plimsoll::cli {
 
@@ -15,7 +16,15 @@ int run_report(const std::vector<std::string>& words) {
   const std::string& first = read.positionals.front();
   const std::string usual =
       read.positionals.size() > 1 ? "report.html" : first + (first.ends_with('/') ? "" : "/") + "report.html";
-  write_text(page, "report --output", read.value("output", usual));
+  const std::string path = read.value("output", usual);
+  if (read.has("json")) {
+    Arguments silent;
+    silent.quiet = true;
+    set_verbosity(silent);
+  }
+  write_text(page, "report --output", path);
+  if (read.has("json"))
+    print_json(json_text({{"report", path}, {"runs", read.positionals}, {"size_bytes", page.size()}}));
   return 0;
 }
 

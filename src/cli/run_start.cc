@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/run_events.h"
+#include "cli/run_results.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cli {
@@ -20,11 +21,15 @@ namespace {
 
 }  // namespace
 
-void write_text(const std::string& text, std::string_view argument, const std::string& path) {
+void replace_text(const std::string& text, std::string_view argument, const std::string& path) {
   errno = 0;
   std::ofstream file(path);
   file << text;
   if (!file.flush()) fail_to_write(argument, path);
+}
+
+void write_text(const std::string& text, std::string_view argument, const std::string& path) {
+  replace_text(text, argument, path);
   say("wrote " + path);
 }
 
@@ -49,13 +54,20 @@ bool write_json(const std::string& json, const Arguments& arguments) {
 
 namespace {
 
+void print_plan_tables(const PlanReport& plan, const Arguments& arguments) {
+  print(plan.table + plan.savings);
+  if (arguments.modules) print("\n" + plan.modules);
+  if (arguments.why) print("\n" + plan.why);
+}
+
 // Prints the part of the plan that a run shows before it starts.
 void print_summary(const PlanReport& plan, const Arguments& arguments, Task task) {
+  begin_results(plan.json, arguments);
   if (arguments.modules || arguments.why) {
-    print_plan(plan, arguments);
+    write_plan_files(plan, arguments);
+    print_plan_tables(plan, arguments);
     return;
   }
-  if (!write_json(plan.json, arguments)) return;
   if (task == Task::kTrain) {
     print_talk(plan.summary);
   } else {
@@ -87,9 +99,7 @@ void write_plan_files(const PlanReport& plan, const Arguments& arguments) {
 void print_plan(const PlanReport& plan, const Arguments& arguments) {
   write_plan_files(plan, arguments);
   if (!write_json(plan.json, arguments)) return;
-  print(plan.table + plan.savings);
-  if (arguments.modules) print("\n" + plan.modules);
-  if (arguments.why) print("\n" + plan.why);
+  print_plan_tables(plan, arguments);
 }
 
 bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Remarks& remarks,

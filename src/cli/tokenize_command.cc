@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/download_progress.h"
+#include "cli/json_text.h"
 #include "plimsoll/inspect.h"
 
 namespace plimsoll::cli {
@@ -47,7 +48,17 @@ int train(const CommandWords& read) {
   training.do_lower_case = read.value("do_lower_case", "true") == "true";
   if (read.has("do_lower_case") && training.kind == "bpe")
     throw Error(ErrorCode::kUsage, "tokenize: --do_lower_case has no effect with --train bpe");
-  print(train_tokenizer(training, read.value("output_dir")));
+  const TokenizerResult result = train_tokenizer(training, read.value("output_dir"));
+  if (read.has("json")) {
+    print_json(json_text({{"output_dir", read.value("output_dir")},
+                          {"kind", training.kind},
+                          {"tokens", result.num_tokens},
+                          {"merges", result.num_merges},
+                          {"words", result.num_words},
+                          {"text_bytes", result.num_bytes}}));
+  } else {
+    print(result.line);
+  }
   return 0;
 }
 
@@ -75,6 +86,8 @@ int run_tokenize(const std::vector<std::string>& words) {
     throw Error(ErrorCode::kUsage,
                 "tokenize: give --tokenizer_name DIR, a folder with tokenizer.json or vocab.txt");
   }
+  if (read.has("json") && read.has("show"))
+    throw Error(ErrorCode::kUsage, "tokenize: --json and --show exclude each other; give one of them");
   if (read.has("skip_special_tokens") && !read.has("decode")) {
     throw Error(ErrorCode::kUsage, "tokenize: --skip_special_tokens has no effect without --decode");
   }

@@ -13,6 +13,7 @@
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/run_events.h"
+#include "cli/run_results.h"
 #include "plimsoll/report.h"
 #include "plimsoll/trainer.h"
 
@@ -181,6 +182,8 @@ int run_train(const std::vector<std::string>& words, RunEvents& events) {
   if (output.interrupted) {
     stopped_by_signals.reset();
     events.send_results("train", output.metrics);
+    add_results("train", output.metrics);
+    finish_results();
     say("interrupted at step " + std::to_string(output.step) + "; saved " + output.last_checkpoint +
         (arguments.save_only_model.value_or(false)
              ? ", only the model (--save_only_model), which cannot be resumed"
@@ -194,6 +197,7 @@ int run_train(const std::vector<std::string>& words, RunEvents& events) {
     trainer.save_metrics("train", metrics);
   }
   events.send_results("train", metrics);
+  add_results("train", metrics);
   trainer.save_model(arguments.output_dir);
   events.send_file("model", arguments.output_dir);
   stopped_by_signals.reset();
@@ -203,6 +207,7 @@ int run_train(const std::vector<std::string>& words, RunEvents& events) {
     evaluation["epoch"] = metrics["epoch"];
     print(format_metrics("eval", evaluation));
     events.send_results("eval", evaluation);
+    add_results("eval", evaluation);
     save_named_metrics(trainer, arguments, "eval", evaluation);
   }
   if (arguments.do_predict) write_predictions(trainer, arguments, input, events);
@@ -212,6 +217,7 @@ int run_train(const std::vector<std::string>& words, RunEvents& events) {
   print(describe_outcome(arguments, output, written));
   if (const std::string sizes = describe_saved_sizes(arguments.output_dir); !sizes.empty())
     print_talk(arguments.output_dir + " contains " + sizes);
+  finish_results();
   return 0;
 }
 

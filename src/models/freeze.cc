@@ -2,54 +2,23 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <fnmatch.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
+
+#include "base/edit_distance.h"
 
 namespace plimsoll {
 namespace {
 
-// Returns whether the set that begins at pattern[0] == '[' contains the character, and the set's length. The length
-// is 0 if no bracket closes the set; the bracket is then an ordinary character.
-std::pair<bool, size_t> match_set(std::string_view pattern, char c) {
-  size_t i = 1;
-  const bool negated = i < pattern.size() && pattern[i] == '!';
-  if (negated) ++i;
-  const size_t close = pattern.find(']', i + 1);
-  if (close == std::string_view::npos) return {false, 0};
-  bool found = false;
-  while (i < close) {
-    if (i + 2 < close && pattern[i + 1] == '-') {
-      found = found || (pattern[i] <= c && c <= pattern[i + 2]);
-      i += 3;
-    } else {
-      found = found || pattern[i] == c;
-      ++i;
-    }
-  }
-  return {found != negated, close + 1};
-}
-
-// Counts the insertions, deletions and substitutions between the word and a name. A star at an end of the word
-// matches any characters at that end of the name.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  const bool begins_anywhere = a.starts_with('*');
-  const bool ends_anywhere = a.ends_with('*');
-  while (a.starts_with('*')) a.remove_prefix(1);
-  while (a.ends_with('*')) a.remove_suffix(1);
-  std::vector<size_t> row(b.size() + 1, 0);
-  if (!begins_anywhere) std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return ends_anywhere ? *std::min_element(row.begin(), row.end()) : row[b.size()];
+// Counts the typing errors between a pattern and a name. A star at an end of the pattern matches any characters at that end of the
+// name.
+size_t typing_errors(std::string_view pattern, std::string_view name) {
+  const FreeEnds free_ends{.begin = pattern.starts_with('*'), .end = pattern.ends_with('*')};
+  while (pattern.starts_with('*')) pattern.remove_prefix(1);
+  while (pattern.ends_with('*')) pattern.remove_suffix(1);
+  return edit_distance(pattern, name, free_ends);
 }
 
 std::vector<std::string> part_names(const WeightSpec& spec) {
@@ -74,45 +43,12 @@ std::vector<std::string> part_names(const WeightSpec& spec) {
 }  // namespace
 
 bool glob_matches(std::string_view pattern, std::string_view name) {
-  size_t p = 0;
-  size_t n = 0;
-  // The position of the last star, and the end of the characters that this star matches. After each failed match the
-  // star takes one character more.
-  size_t star = std::string_view::npos;
-  size_t taken = 0;
-  while (n < name.size()) {
-    size_t width = 0;
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      taken = n;
-      continue;
-    }
-    if (p < pattern.size()) {
-      const auto [in_set, set_width] =
-          pattern[p] == '[' ? match_set(pattern.substr(p), name[n]) : std::pair<bool, size_t>{false, 0};
-      if (set_width > 0) {
-        width = in_set ? set_width : 0;
-      } else if (pattern[p] == '?' || pattern[p] == name[n]) {
-        width = 1;
-      }
-    }
-    if (width > 0) {
-      p += width;
-      ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++taken;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
+  return fnmatch(std::string(pattern).c_str(), std::string(name).c_str(), FNM_NOESCAPE) == 0;
 }
 
 std::vector<std::string> nearest_names(std::string_view word, const std::vector<std::string>& names) {
   std::vector<std::pair<size_t, size_t>> order;
-  for (size_t i = 0; i < names.size(); ++i) order.emplace_back(edit_distance(word, names[i]), i);
+  for (size_t i = 0; i < names.size(); ++i) order.emplace_back(typing_errors(word, names[i]), i);
   std::sort(order.begin(), order.end());
   std::vector<std::string> nearest;
   for (size_t i = 0; i < std::min<size_t>(3, order.size()); ++i) nearest.push_back(names[order[i].second]);

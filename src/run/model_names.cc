@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "arguments/argument_table.h"
 #include "base/check.h"
+#include "base/edit_distance.h"
 #include "models/architecture.h"
 #include "models/config.h"
 

@@ -170,8 +170,9 @@ TEST_F(FirstTryOnATerminal, APlanFitsTheTerminal) {
 
 TEST_F(FirstTryOnATerminal, HelpOfEveryCommand) {
   std::string screens;
-  for (const char* command : {"", "train", "plan", "eval", "predict", "inspect", "tokenize", "fit", "bench",
-                              "merge", "monitor", "completion", "man", "schema", "download"}) {
+  for (const char* command :
+       {"", "train", "plan", "eval", "predict", "inspect", "tokenize", "fit", "bench", "merge", "monitor",
+        "completion", "man", "schema", "download", "generate", "report", "export", "env"}) {
     std::vector<std::string> words{"--help"};
     if (*command != '\0') words.insert(words.begin(), command);
     const std::string screen = rendered(run(words, Output::kTerminal).bytes).text;

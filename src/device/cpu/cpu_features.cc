@@ -19,24 +19,17 @@ struct Registers {
 };
 
 // Returns the registers of this CPUID leaf, or zeros if the CPU does not have the leaf.
-Registers cpuid(uint32_t leaf, uint32_t subleaf) {
+Registers cpuid(uint32_t leaf) {
   Registers r;
-  if (__get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d) == 0) return {};
+  if (__get_cpuid_count(leaf, 0, &r.a, &r.b, &r.c, &r.d) == 0) return {};
   return r;
 }
 
-bool has_bits(uint64_t value, uint64_t mask) {
+bool has_bits(uint32_t value, uint32_t mask) {
   return (value & mask) == mask;
 }
-constexpr uint64_t bit(int n) {
-  return uint64_t{1} << n;
-}
-
-// Returns extended control register 0: a bit for each group of registers that the operating system saves. Requires: CPUID reports OSXSAVE.
-uint64_t saved_states() {
-  uint32_t low = 0, high = 0;
-  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return (static_cast<uint64_t>(high) << 32) | low;
+constexpr uint32_t bit(int n) {
+  return uint32_t{1} << n;
 }
 
 // Asks the operating system to let this process use AMX tile data, register group 18 (Linux, Documentation/arch/x86/xstate.rst:
@@ -51,23 +44,19 @@ bool grants_tiles() {
 #endif
 }
 
-// Detects the instruction set level (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, CPUID, and volume 1, section
-// 13.1).
+// Detects the instruction set level. The compiler's function also checks that the operating system saves the registers. clang 14 does not
+// know its names of F16C and AMX, so those are read from the CPU (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A,
+// CPUID); F16C uses the registers of AVX, and the operating system grants the tiles of AMX only if it saves them.
 CpuIsa detect() {
-  const Registers leaf1 = cpuid(1, 0), leaf7 = cpuid(7, 0), leaf7_1 = cpuid(7, 1);
-  if (!has_bits(leaf1.c, bit(27))) return CpuIsa::kBaseline;  // OSXSAVE
-  const uint64_t saved = saved_states();
-  const bool avx2 = has_bits(saved, bit(1) | bit(2)) &&
-                    has_bits(leaf1.c, bit(12) | bit(28) | bit(29)) &&  // FMA, AVX, F16C
-                    has_bits(leaf7.b, bit(5));
-  if (!avx2) return CpuIsa::kBaseline;
-  const bool avx512 =
-      has_bits(saved, bit(5) | bit(6) | bit(7)) &&
-      has_bits(leaf7.b, bit(16) | bit(17) | bit(28) | bit(30) | bit(31));  // F, DQ, CD, BW, VL
+  __builtin_cpu_init();
+  const bool f16c = has_bits(cpuid(1).c, bit(29));
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !f16c) return CpuIsa::kBaseline;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
   if (!avx512) return CpuIsa::kAvx2;
-  if (!has_bits(leaf7_1.a, bit(5))) return CpuIsa::kAvx512;
-  const bool amx =
-      has_bits(saved, bit(17) | bit(18)) && has_bits(leaf7.d, bit(22) | bit(24));  // AMX-BF16, AMX-TILE
+  if (!__builtin_cpu_supports("avx512bf16")) return CpuIsa::kAvx512;
+  const bool amx = has_bits(cpuid(7).d, bit(22) | bit(24));  // AMX-BF16, AMX-TILE
   return amx && grants_tiles() ? CpuIsa::kAmx : CpuIsa::kAvx512Bf16;
 }
 #else

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/nvidia_libraries.h"
 #include "device/cuda/cuda_error.h"
 
 namespace plimsoll {
@@ -77,7 +78,7 @@ bool visible_gpus_map_each_other() {
 }
 
 bool is_cuda_driver_open() {
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  void* driver = dlopen(kCudaDriver, RTLD_NOW | RTLD_NOLOAD);
   if (driver == nullptr) return false;
   dlclose(driver);
   return true;

@@ -61,17 +61,6 @@ int64_t node_memory_bytes(const fs::path& meminfo) {
   return 0;
 }
 
-std::vector<int> usable_cpus() {
-  std::vector<int> cpus;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
 // Rates of NVLink of known compute capabilities.
 struct NvLinkRate {
   int sm;
@@ -92,6 +81,17 @@ std::optional<double> smaller_of(std::optional<double> a, std::optional<double> 
 }
 
 }  // namespace
+
+std::vector<int> usable_cpus() {
+  std::vector<int> cpus;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
 
 std::vector<NumaNode> numa_nodes(const SystemPaths& paths) {
   std::vector<NumaNode> nodes;

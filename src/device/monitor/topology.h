@@ -74,6 +74,8 @@ struct Topology {
 
 // Returns the NUMA nodes that Linux lists; empty if it lists none.
 std::vector<NumaNode> numa_nodes(const SystemPaths& paths = {});
+// Returns the processors that this process may use; empty if the system does not tell.
+std::vector<int> usable_cpus();
 // Returns the GPUs and their connections, or, without a driver, the reason why there are none.
 Topology gpu_topology(const Nvml& nvml);
 // Returns everything: the GPUs, the NUMA nodes, and the processors of this process.

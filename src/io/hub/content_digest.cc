@@ -24,8 +24,7 @@ namespace {
 
 // Opens the library once. It stays open.
 CryptoLibrary load_crypto() {
-  constexpr const char* kName = "libcrypto.so.3";
-  void* library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(kCryptoLibrary, RTLD_NOW | RTLD_LOCAL);
   CryptoLibrary crypto;
   const bool has_all = library != nullptr &&
                        find_library_function(library, "EVP_MD_CTX_new", crypto.context_new) &&
@@ -39,7 +38,7 @@ CryptoLibrary load_crypto() {
     throw_error(ErrorCode::kDevice,
                 "downloads need {}, which cannot be opened{}{}. Install OpenSSL 3 (on Debian and Ubuntu: "
                 "apt-get install libssl3), or download with another program",
-                kName, library == nullptr ? ": " : "", library == nullptr ? dlerror() : "");
+                kCryptoLibrary, library == nullptr ? ": " : "", library == nullptr ? dlerror() : "");
   }
   return crypto;
 }
@@ -51,7 +50,7 @@ const CryptoLibrary& crypto_library() {
 
 void require_success(bool success) {
   if (!success)
-    throw_error(ErrorCode::kDevice, "libcrypto.so.3 cannot compute a hash; check its installation");
+    throw_error(ErrorCode::kDevice, "{} cannot compute a hash; check its installation", kCryptoLibrary);
 }
 
 }  // namespace

@@ -10,6 +10,9 @@
 
 namespace plimsoll {
 
+// The library that computes the hashes.
+inline constexpr const char* kCryptoLibrary = "libcrypto.so.3";
+
 enum class DigestKind : uint8_t { kSha256, kGitBlob };
 
 class ContentDigest {

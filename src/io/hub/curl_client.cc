@@ -29,8 +29,7 @@ struct CurlLibrary {
 
 // Opens the library once. It stays open.
 CurlLibrary load_curl() {
-  constexpr const char* kName = "libcurl.so.4";
-  void* library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(kCurlLibrary, RTLD_NOW | RTLD_LOCAL);
   CurlLibrary curl;
   const bool has_all = library != nullptr &&
                        find_library_function(library, "curl_global_init", curl.global_init) &&
@@ -47,10 +46,10 @@ CurlLibrary load_curl() {
         ErrorCode::kDevice,
         "downloads need {}, which cannot be opened{}{}. Install it (on Debian and Ubuntu: apt-get install "
         "libcurl4), or download with another program",
-        kName, library == nullptr ? ": " : "", library == nullptr ? dlerror() : "");
+        kCurlLibrary, library == nullptr ? ": " : "", library == nullptr ? dlerror() : "");
   }
   if (curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-    throw_error(ErrorCode::kDevice, "{} cannot be initialized; check its installation", kName);
+    throw_error(ErrorCode::kDevice, "{} cannot be initialized; check its installation", kCurlLibrary);
   return curl;
 }
 

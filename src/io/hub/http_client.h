@@ -47,6 +47,9 @@ class HttpClient {
                           const std::function<bool()>& should_stop) = 0;
 };
 
+// The library that sends the requests.
+inline constexpr const char* kCurlLibrary = "libcurl.so.4";
+
 struct CurlSettings {
   std::string ca_file = {};    // certificates of authorities, instead of libcurl's own choice
   std::string ca_folder = {};  // folder with certificates of authorities

@@ -168,7 +168,7 @@ struct Cairo {
 // Opens the library. Returns nothing if it is not installed. The library stays open because it may be used
 // again.
 std::optional<Cairo> open_cairo() {
-  void* library = dlopen("libcairo.so.2", RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(kCairoLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return std::nullopt;
   Cairo cairo;
   bool all = true;

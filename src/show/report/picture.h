@@ -20,6 +20,9 @@ namespace plimsoll {
 enum class TextAnchor : uint8_t { kStart, kMiddle, kEnd };
 enum class TextWeight : uint8_t { kNormal, kBold };
 
+// The library that writes PNG.
+inline constexpr const char* kCairoLibrary = "libcairo.so.2";
+
 using PlotPoint = std::pair<double, double>;
 
 class Picture {

@@ -1,0 +1,46 @@
+#include "base/opened_library.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cstddef>
+#include <new>
+
+namespace plimsoll {
+
+LibrarySearch search_library(std::span<const std::string> names) {
+  LibrarySearch search;
+  for (const std::string& name : names) {
+    void* library = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);
+    if (library == nullptr) {
+      const char* error = dlerror();
+      search.tried.push_back({name, error == nullptr ? "unknown error" : error});
+      continue;
+    }
+    link_map* map = nullptr;
+    search.file = dlinfo(library, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 ? map->l_name : name;
+    dlclose(library);
+    break;
+  }
+  return search;
+}
+
+std::vector<std::string> loader_folders() {
+  std::vector<std::string> folders;
+  void* program = dlopen(nullptr, RTLD_LAZY);
+  if (program == nullptr) return folders;
+  Dl_serinfo size{};
+  if (dlinfo(program, RTLD_DI_SERINFOSIZE, &size) == 0 && size.dls_size >= sizeof size) {
+    // The loader writes the structure and, after it, the texts to which it points.
+    std::vector<std::max_align_t> memory(size.dls_size / sizeof(std::max_align_t) + 1);
+    auto* info = new (memory.data()) Dl_serinfo(size);
+    if (dlinfo(program, RTLD_DI_SERINFO, info) == 0) {
+      const Dl_serpath* paths = info->dls_serpath;
+      for (unsigned int i = 0; i < info->dls_cnt; ++i) folders.emplace_back(paths[i].dls_name);
+    }
+  }
+  dlclose(program);
+  return folders;
+}
+
+}  // namespace plimsoll
