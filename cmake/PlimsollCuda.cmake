@@ -6,6 +6,7 @@
 set(PLIMSOLL_CUDA_RELEASE_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120)
 option(PLIMSOLL_CUDA "Build for NVIDIA GPUs too, where nvcc is found" ON)
 set(PLIMSOLL_CUDA_ARCHITECTURES "90-real" CACHE STRING "CUDA architectures to build for, or RELEASE for all of them")
+option(PLIMSOLL_CUDA_LINES "Store source lines in CUDA code, which profilers and compute-sanitizer show; the program is 4 times as large" OFF)
 
 set(PLIMSOLL_HAS_CUDA OFF)
 if(PLIMSOLL_CUDA AND NOT PLIMSOLL_SANITIZE AND NOT PLIMSOLL_TSAN AND NOT PLIMSOLL_BUILD_FUZZ)
@@ -40,7 +41,12 @@ if(PLIMSOLL_HAS_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_EXTENSIONS OFF)
   # nvcc's front end cannot evaluate fmt's checked format strings at compile time; the C++ compiler checks the same headers.
-  set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --expt-relaxed-constexpr -DFMT_CONSTEVAL= -DFMT_USE_CONSTEXPR=1 -lineinfo -Xcudafe --display_error_number")
+  set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --expt-relaxed-constexpr -DFMT_CONSTEVAL= -DFMT_USE_CONSTEXPR=1 -Xcudafe --display_error_number")
+  # The driver decompresses a kernel when it is first used. Drivers for CUDA 12.4 and later read this form.
+  set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --compress-mode=size")
+  if(PLIMSOLL_CUDA_LINES)
+    set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -lineinfo")
+  endif()
   set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
   message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
 else()

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds the wheel into dist/, with the libraries that it needs except for those of NVIDIA.
+# Builds the wheel into dist/, with the libraries that it needs except for those of NVIDIA, their notices and a list of its components.
 #
 #   scripts/build_wheel.sh [FOLDER]   FOLDER is an existing build folder whose program goes into the wheel; otherwise everything
 #                                     is built for every released architecture of NVIDIA GPUs
@@ -19,12 +19,19 @@ export PATH="$PWD/$venv/bin:$PATH"
 raw=build-wheel/raw
 rm -rf "$raw"
 if [ $# -gt 0 ]; then
-  settings=(-Cbuild-dir="$1" -Ccmake.define.PLIMSOLL_BUILD_TESTS=ON)
+  folder=$1
+  settings=(-Ccmake.define.PLIMSOLL_BUILD_TESTS=ON)
 else
-  settings=(-Cbuild-dir=build-wheel/tree -Ccmake.define.PLIMSOLL_CUDA_ARCHITECTURES=RELEASE)
+  folder=build-wheel/tree
+  settings=(-Ccmake.define.PLIMSOLL_CUDA_ARCHITECTURES=RELEASE)
 fi
-python -m build --wheel --no-isolation --outdir "$raw" "${settings[@]}"
-mkdir -p dist
-auditwheel repair --wheel-dir dist --exclude 'libcublas*' --exclude 'libcudart*' --exclude 'libnccl*' --exclude 'libcuda.so*' \
+python -m build --wheel --no-isolation --outdir "$raw" -Cbuild-dir="$folder" "${settings[@]}"
+rm -rf build-wheel/repaired
+auditwheel repair --wheel-dir build-wheel/repaired --exclude 'libcublas*' --exclude 'libcudart*' --exclude 'libnccl*' --exclude 'libcuda.so*' \
   "$raw"/*.whl
+# The licences of the bundled libraries, which auditwheel does not collect.
+python3 scripts/third_party.py wheel "$folder/plimsoll" build-wheel/repaired/*.whl
+mkdir -p dist
+rm -f dist/plimsoll_train-*.whl
+mv build-wheel/repaired/*.whl dist/
 ls -l dist/*.whl

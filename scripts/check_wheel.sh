@@ -24,6 +24,7 @@ in_root() {
 size=$(stat -c %s "$wheel")
 [ "$size" -le "$limit" ] || fail "$wheel has $size bytes; at most $limit are allowed"
 ! unzip -l "$wheel" | grep -E 'lib(cublas|cudart|nccl|cuda)[^ ]*\.so' || fail "$wheel contains the libraries of NVIDIA listed above"
+python3 "$(dirname "$0")/third_party.py" check "$wheel" || fail "$wheel must not be distributed"
 
 work=$(mktemp -d "${root%/}/var/tmp/check_wheel.XXXXXX")
 trap 'rm -rf "$work"' EXIT
