@@ -67,9 +67,10 @@ void scale_gradients(Executor& executor, double factor) {
     }
     ++num_scaled;
   }
-  PLIMSOLL_CHECK(
-      num_scaled > 0,
-      "the scale of the gradients changed, but the program stores no gradients that could be scaled");
+  PLIMSOLL_CHECK(num_scaled > 0,
+                 "the scale of the gradients cannot change between two calls of backward(), because this run "
+                 "updates weights "
+                 "as soon as their gradients are computed and stores no gradients");
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ bool names_exist() {
   return true;
 }
 
-// Settings of other groups that generation uses.
+// Settings that generation uses although they belong to other groups of the help.
 constexpr std::string_view kGenerationToo[] = {"seed",
                                                "per_device_eval_batch_size",
                                                "output_dir",

@@ -1,5 +1,5 @@
-// Compares the frequencies of drawn tokens with the exact probabilities that transformers' processors leave (fixtures/sampling.json, made by
-// make_sampling.py), by Pearson's chi-square test. Seeds are fixed, so that the outcome never changes.
+// Compares the frequencies of drawn tokens with the exact probabilities that result from transformers' logits processors
+// (fixtures/sampling.json, made by make_sampling.py), by Pearson's chi-square test. Seeds are fixed, so that the result is always the same.
 #include <gtest/gtest.h>
 
 #include <cmath>

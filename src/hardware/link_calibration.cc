@@ -177,7 +177,9 @@ LinkCalibration parse_link_calibration(std::string_view text, const std::string&
   for (auto it = exchanges.begin(); it != exchanges.end(); ++it) {
     const auto* const exchange = std::ranges::find(kExchanges, it.key(), link_exchange_name);
     if (exchange == kExchanges.end())
-      json.fail(fmt::format("'{}' is not the name of a way to exchange data", it.key()));
+      json.fail(fmt::format(
+          "'exchanges' has the unknown key '{}'; measure the links again (plimsoll bench --links)",
+          it.key()));
     const nlohmann::json& entry = json.object_at(exchanges, it.key());
     MeasuredLinks& links = calibration.exchanges[*exchange];
     links.exchange = *exchange;

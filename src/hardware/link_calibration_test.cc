@@ -48,7 +48,7 @@ TEST(LinkCalibration, RefusesWhatItCannotUse) {
       {"[]", "plimsoll bench --links writes one"},
       {with("\"schema_version\": 1", "\"schema_version\": 2"), "links.json"},
       {with("\"num_ranks\": 4", "\"num_ranks\": 1"), "'num_ranks' must be at least 2, but is 1"},
-      {with("\"gloo\"", "\"pigeons\""), "'pigeons' is not the name of a way to exchange data"},
+      {with("\"gloo\"", "\"pigeons\""), "'exchanges' has the unknown key 'pigeons'"},
       {with("\"all_gather\"", "\"gather\""), "'gather' is not the name of a collective operation"},
       {with("\"bytes\": 1048576", "\"bytes\": 1024"),
        "the sizes in the curve of all_reduce must increase, but 1024"},

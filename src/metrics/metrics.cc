@@ -44,9 +44,10 @@ void ClassCounts::add(int64_t label, int64_t prediction) {
 
 void ClassCounts::add_logits(std::span<const float> logits, std::span<const int32_t> labels) {
   const auto classes = static_cast<size_t>(num_classes_);
-  PLIMSOLL_CHECK(logits.size() == labels.size() * classes,
-                 "there must be one logit per row and class, but there are {} logits for {} rows",
-                 logits.size(), labels.size());
+  PLIMSOLL_CHECK(
+      logits.size() == labels.size() * classes,
+      "there must be one logit per row and class, but there are {} logits for {} rows and {} classes",
+      logits.size(), labels.size(), classes);
   for (size_t row = 0; row < labels.size(); ++row) {
     const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row * classes);
     add(labels[row], std::max_element(begin, begin + static_cast<std::ptrdiff_t>(classes)) - begin);

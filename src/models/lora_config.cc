@@ -150,14 +150,14 @@ void read_initialisation(const Json& config, std::string_view where, AdapterConf
   for (const Initialisation& row : kInitialisations) {
     if (!is_initialisation(text, row)) continue;
     if (!row.refusal.empty()) {
-      throw_error(
-          ErrorCode::kUsage,
-          "{}: \"init_lora_weights\" is {}: {}, so the base cannot be computed again. Where the adapter was "
-          "trained, {}save the merged model",
-          where, value->dump(), row.refusal,
-          row.name == "loftq" ? ""
-                              : "convert it with PEFT's save_pretrained(..., "
-                                "path_initial_model_for_weight_conversion=...), or ");
+      throw_error(ErrorCode::kUsage,
+                  "{}: \"init_lora_weights\" is {}: {}, so the base weights that it was trained with cannot "
+                  "be computed from the original model. "
+                  "Where the adapter was trained, {}save the merged model",
+                  where, value->dump(), row.refusal,
+                  row.name == "loftq" ? ""
+                                      : "convert it with PEFT's save_pretrained(..., "
+                                        "path_initial_model_for_weight_conversion=...), or ");
     }
     adapter.lora.base_change = row.change;
     if (row.name == "mica") adapter.trained_otherwise = "init_lora_weights " + text;

@@ -366,8 +366,8 @@ class DataReading {
                      counted(cut.tokens, "token")));
   }
 
-  // Reads the data sets that the program provides. A set that the run needs and the program does not provide is left
-  // out: the batches then come from the program, one by one.
+  // Reads the data sets that the calling program passes in memory. A set that the run needs and that is not passed stays empty: the
+  // program then passes each of its batches by itself.
   void read_memory(const MemoryData& memory) {
     require_no_files();
     const bool trains = is_training();

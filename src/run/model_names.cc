@@ -49,8 +49,8 @@ constexpr ForeignName kAnywhere[] = {
     {"ernie", "ERNIE"},
 };
 
-// Parts that identify an architecture only if they are a whole word of the name, which may end with a number: "t5",
-// "opt-125m", "phi2".
+// Parts of a model's name that identify an architecture only if they are a whole word of it. A number may follow the
+// part, as in "t5", "opt-125m" and "phi2".
 constexpr ForeignName kWords[] = {
     {"gpt", "GPT"},     {"t", "T5"},          {"mt", "mT5"},        {"bart", "BART"},
     {"mbart", "mBART"}, {"opt", "OPT"},       {"xlm", "XLM"},       {"phi", "Phi"},

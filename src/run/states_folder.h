@@ -24,9 +24,9 @@ int64_t require_writable_folder(const std::string& folder, const std::string& ar
 void require_folder_with_room(const std::string& folder, const std::string& argument, int64_t needed,
                               FileSystem& files);
 
-// Checks that the folder of the states exists, that this user may write to it, and that it has room for the files of `num_ranks` ranks of
-// this machine, from `first_rank` on. Files of these names that exist count as free, because the run replaces them. Does
-// nothing for a plan that keeps nothing on a disk. Errors: kUsage; kWillNotFit with both sizes.
+// Checks that the folder for optimizer states on a disk exists, that this user may write to it, and that it has room for the files of
+// `num_ranks` ranks of this machine, from `first_rank` on. The space of existing files of these ranks counts as free, because the run
+// replaces them. Does nothing for a plan that keeps nothing on a disk. Errors: kUsage; kWillNotFit with both sizes.
 void require_states_folder(const Plan& plan, const Arguments& arguments, FileSystem& files,
                            int64_t first_rank, int64_t num_ranks);
 

@@ -153,8 +153,8 @@ OneStep exact_run(const LengthsCase& item) {
   return run_in(exact, item.tight(), 1.0);
 }
 
-// Relative differences between two runs: the largest difference of a loss, and the norm of the difference of
-// all updates.
+// How far two runs differ: the largest relative difference between their losses at one step, and the norm of the
+// difference between the updates of their weights, divided by the norm of the updates.
 struct Distance {
   double loss = 0;
   double update = 0;

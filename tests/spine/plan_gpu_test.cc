@@ -252,8 +252,9 @@ TEST(PlanGpu, OptimizerStatesGoToTheHost) {
         EXPECT_EQ(plan.host_arena_bytes, plan.host_lower_bound_bytes);
         EXPECT_EQ(plan.host_bytes(), plan.host.total() + plan.staging_bytes() + plan.host_arena_bytes);
         EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.gpu_constant.total());
-        // The bytes on the host are those that were on the card, up to the rounding of sizes. Updates in the
-        // next forward pass additionally keep a clip coefficient or a flag.
+        // The plan keeps as many bytes on the host as the plan without offloading keeps on the GPU, up to the
+        // rounding of sizes. If updates are deferred to the next forward pass, the GPU also keeps a clip
+        // coefficient or a flag until then.
         int64_t on_card = 0;
         int64_t held = 0;
         int64_t small_states = 0;

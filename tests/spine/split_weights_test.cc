@@ -63,7 +63,7 @@ TEST(SplitWeights, GoesOnInTheOtherForm) {
   }
 }
 
-// Without accumulation: 2 + 2 bytes of the weight and 8 bytes of AdamW's moments.
+// A run without gradient accumulation keeps 12 bytes per parameter: 2 for each half of the weight, and 8 for AdamW's moments.
 TEST(SplitWeights, TwelveBytesAParameter) {
   const TinyCase test{.activations = DType::kBF16};
   const Plan split = plan_of(test, MasterWeights::kSplit);

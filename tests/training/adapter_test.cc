@@ -70,8 +70,8 @@ TEST(Lora, ResumesBitForBitBesideABaseInFourBits) {
   expect_resumes(arguments, folder, {"adapter_model.safetensors", "optimizer.safetensors"});
 }
 
-// The matrices of the base need 4 bits per number with a byte per 64 numbers, or 8 bits with four bytes per
-// row.
+// The quantized matrices of the base model need 4 bits per number and a scale of one byte per 64 numbers, or 8
+// bits per number and a scale of four bytes per row.
 TEST(Lora, PlansTheBaseInItsBits) {
   const TestFolder folder("qlora_plan");
   const std::string base = write_tiny_base(folder);

@@ -13,7 +13,8 @@
 
 namespace plimsoll {
 
-// One segment of a program in one bucket. Owns its graph.
+// The CUDA graph of one segment of a program (its forward pass, backward pass or update) for one bucket, which is a size of batches. Owns the
+// CUDA graph.
 class CapturedSegment {
  public:
   CapturedSegment() = default;

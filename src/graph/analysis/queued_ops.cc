@@ -74,8 +74,8 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
   const auto end_by = [&](uint32_t i, uint32_t position) {
     queued[i].end = std::min(queued[i].end, position);
   };
-  // Makes the queued ops in the list of `older` end before the op at this position, except copies that access other elements than that op
-  // does. If `newer` is a value, its list becomes the copies that need not end.
+  // Records that the op at `position` waits for the queued ops in the list of `older`, except copies whose elements the op does not access.
+  // If `newer` is a value, its list becomes these copies, because a later op may have to wait for them.
   const auto disturb = [&](ListPerValue& lists, ValueId older, uint32_t position, ValueId newer) {
     if (newer != kNoValue) lists.clear(newer);
     lists.for_each(older, [&](uint32_t i) {
@@ -101,8 +101,8 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
     for (ValueId id : op.outputs) {
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
-      // The op writes a newer version of the value in the same bytes. Earlier copies of other elements may still run, so they are added to
-      // the lists of the newer version.
+      // The op writes a newer version of the value into the same bytes. Queued copies whose elements the op does not write may still be
+      // running, so they move to the lists of readers and writers of the newer version.
       if (!read_by.is_empty(older)) disturb(read_by, older, i, id);
       if (!written_by.is_empty(older)) disturb(written_by, older, i, id);
     }

@@ -102,8 +102,9 @@ struct WholeStep : Step {
   }
 };
 
-// Without deferral the step would end one op later, with the copy of the last update. The deferred copy ends before
-// the op that needs the bytes. Deferring more gains nothing.
+// Without deferral the step would end one op later, with the copy of the last updated state. Deferred to the next
+// forward pass, that copy ends before the op that reads its memory, so that no op waits for it. Deferring more copies
+// would not make the step shorter.
 TEST(TransferSchedule, TheLastAreDeferredToTheNextForwardPass) {
   const WholeStep step;
   const TransferSchedule traffic = transfers_as_early_as_possible(step.updates, step.segments, step.room);

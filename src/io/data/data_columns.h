@@ -53,8 +53,9 @@ struct ColumnChoice {
   bool has_ids = false;    // `first` has lists of token ids (input_ids), which need no tokenizer
   bool has_token_labels =
       false;  // `label` has a list with a label for each of these ids, for a language model
-  ChatColumns chat = ChatColumns::kNone;  // conversations are in `first`, and in `second` if there is one
-  std::string note = {};                  // what was inferred, if it is not obvious; otherwise empty
+  // How the columns contain conversations, if they do: in `first`, and the answers in `second` if it is not empty.
+  ChatColumns chat = ChatColumns::kNone;
+  std::string note = {};  // what was inferred, if it is not obvious; otherwise empty
 };
 
 // Selects the columns. Errors: kBadData if a named column does not exist, if no column can be a text, and if more columns can be texts

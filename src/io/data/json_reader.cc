@@ -241,7 +241,7 @@ bool RowParser::parse_repaired(std::string_view row) {
     scanner.skip_space();
     scanner.take(':', "':'");
     scanner.skip_space();
-    // Skips replacements inside a key, because only values are marked as replaced.
+    // Skips the positions inside this key at which text that JSON does not allow was replaced: they are reported for values only.
     const size_t begin = scanner.offset();
     while (next < repaired_.replaced.size() && repaired_.replaced[next].offset < begin) ++next;
     scanner.skip_value();

@@ -1,11 +1,14 @@
 // The tokens that a masked language model learns to predict, as transformers' DataCollatorForLanguageModeling chooses them:
-// each token that is not special is hidden with a given probability. 80 % of the hidden tokens become the mask token, 10 % a
+// each token that is not special is chosen with a given probability. 80 % of the chosen tokens become the mask token, 10 % a
 // random token, and 10 % keep their id. Thread-safe: pure functions.
 //
 // Every choice is a function of (seed, epoch, sequence, position in the sequence), so it does not depend on the batch, the
-// threads, or a resumed run. It reads Philox with the key `seed` and the step `epoch`. A token is hidden if lane position % 4
-// of the block sequence * 2^32 + position / 4 at the site kMaskSite, divided by 2^32, is below the probability. Lane 0 of
-// the block sequence * 2^32 + position at the site kMaskSite + 1 then decides what replaces it, and lane 1 the random token.
+// threads, or a resumed run. The random numbers are 32-bit outputs of Philox. Its key is `seed`; its counter consists of the
+// step, which is `epoch`, a site, which is a constant per purpose, and a block. One call gives four outputs, called lanes:
+// - The site kMaskSite with the block `sequence * 2^32 + position / 4` decides which tokens are chosen: the token is chosen
+//   if lane `position % 4`, divided by 2^32, is less than the probability.
+// - The site kMaskSite + 1 with the block `sequence * 2^32 + position` decides what replaces a chosen token: lane 0 selects
+//   among the mask token, a random token and the token itself, and lane 1 selects the random token.
 #pragma once
 
 #include <algorithm>

@@ -46,7 +46,9 @@ void TokenSet::find_longest() {
   const std::span<const int64_t> offsets = arrays_.offsets;
   longest_ = 0;
   for (size_t i = 1; i < offsets.size(); ++i) {
-    PLIMSOLL_CHECK(offsets[i] >= offsets[i - 1], "offset {} of the rows is smaller than the offset before it",
+    PLIMSOLL_CHECK(offsets[i] >= offsets[i - 1],
+                   "the offsets of the rows must not decrease, but the one with the index {} is smaller than "
+                   "the one before it",
                    i);
     longest_ = std::max(longest_, offsets[i] - offsets[i - 1]);
   }

@@ -99,8 +99,8 @@ __device__ inline void load_tf32_rows(Tf32Rows& a, uint32_t tile, int warp_row) 
 
 // Adds minus_zero, which is -0 (unknown to the compiler), before rows that stay in registers are multiplied
 // again. ptxas of CUDA 13.0 considers the left operand of an asynchronous product dead after it and reuses
-// its registers for the next left operand, even if a loop multiplies it again. It keeps the result of an
-// addition.
+// its registers for the next left operand, even if a loop multiplies it again. It does not reuse the registers
+// of the sum, because it cannot know that adding minus_zero changes nothing.
 __device__ inline void keep_alive(Tf32Rows& a, float minus_zero) {
 #pragma unroll
   for (auto& step : a) {

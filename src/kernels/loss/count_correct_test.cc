@@ -36,7 +36,7 @@ TEST(CountCorrect, CountsTheFirstOfTheLargestLogits) {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const std::vector<double> logits = {1,   2,    3,     // correct
-                                      3,   2,    1,     // not correct
+                                      3,   2,    1,     // wrong prediction
                                       2,   2,    1,     // the second of two equal logits: not correct
                                       2,   2,    1,     // the first of two equal logits: correct
                                       0,   -inf, -inf,  // correct

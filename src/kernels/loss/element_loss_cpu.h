@@ -12,8 +12,8 @@ namespace plimsoll {
 template <typename Args, typename Row>
 void element_loss_fwd_cpu(const Args& args, Row* row) {
   PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows,
-                 "the loss counts {} real rows, but there are only {} rows", args.num_real_rows,
-                 args.num_rows);
+                 "the number of rows that are not padding is {}, but there are only {} rows",
+                 args.num_real_rows, args.num_rows);
   const int64_t K = args.num_classes;
   const float* x = args.x_BK.template as<float>();
   const float* labels = args.labels_BK.template as<float>();
@@ -26,8 +26,8 @@ void element_loss_fwd_cpu(const Args& args, Row* row) {
 template <typename Args, typename Row>
 void element_loss_bwd_cpu(const Args& args, double factor, Row* row) {
   PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows,
-                 "the loss counts {} real rows, but there are only {} rows", args.num_real_rows,
-                 args.num_rows);
+                 "the number of rows that are not padding is {}, but there are only {} rows",
+                 args.num_real_rows, args.num_rows);
   const int64_t K = args.num_classes;
   const float* x = args.x_BK.template as<float>();
   const float* labels = args.labels_BK.template as<float>();

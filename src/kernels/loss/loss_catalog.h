@@ -69,7 +69,7 @@ struct LinearCrossEntropyScratch {
   int64_t z_losses = 0;       // the z-loss, stored like `losses`, if there is one
   int64_t narrow = 0;         // a chunk of logits in the type of x, if `wide` has another type
   int64_t wide = 0;           // logits in the type that the loss reads: a chunk, or a row per thread of a CPU
-  int64_t weight = 0;         // w in the type of x
+  int64_t weight = 0;         // a copy of w that was converted to the type of x
   int64_t logits_weight = 0;  // w in the layout of the products of logits and of d_x, if they read a copy
   int64_t d_x_weight = 0;
   int64_t workspace = 0;  // scratch memory of products and column sums

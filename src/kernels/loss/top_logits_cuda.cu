@@ -239,8 +239,8 @@ void top_logits_cuda(const TopLogitsArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "top_logits_cuda";
   const DType dtype = cuda::cuda_type_of(kKernel, {{"logits", args.logits_BV}});
   PLIMSOLL_CHECK(args.k >= 1 && args.k <= kMaxTopLogits && args.num_classes >= args.k,
-                 "{} finds 1 to {} logits, and at most all of them, but the {} largest of {} are requested",
-                 kKernel, kMaxTopLogits, args.k, args.num_classes);
+                 "{}: k must be 1 to {} and at most the number of logits, but is {} for {} logits", kKernel,
+                 kMaxTopLogits, args.k, args.num_classes);
   PLIMSOLL_CHECK(args.num_rows <= 65535, "{} supports at most 65535 rows, not {}", kKernel, args.num_rows);
   if (args.num_rows <= 0) return;
   const cuda::TopRows rows{.num_classes = args.num_classes,

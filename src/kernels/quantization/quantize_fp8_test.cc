@@ -13,7 +13,7 @@
 namespace plimsoll::test {
 namespace {
 
-// Compares with the formula of the contract in double precision, using the codes of base/dtype.h.
+// Compares with the formula in quantization.h, computed in double precision, and with the fp8 numbers of base/dtype.h.
 TEST(QuantizeFp8, CodesAndScaleFollowTheContract) {
   int checked = 0;
   for_each_fp8_case(DType::kF32, [&](Fp8Case& c) {

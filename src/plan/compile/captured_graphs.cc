@@ -52,8 +52,8 @@ struct SegmentGroup {
   CapturedGraphs* held = nullptr;
   int64_t num_buckets =
       0;  // the number of buckets in which the segments are captured, times the number of slots in a pipeline
-  int64_t num_graphs = 0;  // number per bucket
-  int64_t nodes = 0;       // number per bucket
+  int64_t num_graphs = 0;  // number of graphs per bucket
+  int64_t nodes = 0;       // number of nodes of all graphs of a bucket
   double nodes_per_graph() const { return static_cast<double>(nodes) / static_cast<double>(num_graphs); }
 };
 

@@ -23,7 +23,8 @@ std::string format_mib(int64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / kMiB);
 }
 
-// The largest number of lines for suggestions that fit, per effect on training, and for suggestions that do not fit.
+// The largest number of suggestions that are listed: among the changes after which the run fits into memory, kMostOfAnEffect for each
+// MethodEffect, which states how training changes; and kMostNotEnough changes that save memory, but not enough.
 constexpr size_t kMostOfAnEffect = 6;
 constexpr size_t kMostNotEnough = 5;
 
