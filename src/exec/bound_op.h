@@ -25,7 +25,8 @@ struct BoundOp {
   uint32_t index = 0;  // index of the op in its program
 };
 
-// The arenas of the device and of the host, and the file with the values that the plan keeps on a disk, which is null if it keeps none there.
+// The arenas of the device and of the host, and the file with the values that the plan keeps on a disk, which is null if it keeps none
+// there.
 struct ArenaMaps {
   const ArenaMap& device;
   const ArenaMap& host;

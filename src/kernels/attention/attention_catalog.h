@@ -204,8 +204,8 @@ constexpr int64_t paged_attention_cpu_scratch_bytes(const PagedAttentionDims& di
 constexpr int64_t paged_attention_ref_scratch_bytes(const PagedAttentionDims& dims) {
   return dims.max_pages * dims.page_size * 8;
 }
-// On a GPU, sequences are divided into parts if a call has few rows, which would otherwise leave most of the GPU idle: into as many parts as
-// give kPagedCudaBlocks thread blocks, which is about the number that an H100 or H200 runs at a time. Up to 2048 positions form at most
+// On a GPU, sequences are divided into parts if a call has few rows, which would otherwise leave most of the GPU idle: into as many parts
+// as give kPagedCudaBlocks thread blocks, which is about the number that an H100 or H200 runs at a time. Up to 2048 positions form at most
 // kPagedCudaJoinedParts parts, each a multiple of 64 positions, the number of keys that the warps of a thread block load at once. More
 // positions form parts of at least kPagedPart. Calls of more than kPagedCudaDividedRows rows use one part per row and head.
 inline constexpr int64_t kPagedCudaDividedRows = 128;

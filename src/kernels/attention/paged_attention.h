@@ -26,19 +26,19 @@
 // is in fp32 (references: double), and the result is rounded once.
 //
 // Summation order: the positions of a sequence form parts of kPagedPart. Each part has its softmax and its lse; the results are
-// joined from the first part to the last, with the weights exp(lse - the larger lse). Parts begin at multiples of kPagedPart, so the bits of a row depend on its
-// own sequence only, not on the bucket, the batch, the pages, the number of rows per call, or the number of threads. Different devices and
-// instruction sets give other bits. On a GPU the number of positions per part (paged_attention_cuda_part()) depends on the number of rows per
-// call, and so do the bits of a row.
+// joined from the first part to the last, with the weights exp(lse - the larger lse). Parts begin at multiples of kPagedPart, so the bits
+// of a row depend on its own sequence only, not on the bucket, the batch, the pages, the number of rows per call, or the number of threads.
+// Different devices and instruction sets give other bits. On a GPU the number of positions per part (paged_attention_cuda_part()) depends
+// on the number of rows per call, and so do the bits of a row.
 //
 // Tail rows of o are set to zero; tail rows of qkv are not read. Sequences without new rows are allowed. Aliasing: o overlaps no input. The
 // pages that different sequences write must differ; copy_from pages may be read by several sequences and written by one of them in
 // slots from (L_b - n_b) % S on.
 //
 // Error bound of paged_attention against exact arithmetic (the test reads its limits from these lines), with u = 2^-24, r = 0 for f32,
-// 2^-8 for bf16 and 2^-11 for f16, n the number of keys of the row and P_i = n / 64 + 2 an upper bound of the number of parts. The letters e_i and
-// the factors are those of attention.h; a part adds an exponential, a product and a sum. Scores enter exponents three times (in a part, in its
-// lse, and in the weight), each with an error of at most 4 u |x|:
+// 2^-8 for bf16 and 2^-11 for f16, n the number of keys of the row and P_i = n / 64 + 2 an upper bound of the number of parts. The letters
+// e_i and the factors are those of attention.h; a part adds an exponential, a product and a sum. Scores enter exponents three times (in a
+// part, in its lse, and in the weight), each with an error of at most 4 u |x|:
 //
 //   e_i      = max_j ((D + 12) u scale sum_d |q_id k_jd|)
 //   |err o| <= (2 e_i + (2 n + 32 + 12 P_i) u) sum_j p_j |v_jd| + r |o|

@@ -10,14 +10,14 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// A thread block selects the largest logits of one row, or of one of the equal shares of a row. Each thread keeps, in order, the kKept largest
-// logits of the elements that it reads; the block then takes the largest of all threads' logits K times. A thread whose kept logits are used
-// up reads its elements again. The blocks of a row that is divided form a cluster, whose first block joins their lists and sums (CUDA C++
-// Programming Guide, "Distributed Shared Memory"): one block alone would take 19 us for the 128256 logits of a row on an H200, because a
-// single multiprocessor reads them.
+// A thread block selects the largest logits of one row, or of one of the equal shares of a row. Each thread keeps, in order, the kKept
+// largest logits of the elements that it reads; the block then takes the largest of all threads' logits K times. A thread whose kept logits
+// are used up reads its elements again. The blocks of a row that is divided form a cluster, whose first block joins their lists and sums
+// (CUDA C++ Programming Guide, "Distributed Shared Memory"): one block alone would take 19 us for the 128256 logits of a row on an H200,
+// because a single multiprocessor reads them.
 inline constexpr int kTopThreads = 1024;
-// The number of blocks of a cluster, and the least number of classes of a row that is divided. Rows are divided if a call has too few of them
-// to give each multiprocessor of an H100 or H200 a block.
+// The number of blocks of a cluster, and the least number of classes of a row that is divided. Rows are divided if a call has too few of
+// them to give each multiprocessor of an H100 or H200 a block.
 inline constexpr int kTopBlocks = 8;
 inline constexpr int64_t kDividedClasses = 4 * kTopThreads;
 inline constexpr int64_t kDividedRows = 64;

@@ -6,8 +6,8 @@
 // result is rounded once after the bias. If w is constant, a block copies the first groups of w while the previous launches of the
 // chain are still running, so that reading w does not stop between two products.
 //
-// Up to eight rows of x are in the block's shared memory, if they fit. More rows are copied there only for layers of so many columns that each
-// block computes several tiles; otherwise they are read through the cache, because copying them first takes longer.
+// Up to eight rows of x are in the block's shared memory, if they fit. More rows are copied there only for layers of so many columns that
+// each block computes several tiles; otherwise they are read through the cache, because copying them first takes longer.
 //
 // With a norm before the layer (norm_linear.h), each block normalizes the rows of x, and the first block writes their sums with the
 // residual. With a gated unit after it, a tile has eight columns of the gate and the same eight columns of the half that the gate

@@ -173,8 +173,8 @@ bool matmul_takes_own_product(const MatmulProblem& problem, int sm);
 bool linear_few_rows_fit(const MatmulProblem& problem);
 inline constexpr int64_t kCudaFewRows = 32;
 inline constexpr int64_t kCudaFewRowsTerms = 32;
-// Returns true if linear_few_rows_cuda.cu computes the matrix product on this GPU, whichever catalog row was selected for the largest number of rows: if the
-// product has few rows and the library was not measured to be faster. Both were measured on compute capability 9.0.
+// Returns true if linear_few_rows_cuda.cu computes the matrix product on this GPU, whichever catalog row was selected for the largest
+// number of rows: if the product has few rows and the library was not measured to be faster. Both were measured on compute capability 9.0.
 bool matmul_takes_few_rows_cuda(const MatmulProblem& problem, int sm);
 
 // The kernel problem of a norm, the linear layer that reads it, and the activation after the layer (norm_linear.h).
