@@ -174,7 +174,8 @@ Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batche
   bucket.tokens = (bucket.tokens + multiple - 1) / multiple * multiple;
   PlanRequest request = tiny_request(test, bucket);
   request.device.num_threads = 1;
-  request.precision.weight_copies = test.activations.has_value();
+  // The fast kernels of a CPU round weights when they read them.
+  request.precision.weight_copies = test.activations.has_value() && test.reference_kernels;
   request.ranks = {.count = ranks.mesh.size,
                    .tensor_size = ranks.mesh.tensor_size,
                    .sequence_parallel = ranks.sequence_parallel,

@@ -78,6 +78,24 @@ TEST(Plan, LadderWastesLessThanASixteenth) {
   }
 }
 
+// Ranks that divide rows need buckets whose tokens they can divide.
+TEST(Plan, TheBucketsOfALadderAreMultiples) {
+  for (const int64_t multiple : {16, 32, 48}) {
+    const std::vector<Bucket> ladder =
+        make_ladder({.tokens = 20 * multiple, .sequences = 4, .longest = 256}, 16, 1.0, multiple);
+    EXPECT_EQ(ladder.front().tokens, multiple);
+    EXPECT_EQ(ladder.back().tokens, 20 * multiple);
+    for (size_t i = 0; i < ladder.size(); ++i) {
+      EXPECT_EQ(ladder[i].tokens % multiple, 0);
+      if (i == 0) continue;
+      EXPECT_GT(ladder[i].tokens, ladder[i - 1].tokens);
+      EXPECT_LE(ladder[i].tokens - ladder[i - 1].tokens,
+                std::max(multiple, ladder[i - 1].tokens / 16 + multiple));
+    }
+  }
+  EXPECT_THROW(make_ladder({.tokens = 40}, 16, 1.0, 16), Error);
+}
+
 // The number of labels that a bucket has room for is a bound that batches practically never exceed; if one does, it runs
 // in the largest bucket.
 TEST(Plan, TheLadderHasABucketForALabelAtEachToken) {

@@ -180,7 +180,7 @@ TEST(SequenceParallelRanks, KeepTheirOwnRows) {
     EXPECT_GT(divided, 0) << item.name;
     const MeshCase whole{.mesh = kPair, .rounds_buckets = true};
     EXPECT_LT(plan.arena_bytes, plan_of_rank(item.test, whole, 0, 1).arena_bytes) << item.name;
-    testing::expect_apart(plan.programs.at(kTrainProgram), "train");
+    expect_apart(plan.programs.at(kTrainProgram), "train");
   }
 }
 

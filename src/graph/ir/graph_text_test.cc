@@ -87,6 +87,20 @@ TEST(GraphText, SaysWhichLineIsWrongAndWhy) {
   }
 }
 
+TEST(GraphText, HasDividedRows) {
+  const Dim half = kDimT.divided(2);
+  EXPECT_EQ(format_dim(half), "T/2");
+  EXPECT_EQ(parse_dim("T/2"), half);
+  EXPECT_EQ(parse_dim("3*T/4"), Dim(3, Symbol::kTokens).divided(4));
+  for (const char* text : {"T/0", "T/-2", "T/", "B/2", "8/2", "T/x"})
+    EXPECT_EQ(parse_dim(text), std::nullopt) << text;
+  EXPECT_EQ(half.at({.tokens = 48}), 24);
+  EXPECT_EQ(half.whole(), kDimT);
+  EXPECT_NE(half, kDimT);
+  EXPECT_THROW(static_cast<void>(kDimB.divided(2)), Error);
+  EXPECT_THROW(static_cast<void>(half.divided(2)), Error);
+}
+
 TEST(GraphText, AGraphEndsWithItsBrace) {
   EXPECT_THROW(parse_graph("graph g {\n  input %x: f32[T,4]\n", testing::find_test_op), Error);
   EXPECT_THROW(parse_graph("", testing::find_test_op), Error);
