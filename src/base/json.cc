@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/printable.h"
 
 namespace plimsoll {
 
@@ -30,6 +31,8 @@ bool is_nested_deeper(std::string_view text, int most) {
 }
 
 nlohmann::json parse_json(std::string_view text, std::string_view where) {
+  // The message of the library contains the text that it has read last, of any length.
+  constexpr size_t kMostShownBytes = 200;
   using Json = nlohmann::json;
   const auto guard = [&](int level, Json::parse_event_t, Json&) {
     if (level > kMaxJsonDepth) {
@@ -44,10 +47,10 @@ nlohmann::json parse_json(std::string_view text, std::string_view where) {
   } catch (const Json::parse_error& error) {
     throw_error(ErrorCode::kBadData,
                 "{}: the file is not valid JSON at byte {} ({}); download the file again", where, error.byte,
-                error.what());
+                printable(error.what(), kMostShownBytes));
   } catch (const Json::out_of_range& error) {
     throw_error(ErrorCode::kBadData, "{}: a number is too large ({}); correct it or download the file again",
-                where, error.what());
+                where, printable(error.what(), kMostShownBytes));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/printable.h"
 
 namespace plimsoll {
 
@@ -23,9 +24,6 @@ nlohmann::json parse_untrusted_json_object(std::string_view text, const std::str
 
 // Formats text from files for messages. Thread-safety: pure functions.
 
-// Makes text from a file safe for a message: writes control characters and invalid UTF-8 as \xNN and cuts the
-// text at 120 bytes.
-std::string printable(std::string_view text);
 // Returns printable(name) in single quotes.
 std::string quoted_name(std::string_view name);
 

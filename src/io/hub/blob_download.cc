@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/printable.h"
 #include "io/hub/content_digest.h"
 #include "io/hub/hub_address.h"
 
@@ -123,7 +124,7 @@ class BlobTransfer {
         file_(files, request.path + std::string(kIncomplete),
               request.file.sha256.empty() ? DigestKind::kGitBlob : DigestKind::kSha256,
               request.file.size_bytes),
-        num_parts_(file_.done_bytes() > 0 ? 1 : 0) {}
+        has_earlier_bytes_(file_.done_bytes() > 0) {}
 
   void run() {
     Attempts attempts(requests_.pace());
@@ -135,10 +136,11 @@ class BlobTransfer {
       if (file_.is_full()) {
         const std::string hash = file_.hash();
         if (hash == expected_hash()) return file_.finish(request_.path);
-        // Parts that arrived at different times may not belong together, so the file is downloaded once more, in one part.
-        const bool has_parts = num_parts_ > 1;
+        // Bytes that an earlier process left may be damaged, and parts that arrived at different times may not belong together, so
+        // the file is downloaded once more, in one part.
+        const bool may_be_mixed = has_earlier_bytes_ || num_parts_ > 1;
         discard();
-        if (!has_parts || std::exchange(is_repeated, true)) refuse_hash(hash);
+        if (!may_be_mixed || std::exchange(is_repeated, true)) refuse_hash(hash);
         most_bytes = 0;
         continue;
       }
@@ -174,6 +176,7 @@ class BlobTransfer {
   void discard() {
     on_bytes_(-file_.done_bytes());
     file_.restart();
+    has_earlier_bytes_ = false;
     num_parts_ = 0;
   }
 
@@ -207,7 +210,7 @@ class BlobTransfer {
                   "'{}' changed on {} during the download: its entity tag was '{}' and is '{}'. The bytes "
                   "were removed; run "
                   "the command again",
-                  request_.file.path, host_of(requests_.access().endpoint), etag_, outcome.etag);
+                  request_.file.path, host_of(requests_.access().endpoint), etag_, printable(outcome.etag));
     }
     if (!failure.empty()) return failure;
     if (!outcome.result.failure.empty()) return outcome.result.failure;
@@ -242,8 +245,9 @@ class BlobTransfer {
   const std::string& etag_;
   const OnBytes& on_bytes_;
   IncompleteFile file_;
-  int64_t num_parts_;   // the parts in which the bytes have arrived, in this process and in an earlier one
-  HttpHead head_ = {};  // of the last answer
+  bool has_earlier_bytes_;  // the file has bytes that an earlier process has received
+  int64_t num_parts_ = 0;   // the parts in which the other bytes have arrived
+  HttpHead head_ = {};      // of the last answer
 };
 
 }  // namespace

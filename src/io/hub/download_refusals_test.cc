@@ -45,7 +45,7 @@ TEST(SnapshotDownload, WrongBytesNeverGetAFinalName) {
 // Bytes of another program in the incomplete file are replaced if they do not belong to the file.
 TEST(SnapshotDownload, ReplacesAForeignIncompleteFile) {
   for (const char* left :
-       {"wrong", "wrong bytes of all 24..", "more bytes than the file has, which cannot be right"}) {
+       {"wrong", "24 bytes that are wrong.", "more bytes than the file has, which cannot be right"}) {
     World world;
     MemoryFileSystem files;
     make_folders(files, std::string(kFolder) + "/blobs");
@@ -151,6 +151,114 @@ TEST(SnapshotDownload, HostileListsAreRefused) {
     EXPECT_NE(world.failure(files, ErrorCode::kBadData).find("without a valid path"), std::string::npos)
         << path;
   }
+}
+
+TEST(SnapshotDownload, DotsInNamesAreNoFolders) {
+  World world;
+  MemoryFileSystem files;
+  for (const char* path : {"a..b.json", "..c/d.json", "...json"}) world.hub.contents[path] = "{}";
+  world.request.include = {"*.json"};
+  world.download(files);
+  // The second download reads the list from the cache.
+  world.hub.log.clear();
+  files.remove_file(snapshot_file("a..b.json"));
+  world.download(files);
+  for (const char* path : {"a..b.json", "..c/d.json", "...json"})
+    EXPECT_TRUE(files.status(snapshot_file(path))) << path;
+  for (const std::string& request : world.hub.log)
+    EXPECT_EQ(request.find("/tree/"), std::string::npos) << request;
+}
+
+TEST(SnapshotDownload, AListWithoutAnEndIsRefused) {
+  World world;
+  MemoryFileSystem files;
+  int page = 0;
+  world.hub.fault = [&](const HttpRequest& request, HttpResult& result) {
+    if (request.url.find("/tree/") == std::string::npos) return false;
+    result.head.headers["link"] =
+        fmt::format("<{}&cursor={}>; rel=\"next\"", request.url.substr(0, 60), ++page);
+    return false;
+  };
+  EXPECT_EQ(world.failure(files, ErrorCode::kBadData),
+            "hub lists the files of 'org/name' on more than 1000 pages, and 4000 files so far; check "
+            "HF_ENDPOINT and "
+            "the proxy");
+}
+
+// A server may neither change the screen nor write lines of its own.
+TEST(SnapshotDownload, MessagesHaveNoControlCharactersOfTheServer) {
+  const std::string bad = "x\x1b[2J\r\ny";
+  const std::string shown = "x\\x1b[2J\\x0d\\x0ay";
+  const auto expect_shown = [&](const HttpResult& answer, ErrorCode code) {
+    World world;
+    MemoryFileSystem files;
+    world.hub.fault = [&](const HttpRequest&, HttpResult& result) {
+      result = answer;
+      return true;
+    };
+    const std::string message = world.failure(files, code);
+    EXPECT_NE(message.find(shown), std::string::npos) << message;
+    EXPECT_EQ(message.find('\x1b'), std::string::npos) << message;
+  };
+  for (const int status : {400, 403, 404}) {
+    HttpResult answer;
+    answer.head = {.status = status, .headers = {{"x-error-message", bad}}};
+    expect_shown(answer, ErrorCode::kBadData);
+  }
+  HttpResult redirect;
+  redirect.head = {.status = 302, .headers = {{"location", "ftp://" + bad}}};
+  expect_shown(redirect, ErrorCode::kBadData);
+  HttpResult failure;
+  failure.failure = bad;
+  failure.is_unreachable = true;
+  expect_shown(failure, ErrorCode::kDevice);
+  World world;
+  MemoryFileSystem files;
+  world.hub.fault = [&](const HttpRequest& request, HttpResult& result) {
+    if (!request.only_head) return false;
+    result.head = {.status = 200, .headers = {{"etag", bad}}};
+    return true;
+  };
+  const std::string message = world.failure(files, ErrorCode::kBadData);
+  EXPECT_NE(message.find("the entity tag '" + shown + "'"), std::string::npos) << message;
+}
+
+// Passes requests with a name and password on to a hub, and notes the others.
+class HubWithPassword final : public HttpClient {
+ public:
+  static constexpr std::string_view kStart = "http://me:pass%40word@";
+  HttpResult send(const HttpRequest& request, const BodySink& sink,
+                  const std::function<bool()>& should_stop) override {
+    HttpRequest other = request;
+    if (request.url.starts_with(kStart)) {
+      ++num_with_password;
+      other.url = "http://" + request.url.substr(kStart.size());
+    } else {
+      urls_without.push_back(request.url);
+    }
+    for (const std::string& header : request.headers)
+      EXPECT_FALSE(header.starts_with("Authorization")) << request.url;
+    return hub.send(other, sink, should_stop);
+  }
+  SimulatedHub hub;
+  int num_with_password = 0;
+  std::vector<std::string> urls_without;
+};
+
+// The name and password in HF_ENDPOINT are sent to the hub, and neither to other hosts nor into a message.
+TEST(SnapshotDownload, CredentialsOfTheEndpointAreSentButNotShown) {
+  HubWithPassword client;
+  MemoryFileSystem files;
+  const HubAccess access = hub_access(
+      files, {{"HF_ENDPOINT", "http://me:pass%40word@hub/"}, {"HF_TOKEN", "secret"}, {"HOME", "/home"}});
+  World world;
+  HubRequests requests(client, access, world.pace);
+  SnapshotDownload download(files, requests, testing::kEnvironment, world.request, world.parts);
+  EXPECT_EQ(download.plan().endpoint, "http://hub");
+  download.run();
+  expect_complete(files, client.hub, "with a password");
+  EXPECT_GE(client.num_with_password, 5);
+  EXPECT_EQ(client.urls_without, std::vector<std::string>{"http://store/model.safetensors"});
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 #include <cctype>
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
+#include "io/hub/hub_address.h"
 #include "io/hub/hub_cache.h"
 
 namespace plimsoll {
@@ -93,19 +95,28 @@ std::string offline_reason(const HubVariables& environment) {
 }
 
 HubAccess hub_access(FileSystem& files, const HubVariables& environment, const std::string& given_token) {
+  const std::string given_endpoint = without_spaces_around(variable(environment, "HF_ENDPOINT"));
+  SplitCredentials split = split_credentials(given_endpoint);
   HubAccess access{
-      .endpoint = variable(environment, "HF_ENDPOINT"),
+      .endpoint = std::move(split.address),
+      .credentials = std::move(split.credentials),
       .token = find_token(files, environment, given_token),
       .offline_reason = offline_reason(environment),
       .metadata_timeout_s = seconds(environment, "HF_HUB_ETAG_TIMEOUT", 10),
       .download_timeout_s = seconds(environment, "HF_HUB_DOWNLOAD_TIMEOUT", 10),
       .ca_file = first_variable(environment, {"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"}),
       .ca_folder = variable(environment, "SSL_CERT_DIR")};
+  // The Python package requests, and tools that use it, take a folder of certificates in these variables too.
+  if (!access.ca_file.empty()) {
+    const auto status = files.status(access.ca_file);
+    if (status && status->kind == FileKind::kFolder) access.ca_folder = std::exchange(access.ca_file, "");
+  }
   while (access.endpoint.ends_with('/')) access.endpoint.pop_back();
   if (access.endpoint.empty()) access.endpoint = kDefaultEndpoint;
-  if (!access.endpoint.starts_with("https://") && !access.endpoint.starts_with("http://")) {
+  const bool is_plain = std::ranges::all_of(given_endpoint, [](char c) { return c > ' ' && c != '\x7f'; });
+  if (origin_of(access.endpoint).empty() || !is_plain) {
     throw_error(ErrorCode::kUsage, "HF_ENDPOINT is '{}': set it to an address such as https://huggingface.co",
-                access.endpoint);
+                shown_address(given_endpoint));
   }
   return access;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/printable.h"
+
 namespace plimsoll {
 namespace {
 
@@ -63,8 +65,54 @@ std::string origin_of(std::string_view address) {
   return parts.scheme + "://" + parts.authority + (has_port ? "" : port);
 }
 
+SplitCredentials split_credentials(std::string_view address) {
+  const size_t colon = address.find("://");
+  const size_t begin = colon == std::string_view::npos ? 0 : colon + 3;
+  const size_t end = std::min(address.find_first_of("/?#", begin), address.size());
+  const size_t at = address.substr(0, end).rfind('@');
+  if (at == std::string_view::npos || at < begin) return {.address = std::string(address), .credentials = {}};
+  return {.address = std::string(address.substr(0, begin)).append(address.substr(at + 1)),
+          .credentials = std::string(address.substr(begin, at - begin))};
+}
+
+std::string with_credentials(std::string_view address, std::string_view credentials) {
+  const size_t begin = address.find("://") + 3;
+  return std::string(address.substr(0, begin)).append(credentials).append("@").append(address.substr(begin));
+}
+
+std::string without_user_names(std::string_view text) {
+  std::string shown;
+  for (const char c : text) {
+    if (c == '@') {
+      // Nothing is left for an '@' at the start of a word.
+      const size_t delimiter = shown.find_last_of(" /'\"");
+      shown.resize(delimiter == std::string::npos ? 0 : delimiter + 1);
+    } else {
+      shown.push_back(c);
+    }
+  }
+  return shown;
+}
+
+std::string shown_address(std::string_view address) {
+  constexpr size_t kMostBytes = 300;
+  const std::string shown = split_credentials(address).address;
+  return printable(std::string_view(shown).substr(0, shown.find_first_of("?#")), kMostBytes);
+}
+
 std::string host_of(std::string_view address) {
-  return split_address(address).authority;
+  return printable(split_address(address).authority);
+}
+
+bool is_path_below(std::string_view path) {
+  const bool is_plain = printable(path, path.size()) == path && path.find('\\') == std::string_view::npos;
+  if (path.empty() || path.front() == '/' || path.back() == '/' || !is_plain) return false;
+  while (!path.empty()) {
+    const std::string_view part = path.substr(0, path.find('/'));
+    if (part.empty() || part == "." || part == "..") return false;
+    path.remove_prefix(std::min(part.size() + 1, path.size()));
+  }
+  return true;
 }
 
 std::string resolved_address(std::string_view asked, std::string_view location) {

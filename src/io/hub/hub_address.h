@@ -1,4 +1,4 @@
-// Addresses on the web, as far as the hub needs them. Thread-safe: pure functions.
+// Addresses on the web and paths of files, as far as the hub needs them. Thread-safe: pure functions.
 #pragma once
 
 #include <string>
@@ -13,8 +13,25 @@ std::string percent_encoded(std::string_view text, std::string_view safe = "");
 // http nor https.
 std::string origin_of(std::string_view address);
 
-// Returns the host of an address, for messages.
+// Return an address, or its host, for messages: without the name and password of a user, without the query, which may contain a
+// signature that gives access, and without control characters.
+std::string shown_address(std::string_view address);
 std::string host_of(std::string_view address);
+
+// Returns a text without what stands before an '@' in each of its words, which may be the name and password in an address.
+std::string without_user_names(std::string_view text);
+
+// An address and the "name:password" that it contains, as it states them (percent-encoded).
+struct SplitCredentials {
+  std::string address;
+  std::string credentials;  // "" for none
+};
+SplitCredentials split_credentials(std::string_view address);
+// Returns the address with these credentials. Requires: an absolute address without any.
+std::string with_credentials(std::string_view address, std::string_view credentials);
+
+// Returns true for a relative path that stays below its folder, and that a message can state as it is.
+bool is_path_below(std::string_view path);
 
 // Returns the absolute address of a redirect, which may be relative to the address that was asked.
 std::string resolved_address(std::string_view asked, std::string_view location);

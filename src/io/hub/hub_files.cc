@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "io/hub/hub_address.h"
 
 namespace plimsoll {
 namespace {
@@ -133,9 +134,8 @@ std::optional<std::vector<HubFile>> read_tree(FileSystem& files, const std::stri
       const auto is_hash = [](const std::string& text) {
         return text.find_first_not_of("0123456789abcdef") == std::string::npos;
       };
-      if (file.size_bytes < 0 || file.path.empty() || file.path.front() == '/' ||
-          file.path.find("..") != std::string::npos || file.git_hash.empty() || !is_hash(file.git_hash) ||
-          !is_hash(file.sha256)) {
+      if (file.size_bytes < 0 || !is_path_below(file.path) || file.git_hash.empty() ||
+          !is_hash(file.git_hash) || !is_hash(file.sha256)) {
         return std::nullopt;
       }
       listed.push_back(std::move(file));

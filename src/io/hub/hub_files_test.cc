@@ -56,6 +56,52 @@ TEST(HubAddress, Parts) {
   EXPECT_EQ(next_page("<https://b>; rel=\"last\""), "");
 }
 
+TEST(HubAddress, ShownAddressesHaveNoSecrets) {
+  EXPECT_EQ(shown_address("https://me:pw@host:1/a?X-Signature=s#f"), "https://host:1/a");
+  EXPECT_EQ(shown_address("https://a@b:pw@host/x@y"), "https://host/x@y");
+  EXPECT_EQ(shown_address("me:pw@host"), "host");
+  EXPECT_EQ(shown_address("https://host/\x1b[2J"), "https://host/\\x1b[2J");
+  EXPECT_EQ(without_user_names("Unsupported proxy scheme for 'socks9://me:p@w@host:1' at 1 o'clock"),
+            "Unsupported proxy scheme for 'socks9://host:1' at 1 o'clock");
+  EXPECT_EQ(without_user_names("me:pw@host"), "host");
+  EXPECT_EQ(split_credentials("http://u:p%40@h/x").credentials, "u:p%40");
+  EXPECT_EQ(split_credentials("http://h/u:p@x").credentials, "");
+  EXPECT_EQ(with_credentials("http://h/x", "u:p"), "http://u:p@h/x");
+}
+
+TEST(HubAddress, PathsBelowAFolder) {
+  for (const char* path : {"a", "a/b", "a..b", "..a", "a..", "...", ".hidden", "na\xc3\xafve"})
+    EXPECT_TRUE(is_path_below(path)) << path;
+  for (const char* path :
+       {"", "/a", "a/", "a//b", ".", "..", "../a", "a/..", "a/./b", "a\\b", "a\nb", "\xff"})
+    EXPECT_FALSE(is_path_below(path)) << path;
+}
+
+TEST(HubAccess, CredentialsAndCertificates) {
+  MemoryFileSystem files;
+  make_folders(files, "/etc/certs");
+  write_synced_file(files, "/etc/one.pem", "");
+  std::map<std::string, std::string> environment{{"HF_ENDPOINT", "https://me:pw@mirror/"}};
+  EXPECT_EQ(hub_access(files, environment).endpoint, "https://mirror");
+  EXPECT_EQ(hub_access(files, environment).credentials, "me:pw");
+  for (const char* name : {"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"}) {
+    EXPECT_EQ(hub_access(files, {{name, "/etc/certs"}}).ca_folder, "/etc/certs") << name;
+    EXPECT_EQ(hub_access(files, {{name, "/etc/certs"}}).ca_file, "") << name;
+    EXPECT_EQ(hub_access(files, {{name, "/etc/one.pem"}}).ca_file, "/etc/one.pem") << name;
+    EXPECT_EQ(hub_access(files, {{name, "/etc/one.pem"}, {"SSL_CERT_DIR", "/etc/certs"}}).ca_folder,
+              "/etc/certs");
+  }
+  for (const char* wrong : {"me:pw@mirror", "ftp://me:pw@mirror", "https://me:pw@", "https://me:pw@a b"}) {
+    try {
+      hub_access(files, {{"HF_ENDPOINT", wrong}});
+      ADD_FAILURE() << wrong;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      EXPECT_EQ(std::string(error.what()).find("pw"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(HubAccess, Variables) {
   MemoryFileSystem files;
   make_folders(files, "/home/.cache/huggingface");

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "io/hub/hub_address.h"
 
 namespace plimsoll {
@@ -16,6 +17,8 @@ namespace {
 constexpr int kMostRedirects = 10;
 constexpr int64_t kMostWaitSeconds = 300;
 constexpr size_t kMostAnswerBytes = size_t{64} << 20;
+// The longest part of a text of a server that a message repeats.
+constexpr size_t kMostShownBytes = 400;
 constexpr const char* kUserAgent = "User-Agent: plimsoll/0.1.0";
 
 bool is_redirect(int status) {
@@ -55,20 +58,6 @@ const char* api_kind(RepositoryKind kind) {
   return kind == RepositoryKind::kModel ? "models" : "datasets";
 }
 
-// Returns true for a relative path that stays below its folder.
-bool is_path_below(std::string_view path) {
-  // Control characters could change the screen or forge lines of a log.
-  const bool has_unsafe = std::ranges::any_of(
-      path, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == '\x7f' || c == '\\'; });
-  if (path.empty() || path.front() == '/' || path.back() == '/' || has_unsafe) return false;
-  while (!path.empty()) {
-    const std::string_view part = path.substr(0, path.find('/'));
-    if (part.empty() || part == "." || part == "..") return false;
-    path.remove_prefix(std::min(part.size() + 1, path.size()));
-  }
-  return true;
-}
-
 std::string text_member(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -91,15 +80,15 @@ HubFile read_entry(const nlohmann::json& entry, const std::string& url) {
     if (file.sha256.empty()) file.sha256 = text_member(*large, "sha256");
     if (!is_hexadecimal(file.sha256, 64))
       throw_error(ErrorCode::kBadData,
-                  "{} lists '{}' with the SHA-256 '{}', which is none; report this to the server", url,
-                  file.path, file.sha256);
+                  "{} lists '{}' with the SHA-256 '{}', which is none; report this to the server",
+                  shown_address(url), printable(file.path), printable(file.sha256));
   }
   if (!is_path_below(file.path) || !has_size || !is_hexadecimal(file.git_hash, 40)) {
     throw_error(
         ErrorCode::kBadData,
         "{} lists the file '{}' without a valid path, size and hash, so it cannot be downloaded; check "
         "HF_ENDPOINT",
-        url, file.path);
+        shown_address(url), printable(file.path));
   }
   return file;
 }
@@ -164,12 +153,20 @@ HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHe
     request.headers.emplace_back(kUserAgent);
     // Sizes and hashes are those of the plain bytes.
     request.headers.emplace_back("Accept-Encoding: identity");
-    if (!access_.token.empty() && origin == own_origin)
+    // Hugging Face's tools do the same: the name and the password in HF_ENDPOINT are sent instead of a token.
+    const bool is_own = origin == own_origin;
+    if (is_own && access_.credentials.empty() && !access_.token.empty())
       request.headers.push_back("Authorization: Bearer " + access_.token);
+    const std::string url = request.url;
+    if (is_own && !access_.credentials.empty())
+      request.url = with_credentials(split_credentials(url).address, access_.credentials);
     const BodySink bodies = [&](const HttpHead& head, std::span<const std::byte> bytes) {
       return is_redirect(head.status) ? true : sink(head, bytes);
     };
     HttpResult result = client_.send(request, bodies, [&] { return pace_.callback().should_stop(); });
+    request.url = url;
+    // libcurl repeats the address of a proxy that it cannot use.
+    result.failure = printable(without_user_names(result.failure), kMostShownBytes);
     const bool counts = own_answer != nullptr && (own_answer->status == 0 || origin == own_origin);
     if (counts && !etag_of(result.head).empty()) *own_answer = result.head;
     const std::string& location = result.head.value("location");
@@ -183,7 +180,7 @@ HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHe
       throw_error(
           ErrorCode::kBadData,
           "{} redirects to '{}', which is not encrypted or not on the web; check HF_ENDPOINT and the proxy",
-          host_of(request.url), next);
+          host_of(request.url), shown_address(next));
     }
     request.url = next;
   }
@@ -194,7 +191,7 @@ HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHe
 void HubRequests::refuse(const HubRepository& repository, const HttpHead& head,
                          const std::string& what) const {
   const std::string code = head.value("x-error-code");
-  const std::string message = head.value("x-error-message");
+  const std::string message = printable(head.value("x-error-message"), kMostShownBytes);
   const std::string host = host_of(access_.endpoint);
   const std::string& name = repository.name;
   const bool has_token = !access_.token.empty();
@@ -232,8 +229,8 @@ HubRequests::Answer HubRequests::ask(const HubRepository& repository, const std:
     HttpHead own_answer;
     const BodySink keep = [&](const HttpHead&, std::span<const std::byte> bytes) {
       if (answer.body.size() + bytes.size() > kMostAnswerBytes)
-        throw_error(ErrorCode::kBadData, "{} answers with more than {} MiB; check HF_ENDPOINT", url,
-                    kMostAnswerBytes >> 20u);
+        throw_error(ErrorCode::kBadData, "{} answers with more than {} MiB; check HF_ENDPOINT",
+                    shown_address(url), kMostAnswerBytes >> 20u);
       answer.body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       return true;
     };
@@ -264,12 +261,12 @@ HubRequests::Answer HubRequests::ask(const HubRepository& repository, const std:
 std::string HubRequests::commit_of(const HubRepository& repository, const std::string& revision) {
   const std::string url = fmt::format("{}/revision/{}", api_address(repository), percent_encoded(revision));
   const Answer answer = ask(repository, url, false, fmt::format("revision '{}'", revision));
-  const nlohmann::json state = parse_json(answer.body, url);
+  const nlohmann::json state = parse_json(answer.body, shown_address(url));
   std::string commit = state.is_object() ? text_member(state, "sha") : std::string();
   if (!is_hexadecimal(commit, 40)) {
     throw_error(ErrorCode::kBadData,
-                "{} does not state the commit of '{}', so it is not a hub; check HF_ENDPOINT", url,
-                repository.name);
+                "{} does not state the commit of '{}', so it is not a hub; check HF_ENDPOINT",
+                shown_address(url), repository.name);
   }
   return commit;
 }
@@ -278,11 +275,19 @@ std::vector<HubFile> HubRequests::files_of(const HubRepository& repository, cons
   constexpr int kMostPages = 1000;
   std::vector<HubFile> files;
   std::string url = fmt::format("{}/tree/{}?recursive=true&expand=false", api_address(repository), commit);
-  for (int page = 0; !url.empty() && page < kMostPages; ++page) {
+  for (int page = 0; !url.empty(); ++page) {
+    if (page == kMostPages) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{} lists the files of '{}' on more than {} pages, and {} files so far; check HF_ENDPOINT and the "
+          "proxy",
+          host_of(url), repository.name, kMostPages, files.size());
+    }
     const Answer answer = ask(repository, url, false, fmt::format("revision '{}'", commit));
-    const nlohmann::json entries = parse_json(answer.body, url);
+    const nlohmann::json entries = parse_json(answer.body, shown_address(url));
     if (!entries.is_array())
-      throw_error(ErrorCode::kBadData, "{} does not list files, so it is not a hub; check HF_ENDPOINT", url);
+      throw_error(ErrorCode::kBadData, "{} does not list files, so it is not a hub; check HF_ENDPOINT",
+                  shown_address(url));
     for (const nlohmann::json& entry : entries) {
       if (entry.is_object() && text_member(entry, "type") == "file") files.push_back(read_entry(entry, url));
     }
@@ -294,7 +299,7 @@ std::vector<HubFile> HubRequests::files_of(const HubRepository& repository, cons
     if (!url.empty() && (url == here || origin_of(url) != origin_of(here))) {
       throw_error(ErrorCode::kBadData,
                   "{} names '{}' as the next page of the list of files; check HF_ENDPOINT and the proxy",
-                  here, url);
+                  shown_address(here), shown_address(url));
     }
   }
   std::ranges::sort(files, {}, &HubFile::path);
@@ -326,7 +331,7 @@ HubFileState HubRequests::state_of(const HubRepository& repository, const std::s
         ErrorCode::kBadData,
         "{} states the entity tag '{}' and the commit '{}' for '{}' of commit {}, so it is not a hub; check "
         "HF_ENDPOINT",
-        host_of(url), state.etag, stated_commit, path, commit);
+        host_of(url), printable(state.etag), printable(stated_commit), path, commit);
   }
   state.size_bytes = number_or(head.value("x-linked-size"), -1);
   if (state.size_bytes < 0 && !is_redirect(head.status))

@@ -128,7 +128,7 @@ void SnapshotDownload::find_files(const DownloadRequest& request, ModelParts par
 void SnapshotDownload::remember_absence(const DownloadRequest& request) {
   for (const std::string& name : request.files) {
     const bool is_listed = std::ranges::find(listed_, name, &HubFile::path) != listed_.end();
-    if (is_listed || name.empty() || name.front() == '/' || name.find("..") != std::string::npos) continue;
+    if (is_listed || !is_path_below(name)) continue;
     const std::string path = join_path(join_path(join_path(folder_, ".no_exist"), plan_.commit), name);
     try {
       make_folders(files_, parent_folder(path));
