@@ -89,8 +89,8 @@ struct MetricBatch {
 
 // A metric that a program defines. Every evaluation with labels reports its value as eval_NAME, and every prediction as
 // predict_NAME, next to those of the task; --metric_for_best_model may name it. The thread that evaluates calls it:
-// reset(), then add() for each batch in the order of the rows, then values(). An exception ends the evaluation. A language
-// model, whose evaluation computes no logits, takes no such metrics (kUsage).
+// reset(), then add() for each batch in the order of the rows, then values(). An exception ends the evaluation; Error with kInterrupted ends a
+// training as request_stop() does. A language model, whose evaluation computes no logits, takes no such metrics (kUsage).
 class Metric {
  public:
   virtual ~Metric() = default;
@@ -104,7 +104,7 @@ class Metric {
   // it does not know in advance; has_fixed_names() is then false, and --metric_for_best_model is checked at the first
   // evaluation. A value replaces that of a metric of the task with the same name.
   virtual std::map<std::string, double> values() { return {{name(), value()}}; }
-  // Returns true if values() always has the one name of name().
+  // Returns true if values() has the one name of name() from now on. A training that then lacks its best metric stops and can be resumed.
   virtual bool has_fixed_names() const { return true; }
 };
 

@@ -69,13 +69,18 @@ class NotFinite(PlimsollError, ArithmeticError):
 
 
 class Interrupted(PlimsollError, KeyboardInterrupt):
-    """The run was interrupted. `checkpoint` is the folder from which it can be resumed."""
+    """The run was interrupted. `checkpoint` is the folder from which it can be resumed.
+
+    `exit_code` is that of the program: 6, or 0 if the run was complete before it could be interrupted. If the run failed although this
+    process only asked it to stop, it is the code of the failure, and the exception of that code is the cause of this one.
+    """
 
     exit_code = 6
 
-    def __init__(self, message: str, plan: Optional[Plan] = None, checkpoint: str = "") -> None:
+    def __init__(self, message: str, plan: Optional[Plan] = None, checkpoint: str = "", exit_code: int = 6) -> None:
         super().__init__(message, plan)
         self.checkpoint = checkpoint
+        self.exit_code = exit_code
 
 
 class DeviceError(PlimsollError):

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
-from ._errors import Interrupted, error_of
+from ._errors import Interrupted, PlimsollError, error_of
 from ._plan import Plan, error_in, remarks_of
 from ._program import program_path
 from ._settings import without_token
@@ -93,15 +93,26 @@ class Run:
         if self.plan is not None:
             self.plan.warnings = list(remarks_of(self.messages, "warning"))
             self.plan.notes = list(remarks_of(self.messages, "note"))
+        error: Optional[PlimsollError] = None
+        if exit_code not in (6, *allowed):
+            error = error_of(exit_code, self._end.get("message") or error_in(self.messages), self.plan)
         if failure is not None and not isinstance(failure, KeyboardInterrupt):
             raise failure
         if exit_code == 6 or failure is not None:
-            checkpoint = self.saved[-1] if self.saved else ""
-            saved = f"it saved {checkpoint}; resume_from_checkpoint=True continues it" if checkpoint else "nothing was saved"
-            raise Interrupted(f"the run was interrupted: {saved}", self.plan, checkpoint)
-        if exit_code not in allowed:
-            raise error_of(exit_code, self._end.get("message") or error_in(self.messages), self.plan)
+            raise self._interrupted(exit_code, error) from error
+        if error is not None:
+            raise error
         return exit_code
+
+    def _interrupted(self, exit_code: int, error: Optional[PlimsollError]) -> Interrupted:
+        checkpoint = self.saved[-1] if self.saved else ""
+        text = "the run was interrupted: "
+        if error is not None:
+            text = f"the run was interrupted, and ended with exit code {exit_code}: {error.message}; "
+        elif exit_code == 0:
+            text = "the run was complete before it could be interrupted: "
+        text += f"it saved {checkpoint}; resume_from_checkpoint=True continues it" if checkpoint else "it saved no checkpoint"
+        return Interrupted(text, self.plan, checkpoint, exit_code)
 
     def _start(self, theirs: socket.socket, log: Any) -> "subprocess.Popen[bytes]":
         words = [program_path(), *self._words, "--event_fd", str(theirs.fileno())]
@@ -139,14 +150,12 @@ class Run:
             except (KeyboardInterrupt, Exception) as error:  # The run ends as after an interrupt.
                 child.send_signal(signal.SIGINT)
                 failure = failure or error
-            if self._needs_reply(event["event"]):
+            # After a signal, the program no longer waits. A reply without metrics could then count as that of the handler.
+            if "id" in event and failure is None:
                 try:
-                    ours.sendall(json.dumps(_finite(reply or {}), allow_nan=False).encode() + b"\n")
+                    ours.sendall(json.dumps(_finite({**(reply or {}), "id": event["id"]}), allow_nan=False).encode() + b"\n")
                 except ConnectionError:
                     pass
-
-    def _needs_reply(self, kind: str) -> bool:
-        return (self._replies != "none" and kind in ("metrics", "evaluate")) or (self._replies == "steps" and kind == "step")
 
     def _take(self, event: Event, calls_handler: bool) -> Optional[Event]:
         kind = event["event"]

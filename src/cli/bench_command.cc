@@ -17,6 +17,7 @@
 #include "cli/launch.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/run_events.h"
 #include "plimsoll/disk.h"
 #include "plimsoll/experiments.h"
 #include "plimsoll/report.h"
@@ -409,7 +410,8 @@ int run_one(const std::vector<std::string>& words) {
   Trainer trainer(arguments, Task::kTrain, program_environment());
   // The bench itself wrote the arguments, so remarks about them are not printed.
   Remarks none({}, {});
-  if (!show_and_start(trainer, arguments, Task::kTrain, none)) return 0;
+  RunEvents no_events;
+  if (!show_and_start(trainer, arguments, Task::kTrain, none, no_events)) return 0;
   const TrainOutput output = trainer.train(say);
   trainer.save_reports(output);
   MetricMap metrics = output.metrics;

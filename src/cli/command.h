@@ -14,12 +14,14 @@
 
 namespace plimsoll::cli {
 
-// Run a subcommand with the words after its name. Return the exit code. Errors: plimsoll::Error.
-int run_train(const std::vector<std::string>& words);
+class RunEvents;
+
+// Run a subcommand with the words after its name. Return the exit code. Errors: plimsoll::Error. `events`: not open; the caller ends it.
+int run_train(const std::vector<std::string>& words, RunEvents& events);
 int run_plan(const std::vector<std::string>& words);
-int run_eval(const std::vector<std::string>& words);
+int run_eval(const std::vector<std::string>& words, RunEvents& events);
 int run_generate(const std::vector<std::string>& words);
-int run_predict(const std::vector<std::string>& words);
+int run_predict(const std::vector<std::string>& words, RunEvents& events);
 int run_inspect(const std::vector<std::string>& words);
 int run_tokenize(const std::vector<std::string>& words);
 int run_fit(const std::vector<std::string>& words);
@@ -73,7 +75,8 @@ void print_plan(const PlanReport& plan, const Arguments& arguments);
 // Prints the start of every run: device, data, warnings and a summary of the plan, of five to seven lines if the run trains and of
 // one otherwise; with --dry_run, --modules or --why it prints all tables of the plan. Then allocates the memory and reads the
 // weights, except with --dry_run. Returns true if the run continues.
-bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Remarks& remarks);
+bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Remarks& remarks,
+                    RunEvents& events);
 
 // The texts to predict that are given on the command line or by standard input instead of a file.
 struct TestInput {
@@ -86,10 +89,11 @@ struct TestInput {
 TestInput read_test_input(const ParseResult& parsed);
 
 // Evaluates or predicts, depending on the task; an evaluation with test data also predicts. Returns the exit code.
-int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput& input, Remarks& remarks);
+int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput& input, Remarks& remarks,
+                         RunEvents& events);
 
 // Returns the parts of a Trainer that the command line provides: texts to predict, and what --save_logits writes.
-TrainerParts parts_of(const Arguments& arguments, const TestInput& input);
+TrainerParts parts_of(const Arguments& arguments, const TestInput& input, RunEvents& events);
 
 // Saves metrics as <split>_results.json and all_results.json, and names the files.
 void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std::string& split,
@@ -97,7 +101,8 @@ void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std:
 
 // Predicts the test data into output_dir/predict_results[_TASK].txt, and MNLI's mismatched data into
 // _mnli-mm.txt. Prints the speed, and metrics if there are labels, and saves them as predict_results.json.
-void write_predictions(Trainer& trainer, const Arguments& arguments, const TestInput& input);
+void write_predictions(Trainer& trainer, const Arguments& arguments, const TestInput& input,
+                       RunEvents& events);
 
 // Returns process_environment() with the locale of the program and the width of its output.
 Environment program_environment();

@@ -51,7 +51,6 @@ bool EventStream::wait(short events, int timeout_ms) const {
     const int count = poll(&polled, 1, timeout_ms);
     if (count > 0) return true;
     if (count == 0 || errno != EINTR) return false;
-    if (timeout_ms < 0) continue;
     const auto left = end - std::chrono::steady_clock::now();
     timeout_ms =
         std::max(0, static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(left).count()));
@@ -129,11 +128,17 @@ bool EventStream::receive() {
 std::optional<std::string> EventStream::read_line() {
   size_t end_of_line = received_.find('\n');
   while (is_open_ && end_of_line == std::string::npos && wait(POLLIN, 0)) {
+    const size_t searched = received_.size();
     if (!receive()) {
       end("its reader has closed it");
       return std::nullopt;
     }
-    end_of_line = received_.find('\n');
+    end_of_line = received_.find('\n', searched);
+    if (end_of_line == std::string::npos && received_.size() > kMostLineBytes) {
+      throw Error(ErrorCode::kUsage,
+                  "the reader of --event_fd sent a line of more than " + std::to_string(kMostLineBytes) +
+                      " bytes; a reply has only numbers by name and requests, and ends with a line break");
+    }
   }
   if (end_of_line == std::string::npos) return std::nullopt;
   std::string line = received_.substr(0, end_of_line);
@@ -141,12 +146,13 @@ std::optional<std::string> EventStream::read_line() {
   return line;
 }
 
-std::optional<std::string> EventStream::wait_for_line() {
+std::optional<std::string> EventStream::wait_for_line(const std::function<bool()>& should_stop) {
   while (true) {
     if (std::optional<std::string> line = read_line()) return line;
-    if (!is_open_) return std::nullopt;
+    if (!is_open_ || should_stop()) return std::nullopt;
     const short events = waiting_.empty() ? POLLIN : POLLIN | POLLOUT;
-    wait(events, -1);
+    // A signal may arrive in another thread or just before the call, so this thread also looks for it from time to time.
+    wait(events, kStopPollMs);
     write_waiting();
   }
 }

@@ -2,10 +2,11 @@
 // socket. It knows nothing about the contents of the lines. Not thread-safe. The descriptor belongs to the caller.
 //
 // A write never waits for the reader, except as stated below. Lines that the reader has not taken are kept in memory, at
-// most kMostWaiting bytes.
+// most kMostWaiting bytes. Of the lines that the reader sends, at most one and a part of the next are kept.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,10 @@ class EventStream {
  public:
   // Lines that may wait for the reader in memory, in bytes. A line that is longer may wait alone.
   static constexpr size_t kMostWaiting = size_t{1} << 20;
+
+  // Bytes of a line of the reader.
+  static constexpr size_t kMostLineBytes = size_t{1} << 20;
+  static constexpr int kStopPollMs = 100;
 
   // Errors: kUsage if the descriptor is not open for writing.
   explicit EventStream(int descriptor);
@@ -34,10 +39,12 @@ class EventStream {
   // Waits up to `patience_ms` until the reader has taken all lines.
   void finish(int patience_ms = 2000);
 
-  // Returns a line that the reader has sent, if there is one. Requires: is_socket().
+  // Returns a line that the reader has sent, if there is one. Requires: is_socket(). Errors: kUsage for a line of more than
+  // kMostLineBytes.
   std::optional<std::string> read_line();
-  // Waits for a line of the reader without a limit. Returns nothing if the reader has closed its end. Requires: is_socket().
-  std::optional<std::string> wait_for_line();
+  // Waits for a line of the reader without a limit of time. Returns nothing if the reader has closed its end, or if there is no line
+  // and should_stop() is true, which is called at least every kStopPollMs. Requires and errors: as read_line().
+  std::optional<std::string> wait_for_line(const std::function<bool()>& should_stop);
 
  private:
   // Writes as much as the reader takes at once.

@@ -44,6 +44,10 @@ std::string read_now(int descriptor) {
   return text;
 }
 
+bool never() {
+  return false;
+}
+
 double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
@@ -105,7 +109,7 @@ TEST(EventStream, EndsIfTheReaderIsGone) {
     EXPECT_FALSE(stream.is_open());
     EXPECT_NE(stream.take_closing_reason().find("closed"), std::string::npos);
     if (!is_socket) continue;
-    EXPECT_FALSE(stream.wait_for_line().has_value());
+    EXPECT_FALSE(stream.wait_for_line(never).has_value());
   }
 }
 
@@ -120,7 +124,7 @@ TEST(EventStream, ReadsReplies) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     EXPECT_EQ(write(ends.reader.get(), "c\n", 2), 2);
   });
-  EXPECT_EQ(stream.wait_for_line(), "bc");
+  EXPECT_EQ(stream.wait_for_line(never), "bc");
   later.join();
 }
 
@@ -141,8 +145,51 @@ TEST(EventStream, SendsTheRestWhileItWaits) {
     EXPECT_EQ(size, line.size() + 1);
     EXPECT_EQ(write(ends.reader.get(), "taken\n", 6), 6);
   });
-  EXPECT_EQ(stream.wait_for_line(), "taken");
+  EXPECT_EQ(stream.wait_for_line(never), "taken");
   reader.join();
+}
+
+TEST(EventStream, StopsWaitingWhenItIsAsked) {
+  const Ends ends = make_socket();
+  EventStream stream(ends.writer.get());
+  int num_calls = 0;
+  EXPECT_FALSE(stream.wait_for_line([&] { return ++num_calls == 3; }).has_value());
+  EXPECT_EQ(num_calls, 3);
+  EXPECT_TRUE(stream.is_open());
+  // A line that has arrived counts more.
+  ASSERT_EQ(write(ends.reader.get(), "a\n", 2), 2);
+  EXPECT_EQ(stream.wait_for_line([] { return true; }), "a");
+}
+
+TEST(EventStream, RefusesALineWithoutAnEnd) {
+  for (const size_t excess : {size_t{0}, size_t{1}}) {
+    const Ends ends = make_socket();
+    EventStream stream(ends.writer.get());
+    std::thread reader([&] {
+      // The last byte follows later, so that the limit is met before the end of the line arrives.
+      const std::string line(EventStream::kMostLineBytes + excess, 'x');
+      for (size_t done = 0; done < line.size();) {
+        const ssize_t count = send(ends.reader.get(), line.data() + done, line.size() - done, MSG_NOSIGNAL);
+        if (count <= 0) return;
+        done += static_cast<size_t>(count);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      EXPECT_EQ(send(ends.reader.get(), "\n", 1, MSG_NOSIGNAL), 1);
+    });
+    try {
+      const std::optional<std::string> line = stream.wait_for_line(never);
+      EXPECT_EQ(excess, 0U);
+      EXPECT_EQ(line.value_or("").size(), EventStream::kMostLineBytes);
+    } catch (const Error& error) {
+      EXPECT_EQ(excess, 1U);
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      EXPECT_EQ(std::string(error.what()),
+                "the reader of --event_fd sent a line of more than 1048576 bytes; a reply has only numbers "
+                "by name and "
+                "requests, and ends with a line break");
+    }
+    reader.join();
+  }
 }
 
 TEST(EventStream, RefusesADescriptorThatCannotBeWritten) {

@@ -23,6 +23,7 @@ Stoppable stoppable{};
 std::atomic<const Stoppable*> running{nullptr};
 std::atomic<int> handlers_at_work{0};
 volatile std::sig_atomic_t signals_seen = 0;
+volatile std::sig_atomic_t hung_up = 0;
 volatile std::sig_atomic_t joins_repeated = 0;
 std::atomic<int64_t> first_signal_ms{0};
 static_assert(std::atomic<const Stoppable*>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
@@ -70,7 +71,6 @@ void on_signal(int signal) {
   const ErrnoKeeper keeper;
   // A closing terminal sends SIGHUP more than once, from the kernel and from its shell; this is not a request
   // to stop at once.
-  static volatile std::sig_atomic_t hung_up = 0;
   if (signal == SIGHUP && (hung_up != 0 || signals_seen != 0)) return;
   if (is_repeated()) return;
   if (signal == SIGHUP) {
@@ -132,6 +132,10 @@ StoppedBySignals::~StoppedBySignals() {
   running = nullptr;
   // Handlers that are still running are in other threads; one in this thread would have returned by now.
   while (handlers_at_work != 0) std::this_thread::yield();
+}
+
+bool was_asked_to_stop() {
+  return signals_seen != 0 || hung_up != 0;
 }
 
 void catch_signals() {

@@ -24,6 +24,8 @@ class StoppedBySignals {
   StoppedBySignals(const StoppedBySignals&) = delete;
   StoppedBySignals& operator=(const StoppedBySignals&) = delete;
 };
+// Returns true after a signal that catch_signals() catches, so that code which waits for another process can stop waiting.
+bool was_asked_to_stop();
 // Catches SIGINT, SIGTERM and SIGHUP, so that they end the work of StoppedBySignals instead of the process.
 void catch_signals();
 // A rank of a run can receive one request several times: the terminal, a batch system or an init system sends the

@@ -63,13 +63,20 @@ struct Handler {
   int (*run)(const std::vector<std::string>& words);
 };
 constexpr Handler kHandlers[] = {
-    {"train", run_train},       {"plan", run_plan},         {"eval", run_eval},
-    {"predict", run_predict},   {"generate", run_generate}, {"inspect", run_inspect},
+    {"plan", run_plan},         {"generate", run_generate}, {"inspect", run_inspect},
     {"tokenize", run_tokenize}, {"fit", run_fit},           {"bench", run_bench},
     {"merge", run_merge},       {"monitor", run_monitor},   {"completion", run_completion},
     {"man", run_man},           {"schema", run_schema},     {"report", run_report},
     {"download", run_download}, {"export", run_export},
 };
+
+// The commands that send events (--event_fd).
+struct HandlerWithEvents {
+  std::string_view name;
+  int (*run)(const std::vector<std::string>& words, RunEvents& events);
+};
+constexpr HandlerWithEvents kHandlersWithEvents[] = {
+    {"train", run_train}, {"eval", run_eval}, {"predict", run_predict}};
 
 constexpr const char* kVersion = "0.1.0";
 
@@ -85,7 +92,7 @@ constexpr const char* kVersion = "0.1.0";
               "'" + word + "' is not a command; the commands are " + list + did_you_mean(word, names));
 }
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, RunEvents& events) {
   std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() >= 2 && words[0] == "help") words = {words[1], "--help"};
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
@@ -98,6 +105,9 @@ int run(int argc, char** argv) {
   }
   for (const Handler& handler : kHandlers) {
     if (words[0] == handler.name) return handler.run({words.begin() + 1, words.end()});
+  }
+  for (const HandlerWithEvents& handler : kHandlersWithEvents) {
+    if (words[0] == handler.name) return handler.run({words.begin() + 1, words.end()}, events);
   }
   refuse_command(words[0]);
 }
@@ -113,26 +123,29 @@ int end_of_output(int exit_code) {
 }
 
 // Prints the error that has ended the program, and sends it to the reader of --event_fd. Returns the exit code.
-int fail(ErrorCode code, const std::string& message) {
+int fail(RunEvents& events, ErrorCode code, const std::string& message) {
   say_error(message);
-  end_events(static_cast<int>(code), message);
+  events.end(static_cast<int>(code), message);
   return static_cast<int>(code);
 }
 
 int run_and_report(int argc, char** argv) {
+  RunEvents events;
   try {
-    const int exit_code = run(argc, argv);
-    end_events(exit_code, "");
+    const int exit_code = run(argc, argv, events);
+    events.end(exit_code, "");
     return exit_code;
   } catch (const Error& error) {
-    return fail(error.code(), error.what());
+    return fail(events, error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::kDevice, "the system has no more memory for data outside the planned arena");
+    return fail(events, ErrorCode::kDevice,
+                "the system has no more memory for data outside the planned arena");
   } catch (const std::filesystem::filesystem_error& error) {
-    return fail(ErrorCode::kDevice, error.path1().string() + ": " + error.code().message() +
-                                        "; check the path, its permissions and the free space on its disk");
+    return fail(events, ErrorCode::kDevice,
+                error.path1().string() + ": " + error.code().message() +
+                    "; check the path, its permissions and the free space on its disk");
   } catch (const std::exception& error) {
-    return fail(ErrorCode::kInternal, std::string("internal error: ") + error.what());
+    return fail(events, ErrorCode::kInternal, std::string("internal error: ") + error.what());
   }
 }
 

@@ -220,7 +220,8 @@ TestInput read_test_input(const ParseResult& parsed) {
   return input;
 }
 
-void write_predictions(Trainer& trainer, const Arguments& arguments, const TestInput& input) {
+void write_predictions(Trainer& trainer, const Arguments& arguments, const TestInput& input,
+                       RunEvents& events) {
   MetricMap metrics = write_predictions(trainer, TestSet::kTest, arguments, input, arguments.task_name);
   if (trainer.has_test_set(TestSet::kMismatched)) {
     // Metrics of the second set get run_glue's suffix.
@@ -230,8 +231,8 @@ void write_predictions(Trainer& trainer, const Arguments& arguments, const TestI
     }
   }
   if (!input.shows) print(format_metrics("predict", metrics));
-  send_labels(trainer.label_names());
-  send_results("predict", metrics);
+  events.send_labels(trainer.label_names());
+  events.send_results("predict", metrics);
   if (!input.saves) return;
   if (input.shows) {
     trainer.save_metrics("predict", metrics);
@@ -246,32 +247,34 @@ void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std:
   print("wrote " + arguments.output_dir + ": " + split + "_results.json, all_results.json");
 }
 
-TrainerParts parts_of(const Arguments& arguments, const TestInput& input) {
+TrainerParts parts_of(const Arguments& arguments, const TestInput& input, RunEvents& events) {
   TrainerParts parts{.texts = input.texts};
-  if (std::shared_ptr<Metric> metric = logits_metric(arguments)) parts.metrics.push_back(std::move(metric));
+  if (std::shared_ptr<Metric> metric = events.logits_metric(arguments))
+    parts.metrics.push_back(std::move(metric));
   return parts;
 }
 
-int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput& input, Remarks& remarks) {
+int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput& input, Remarks& remarks,
+                         RunEvents& events) {
   download_models(arguments, task == Task::kEvaluate ? RunCommand::kEvaluate : RunCommand::kPredict);
-  Trainer trainer(arguments, parts_of(arguments, input), task, program_environment());
-  if (!show_and_start(trainer, arguments, task, remarks)) return 0;
+  Trainer trainer(arguments, parts_of(arguments, input, events), task, program_environment());
+  if (!show_and_start(trainer, arguments, task, remarks, events)) return 0;
   // Creates the folder first, so that a failure is reported before the predictions are computed.
   if (input.saves) std::filesystem::create_directories(arguments.output_dir);
   if (task == Task::kEvaluate) {
     const MetricMap metrics = trainer.evaluate();
     print(format_metrics("eval", metrics));
-    send_labels(trainer.label_names());
-    send_results("eval", metrics);
+    events.send_labels(trainer.label_names());
+    events.send_results("eval", metrics);
     save_named_metrics(trainer, arguments, "eval", metrics);
   }
-  if (arguments.do_predict || task == Task::kPredict) write_predictions(trainer, arguments, input);
+  if (arguments.do_predict || task == Task::kPredict) write_predictions(trainer, arguments, input, events);
   return 0;
 }
 
 namespace {
 
-int run_task(const std::vector<std::string>& words, Task task) {
+int run_task(const std::vector<std::string>& words, Task task, RunEvents& events) {
   const RunCommand command = task == Task::kEvaluate ? RunCommand::kEvaluate : RunCommand::kPredict;
   ParseResult parsed = parse_arguments(words, {.allow_positionals = task == Task::kPredict});
   if (parsed.help) {
@@ -279,7 +282,7 @@ int run_task(const std::vector<std::string>& words, Task task) {
     return 0;
   }
   set_verbosity(parsed.arguments);
-  open_events(parsed.arguments, to_string(command));
+  events.open(parsed.arguments, to_string(command));
   refuse_unused_files(command, parsed);
   std::vector<std::string> notes = parsed.notes;
   if (std::string note = unused_note(command, parsed.explicitly_set); !note.empty())
@@ -289,17 +292,17 @@ int run_task(const std::vector<std::string>& words, Task task) {
   // For texts on the command line, scores are shown by default.
   if (!parsed.positionals.empty() && parsed.arguments.scores.empty())
     parsed.arguments.scores = "probabilities";
-  return evaluate_and_predict(parsed.arguments, task, input, remarks);
+  return evaluate_and_predict(parsed.arguments, task, input, remarks, events);
 }
 
 }  // namespace
 
-int run_eval(const std::vector<std::string>& words) {
-  return run_task(words, Task::kEvaluate);
+int run_eval(const std::vector<std::string>& words, RunEvents& events) {
+  return run_task(words, Task::kEvaluate, events);
 }
 
-int run_predict(const std::vector<std::string>& words) {
-  return run_task(words, Task::kPredict);
+int run_predict(const std::vector<std::string>& words, RunEvents& events) {
+  return run_task(words, Task::kPredict, events);
 }
 
 }  // namespace plimsoll::cli

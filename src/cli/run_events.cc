@@ -1,15 +1,15 @@
 #include "cli/run_events.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
-#include <vector>
 
+#include "cli/event_reply.h"
+#include "cli/event_stream.h"
+#include "cli/interrupt.h"
 #include "cli/npy_file.h"
 #include "cli/output.h"
 #include "plimsoll/arguments.h"
@@ -24,12 +24,6 @@ using nlohmann::json;
 // The events after which the program waits for a reply of the reader.
 enum class Replies : uint8_t { kNone, kEvaluations, kSteps };
 
-struct Events {
-  EventStream stream;
-  Replies replies;
-};
-std::optional<Events> events;
-
 json numbers_of(const MetricMap& values) {
   json object = json::object();
   // JSON has no words for numbers that are not finite.
@@ -42,77 +36,79 @@ std::string line_of(std::string_view kind, json event) {
   return event.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Says once that the reader is gone. The run continues.
-void say_if_closed() {
-  const std::string reason = events->stream.take_closing_reason();
-  if (!reason.empty()) say_warning("--event_fd: " + reason + "; the run continues without events");
-}
+}  // namespace
 
-void send(std::string_view kind, json event) {
-  if (!events) return;
-  events->stream.write(line_of(kind, std::move(event)));
-  say_if_closed();
-}
+// The open stream, and the requests for replies.
+struct RunEvents::Stream {
+  EventStream lines;
+  Replies replies = Replies::kNone;
+  int64_t last_id = 0;         // of the last event that asked for a reply
+  TrainControl deferred = {};  // requests that wait for the next step
 
-void send_or_drop(std::string_view kind, json event) {
-  if (!events) return;
-  events->stream.write_or_drop(line_of(kind, std::move(event)));
-  say_if_closed();
-}
+  bool asks() const { return replies != Replies::kNone && lines.is_open(); }
 
-[[noreturn]] void refuse_reply(const std::string& line, const std::string& reason) {
-  throw Error(ErrorCode::kUsage,
-              "the reader of --event_fd replied '" + line.substr(0, 200) + "': " + reason +
-                  "; a reply is a line such as {\"metrics\": {\"f1\": 0.5}, \"control\": [\"stop\"]}");
-}
+  // Says once that the reader is gone. The run continues.
+  void say_if_closed() {
+    const std::string reason = lines.take_closing_reason();
+    if (!reason.empty()) say_warning("--event_fd: " + reason + "; the run continues without events");
+  }
+  void send(std::string_view kind, json event) {
+    lines.write(line_of(kind, std::move(event)));
+    say_if_closed();
+  }
+  void send_or_drop(std::string_view kind, json event) {
+    lines.write_or_drop(line_of(kind, std::move(event)));
+    say_if_closed();
+  }
 
-// Returns the reply in a line. Errors: kUsage for a line that is no reply.
-json parsed_reply(const std::string& line) {
-  json reply = json::parse(line, nullptr, false);
-  if (!reply.is_object()) refuse_reply(line, "it is no JSON object");
-  for (const auto& [name, value] : reply.items()) {
-    if (name == "metrics" && value.is_object()) {
-      for (const auto& [metric, number] : value.items()) {
-        if (!number.is_number() && !number.is_null())
-          refuse_reply(line, "the metric '" + metric + "' is no number");
+  // Sends an event with an id, and waits for the reply to it. Returns nothing if the reader has closed its end, or if a signal asks
+  // the run to stop.
+  std::optional<EventReply> ask(std::string_view kind, json event) {
+    event["id"] = ++last_id;
+    send(kind, std::move(event));
+    while (const std::optional<std::string> line = lines.wait_for_line(was_asked_to_stop)) {
+      EventReply reply = parse_event_reply(*line);
+      if (reply.id == last_id) {
+        if (reply.metrics && kind != "metrics")
+          refuse_event_reply(*line, "only the reply to an event 'metrics' may have metrics");
+        return reply;
       }
-    } else if (name == "control" && value.is_array()) {
-      for (const json& request : value) {
-        constexpr std::array kRequests = {"stop", "evaluate", "save", "log"};
-        const bool is_known = request.is_string() && std::ranges::any_of(kRequests, [&](const char* known) {
-                                return request == known;
-                              });
-        if (!is_known) refuse_reply(line, request.dump() + " is none of stop, evaluate, save and log");
-      }
-    } else {
-      refuse_reply(line, "'" + name + "' is neither an object 'metrics' nor a list 'control'");
+      take_unasked(reply, *line);
     }
+    say_if_closed();
+    return std::nullopt;
   }
-  return reply;
-}
-
-// Waits for the reply to the event that was sent last. Returns an empty object if the reader has closed its end.
-json wait_for_reply() {
-  const std::optional<std::string> line = events->stream.wait_for_line();
-  say_if_closed();
-  return line ? parsed_reply(*line) : json::object();
-}
-
-void take_requests(const json& reply, TrainControl& control) {
-  const auto requests = reply.find("control");
-  if (requests == reply.end()) return;
-  for (const json& request : *requests) {
-    if (request == "stop") control.stop = true;
-    if (request == "evaluate") control.evaluate = true;
-    if (request == "save") control.save = true;
-    if (request == "log") control.log = true;
+  // Takes what the reader has sent without being asked.
+  void take_lines() {
+    if (!lines.is_socket()) return;
+    while (const std::optional<std::string> line = lines.read_line())
+      take_unasked(parse_event_reply(*line), *line);
+    say_if_closed();
   }
-}
+
+ private:
+  void take_unasked(const EventReply& reply, const std::string& line) {
+    if (reply.id && (*reply.id > last_id || *reply.id < 1))
+      refuse_event_reply(line, "no event had this id; the last one was " + std::to_string(last_id));
+    if (reply.id) {
+      say_warning("--event_fd: a reply to the event with id " + std::to_string(*reply.id) +
+                  " was dropped, because the run no longer waits for it");
+      return;
+    }
+    if (reply.metrics)
+      refuse_event_reply(line, "metrics need the id of the event 'metrics' that they reply to");
+    add_requests(reply.control, deferred);
+  }
+};
+
+namespace {
 
 // Sends the events of a training.
 class EventCallback : public Callback {
  public:
-  void on_train_begin(int64_t max_steps) override { send("begin", {{"max_steps", max_steps}}); }
+  explicit EventCallback(RunEvents::Stream& stream) : stream_(stream) {}
+
+  void on_train_begin(int64_t max_steps) override { stream_.send("begin", {{"max_steps", max_steps}}); }
 
   void on_step_end(const StepInfo& info, TrainControl& control) override {
     json event = {{"step", info.step},
@@ -124,42 +120,48 @@ class EventCallback : public Callback {
                   {"num_tokens", info.num_tokens},
                   {"num_sequences", info.num_sequences},
                   {"step_ms", info.step_ms}};
-    if (events->replies == Replies::kSteps) {
-      send("step", std::move(event));
-      take_requests(wait_for_reply(), control);
+    if (stream_.replies == Replies::kSteps) {
+      if (const auto reply = stream_.ask("step", std::move(event))) add_requests(reply->control, control);
     } else {
-      send_or_drop("step", std::move(event));
-      if (!events->stream.is_socket()) return;
-      while (const std::optional<std::string> line = events->stream.read_line())
-        take_requests(parsed_reply(*line), control);
-      say_if_closed();
+      stream_.send_or_drop("step", std::move(event));
+      stream_.take_lines();
     }
+    add_requests(std::exchange(stream_.deferred, {}), control);
   }
 
   void on_log(const LogRecord& record) override {
     json values = numbers_of(record.values);
     for (const auto& [name, word] : record.words) values[name] = word;
-    send("log", {{"step", record.step}, {"epoch", record.epoch}, {"values", std::move(values)}});
+    stream_.send("log", {{"step", record.step}, {"epoch", record.epoch}, {"values", std::move(values)}});
   }
 
   void on_evaluate(const StepInfo& info, const MetricMap& metrics, TrainControl& control) override {
-    send("evaluate", {{"step", info.step}, {"epoch", info.epoch}, {"metrics", numbers_of(metrics)}});
-    if (events->replies != Replies::kNone) take_requests(wait_for_reply(), control);
+    json event = {{"step", info.step}, {"epoch", info.epoch}, {"metrics", numbers_of(metrics)}};
+    if (stream_.replies == Replies::kNone) {
+      stream_.send("evaluate", std::move(event));
+    } else if (const auto reply = stream_.ask("evaluate", std::move(event))) {
+      add_requests(reply->control, control);
+    }
   }
 
-  void on_save(const std::string& path) override { send_file("save", path); }
-  void on_warning(const std::string& text) override { send_remarks("warning", {text}); }
+  void on_save(const std::string& path) override { stream_.send("save", {{"path", path}}); }
+  void on_warning(const std::string& text) override { stream_.send("warning", {{"text", text}}); }
   void on_evaluate_progress(int64_t rows_done, int64_t num_rows) override {
-    send_or_drop("progress", {{"rows", rows_done}, {"num_rows", num_rows}});
+    stream_.send_or_drop("progress", {{"rows", rows_done}, {"num_rows", num_rows}});
   }
+
+ private:
+  RunEvents::Stream& stream_;
 };
 
 // Writes the logits and labels of an evaluation, and asks the reader for its metrics.
 class LogitsMetric : public Metric {
  public:
-  explicit LogitsMetric(std::string folder) : folder_(std::move(folder)) {}
+  // `stream`: null without --event_fd.
+  LogitsMetric(std::string folder, RunEvents::Stream* stream) : folder_(std::move(folder)), stream_(stream) {}
 
   std::string name() const override { return "logits_of_reader"; }
+  // A reader that is gone reports no metrics of its own any more.
   bool has_fixed_names() const override { return !asks(); }
   double value() const override { return 0; }
 
@@ -194,19 +196,23 @@ class LogitsMetric : public Metric {
       starts_->append(std::span(&num_rows_, 1));
       event["starts"] = starts_->finish();
     }
-    send("metrics", std::move(event));
-    std::map<std::string, double> values;
-    if (!asks()) return values;
-    const json reply = wait_for_reply();
-    if (const auto metrics = reply.find("metrics"); metrics != reply.end()) {
-      for (const auto& [name, value] : metrics->items())
-        values[name] = value.is_null() ? std::nan("") : value.get<double>();
+    if (!asks()) {
+      if (stream_ != nullptr) stream_->send("metrics", std::move(event));
+      return {};
     }
-    return values;
+    std::optional<EventReply> reply = stream_->ask("metrics", std::move(event));
+    if (!reply && was_asked_to_stop()) {
+      throw Error(ErrorCode::kInterrupted,
+                  "the run was interrupted while it waited for the metrics of the reader of --event_fd; "
+                  "start the command again");
+    }
+    if (!reply) return {};
+    add_requests(reply->control, stream_->deferred);
+    return std::move(reply->metrics).value_or(MetricMap{});
   }
 
  private:
-  static bool asks() { return events && events->replies != Replies::kNone && events->stream.is_open(); }
+  bool asks() const { return stream_ != nullptr && stream_->asks(); }
 
   void begin(const MetricBatch& batch) {
     std::filesystem::create_directories(folder_);
@@ -222,6 +228,7 @@ class LogitsMetric : public Metric {
   }
 
   std::string folder_;
+  RunEvents::Stream* stream_;
   // The files of the evaluation in progress. values() completes them.
   std::optional<NpyFile> logits_;
   std::optional<NpyFile> labels_;
@@ -231,7 +238,10 @@ class LogitsMetric : public Metric {
 
 }  // namespace
 
-void open_events(const Arguments& arguments, std::string_view command) {
+RunEvents::RunEvents() = default;
+RunEvents::~RunEvents() = default;
+
+void RunEvents::open(const Arguments& arguments, std::string_view command) {
   const Replies replies = arguments.event_replies == "steps"         ? Replies::kSteps
                           : arguments.event_replies == "evaluations" ? Replies::kEvaluations
                                                                      : Replies::kNone;
@@ -241,8 +251,8 @@ void open_events(const Arguments& arguments, std::string_view command) {
       throw Error(ErrorCode::kUsage, name + " needs --event_fd, a socket that receives the replies");
     return;
   }
-  EventStream stream(static_cast<int>(*arguments.event_fd));
-  if (replies != Replies::kNone && !stream.is_socket()) {
+  EventStream lines(static_cast<int>(*arguments.event_fd));
+  if (replies != Replies::kNone && !lines.is_socket()) {
     throw Error(
         ErrorCode::kUsage,
         name + ": the file descriptor --event_fd " + std::to_string(*arguments.event_fd) +
@@ -250,19 +260,12 @@ void open_events(const Arguments& arguments, std::string_view command) {
   }
   // A reader that is gone must not end the run.
   std::signal(SIGPIPE, SIG_IGN);
-  events.emplace(Events{.stream = std::move(stream), .replies = replies});
-  send("start", {{"command", command}, {"output_dir", arguments.output_dir}});
+  stream_ = std::make_unique<Stream>(Stream{.lines = std::move(lines), .replies = replies});
+  stream_->send("start", {{"command", command}, {"output_dir", arguments.output_dir}});
 }
 
-void require_no_replies(const Arguments& arguments) {
-  if (arguments.event_replies == "none") return;
-  throw Error(ErrorCode::kUsage,
-              "--event_replies " + arguments.event_replies +
-                  ": a run of several processes takes no replies; omit it, or give --nproc_per_node 1");
-}
-
-void send_plan(const PlanReport& plan) {
-  if (!events) return;
+void RunEvents::send_plan(const PlanReport& plan) {
+  if (!stream_) return;
   // Texts in JSON contain no line breaks, so that those between the fields can be removed without reading it.
   std::string line = line_of("plan", {{"fits", plan.fits}, {"refusal", plan.refusal}});
   line.back() = ',';
@@ -272,39 +275,48 @@ void send_plan(const PlanReport& plan) {
     is_indentation = c == '\n' || (is_indentation && c == ' ');
     if (!is_indentation) line += c;
   }
-  events->stream.write(line + "}");
-  say_if_closed();
+  stream_->lines.write(line + "}");
+  stream_->say_if_closed();
 }
 
-void send_remarks(std::string_view kind, const std::vector<std::string>& texts) {
-  for (const std::string& text : texts) send(kind, {{"text", text}});
+void RunEvents::send_remarks(std::string_view kind, const std::vector<std::string>& texts) {
+  if (!stream_) return;
+  for (const std::string& text : texts) stream_->send(kind, {{"text", text}});
 }
 
-void send_results(std::string_view split, const MetricMap& metrics) {
-  send("results", {{"split", split}, {"metrics", numbers_of(metrics)}});
+void RunEvents::send_results(std::string_view split, const MetricMap& metrics) {
+  if (stream_) stream_->send("results", {{"split", split}, {"metrics", numbers_of(metrics)}});
 }
 
-void send_labels(const std::vector<std::string>& names) {
-  send("labels", {{"names", names}});
+void RunEvents::send_labels(const std::vector<std::string>& names) {
+  if (stream_) stream_->send("labels", {{"names", names}});
 }
 
-void send_file(std::string_view kind, const std::string& path) {
-  send(kind, {{"path", path}});
+void RunEvents::send_file(std::string_view kind, const std::string& path) {
+  if (stream_) stream_->send(kind, {{"path", path}});
 }
 
-void end_events(int exit_code, const std::string& message) {
-  if (!events) return;
-  send("end", {{"exit_code", exit_code}, {"message", message}});
-  events->stream.finish();
-  events.reset();
+void RunEvents::end(int exit_code, const std::string& message) {
+  if (!stream_) return;
+  stream_->send("end", {{"exit_code", exit_code}, {"message", message}});
+  stream_->lines.finish();
+  stream_.reset();
 }
 
-std::shared_ptr<Callback> event_callback() {
-  return events ? std::make_shared<EventCallback>() : nullptr;
+std::shared_ptr<Callback> RunEvents::callback() {
+  return stream_ ? std::make_shared<EventCallback>(*stream_) : nullptr;
 }
 
-std::shared_ptr<Metric> logits_metric(const Arguments& arguments) {
-  return arguments.save_logits ? std::make_shared<LogitsMetric>(arguments.output_dir) : nullptr;
+std::shared_ptr<Metric> RunEvents::logits_metric(const Arguments& arguments) {
+  return arguments.save_logits ? std::make_shared<LogitsMetric>(arguments.output_dir, stream_.get())
+                               : nullptr;
+}
+
+void require_no_replies(const Arguments& arguments) {
+  if (arguments.event_replies == "none") return;
+  throw Error(ErrorCode::kUsage,
+              "--event_replies " + arguments.event_replies +
+                  ": a run of several processes takes no replies; omit it, or give --nproc_per_node 1");
 }
 
 }  // namespace plimsoll::cli

@@ -1,12 +1,12 @@
 // The events of a run for the program that has started it, as lines of JSON on the file descriptor --event_fd.
-// docs/PYTHON.md describes every event. There is one stream per process. Not thread-safe.
+// docs/PYTHON.md describes every event. Not thread-safe.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "cli/event_stream.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll {
@@ -17,32 +17,46 @@ class Metric;
 
 namespace plimsoll::cli {
 
-// Opens the stream if --event_fd is given. Errors: kUsage for a descriptor that is not open for writing, for
-// --event_replies without a socket.
-void open_events(const Arguments& arguments, std::string_view command);
+class RunEvents {
+ public:
+  RunEvents();
+  ~RunEvents();
+  RunEvents(const RunEvents&) = delete;
+  RunEvents& operator=(const RunEvents&) = delete;
+
+  // Opens the stream if --event_fd is given. Errors: kUsage for a descriptor that is not open for writing, for
+  // --event_replies without a socket.
+  void open(const Arguments& arguments, std::string_view command);
+
+  // The functions below do nothing if the stream is not open.
+  //
+  // Sends the plan of the run, before anything is allocated.
+  void send_plan(const PlanReport& plan);
+  // Sends warnings or notes, one event each. `kind`: "warning" or "note".
+  void send_remarks(std::string_view kind, const std::vector<std::string>& texts);
+  // Sends the final metrics of a part of the run. `split`: "train", "eval" or "predict".
+  void send_results(std::string_view split, const MetricMap& metrics);
+  // Sends the names of the labels in the order of their ids.
+  void send_labels(const std::vector<std::string>& names);
+  // Sends the path of a file or folder that the program has written.
+  void send_file(std::string_view kind, const std::string& path);
+  // Sends the last event and waits up to 2 s until the reader has taken all events.
+  void end(int exit_code, const std::string& message);
+
+  // Returns a callback that sends the events of a training and applies the replies, or null if the stream is not open. It refers to
+  // this object.
+  std::shared_ptr<Callback> callback();
+  // Returns a metric that writes the logits and labels of each evaluation into the output folder, if --save_logits is set,
+  // and asks the reader for further metrics, if --event_replies is set. Null without --save_logits. It refers to this object.
+  std::shared_ptr<Metric> logits_metric(const Arguments& arguments);
+
+  struct Stream;
+
+ private:
+  std::unique_ptr<Stream> stream_;
+};
+
 // Refuses --event_replies, which a run of several processes does not take. Errors: kUsage.
 void require_no_replies(const Arguments& arguments);
-
-// The functions below do nothing if the stream is not open.
-//
-// Sends the plan of the run, before anything is allocated.
-void send_plan(const PlanReport& plan);
-// Sends warnings or notes, one event each. `kind`: "warning" or "note".
-void send_remarks(std::string_view kind, const std::vector<std::string>& texts);
-// Sends the final metrics of a part of the run. `split`: "train", "eval" or "predict".
-void send_results(std::string_view split, const MetricMap& metrics);
-// Sends the names of the labels in the order of their ids.
-void send_labels(const std::vector<std::string>& names);
-// Sends the path of a file or folder that the program has written.
-void send_file(std::string_view kind, const std::string& path);
-// Sends the last event and waits up to 2 s until the reader has taken all events.
-void end_events(int exit_code, const std::string& message);
-
-// Returns a callback that sends the events of a training and applies the replies, or null if the stream is not open.
-std::shared_ptr<Callback> event_callback();
-
-// Returns a metric that writes the logits and labels of each evaluation into the output folder, if --save_logits is set,
-// and asks the reader of the events for further metrics, if --event_replies is set. Null without --save_logits.
-std::shared_ptr<Metric> logits_metric(const Arguments& arguments);
 
 }  // namespace plimsoll::cli

@@ -92,14 +92,15 @@ void print_plan(const PlanReport& plan, const Arguments& arguments) {
   if (arguments.why) print("\n" + plan.why);
 }
 
-bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Remarks& remarks) {
+bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Remarks& remarks,
+                    RunEvents& events) {
   say(trainer.device_line());
   remarks.say_now();
   for (const std::string& line : trainer.description()) say(line);
   say_all(trainer.plan().warnings, trainer.plan().notes);
-  send_remarks("warning", trainer.plan().warnings);
-  send_remarks("note", trainer.plan().notes);
-  send_plan(trainer.plan());
+  events.send_remarks("warning", trainer.plan().warnings);
+  events.send_remarks("note", trainer.plan().notes);
+  events.send_plan(trainer.plan());
   if (arguments.dry_run) {
     print_plan(trainer.plan(), arguments);
     // Refuses before anything is allocated. The plan and the message are those of a real run.
@@ -111,7 +112,7 @@ bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Rem
   if (!loaded.empty()) say(loaded);
   trainer.add_callback(std::make_shared<Progress>(is_terminal() && !arguments.disable_tqdm.value_or(false),
                                                   trainer.plan().total_bytes));
-  if (std::shared_ptr<Callback> callback = event_callback()) trainer.add_callback(std::move(callback));
+  if (std::shared_ptr<Callback> callback = events.callback()) trainer.add_callback(std::move(callback));
   return true;
 }
 

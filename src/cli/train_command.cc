@@ -108,7 +108,7 @@ void check_report_files(const Arguments& arguments) {
 
 }  // namespace
 
-int run_train(const std::vector<std::string>& words) {
+int run_train(const std::vector<std::string>& words, RunEvents& events) {
   ParseResult parsed = parse_arguments(words);
   if (parsed.help) {
     print(command_screen(command_named("train"), parsed.help_topic));
@@ -138,7 +138,7 @@ int run_train(const std::vector<std::string>& words) {
     parsed.arguments.event_fd.reset();
     parsed.arguments.save_logits = false;
   }
-  open_events(parsed.arguments, "train");
+  events.open(parsed.arguments, "train");
   Remarks remarks(parsed.warnings, parsed.notes);
   if (!gpus_note.empty()) remarks.add({}, {gpus_note});
   const Arguments& arguments = parsed.arguments;
@@ -153,14 +153,14 @@ int run_train(const std::vector<std::string>& words) {
     if (std::string note = unused_note(instead, given); !note.empty()) remarks.add({}, {note});
     // Evaluation and prediction without training run in the first process only.
     if (!is_first) return 0;
-    if (arguments.do_eval) return evaluate_and_predict(arguments, Task::kEvaluate, input, remarks);
-    if (arguments.do_predict) return evaluate_and_predict(arguments, Task::kPredict, input, remarks);
+    if (arguments.do_eval) return evaluate_and_predict(arguments, Task::kEvaluate, input, remarks, events);
+    if (arguments.do_predict) return evaluate_and_predict(arguments, Task::kPredict, input, remarks, events);
     throw Error(ErrorCode::kUsage,
                 "--do_train False leaves nothing to do: give --do_eval or --do_predict, or omit it to train");
   }
   check_report_files(arguments);
   download_models(arguments, RunCommand::kTrain);
-  Trainer trainer(arguments, parts_of(arguments, input), Task::kTrain, program_environment());
+  Trainer trainer(arguments, parts_of(arguments, input, events), Task::kTrain, program_environment());
   std::optional<StoppedBySignals> stopped_by_signals;
   const auto stop_by_signals = [&] {
     stopped_by_signals.emplace([](void* target) { static_cast<Trainer*>(target)->request_stop(); }, &trainer,
@@ -174,13 +174,13 @@ int run_train(const std::vector<std::string>& words) {
   // A rank waits for the other ranks before it starts. Until then a signal ends the process at once, because there is nothing to
   // save.
   if (!num_local) stop_by_signals();
-  if (!show_and_start(trainer, arguments, Task::kTrain, remarks)) return 0;
+  if (!show_and_start(trainer, arguments, Task::kTrain, remarks, events)) return 0;
   if (num_local) stop_by_signals();
   const TrainOutput output = trainer.train(say);
   const std::vector<std::string> written = trainer.save_reports(output);
   if (output.interrupted) {
     stopped_by_signals.reset();
-    send_results("train", output.metrics);
+    events.send_results("train", output.metrics);
     say("interrupted at step " + std::to_string(output.step) + "; saved " + output.last_checkpoint +
         (arguments.save_only_model.value_or(false)
              ? ", only the model (--save_only_model), which cannot be resumed"
@@ -193,19 +193,19 @@ int run_train(const std::vector<std::string>& words) {
     print(format_metrics("train", metrics));
     trainer.save_metrics("train", metrics);
   }
-  send_results("train", metrics);
+  events.send_results("train", metrics);
   trainer.save_model(arguments.output_dir);
-  send_file("model", arguments.output_dir);
+  events.send_file("model", arguments.output_dir);
   stopped_by_signals.reset();
   release_signals();
   if (arguments.do_eval) {
     MetricMap evaluation = trainer.evaluate();
     evaluation["epoch"] = metrics["epoch"];
     print(format_metrics("eval", evaluation));
-    send_results("eval", evaluation);
+    events.send_results("eval", evaluation);
     save_named_metrics(trainer, arguments, "eval", evaluation);
   }
-  if (arguments.do_predict) write_predictions(trainer, arguments, input);
+  if (arguments.do_predict) write_predictions(trainer, arguments, input, events);
   if (arguments.profile) print(trainer.profile_table());
   write_report_files(trainer, arguments);
   print_talk(format_memory(trainer.memory()));

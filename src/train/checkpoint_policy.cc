@@ -14,6 +14,13 @@ std::string best_metric_name(const Arguments& arguments) {
   return metric.starts_with("eval_") ? metric : "eval_" + metric;
 }
 
+std::string missing_metric_text(const Arguments& arguments, const MetricMap& metrics) {
+  std::string names;
+  for (const auto& [key, value] : metrics) names += (names.empty() ? "" : ", ") + key;
+  return fmt::format("--metric_for_best_model {}: the evaluation has no such metric; it has {}",
+                     arguments.metric_for_best_model, names);
+}
+
 CheckpointPolicy::CheckpointPolicy(Session& session, const Callbacks& callbacks,
                                    const LearningRate& learning_rate, RunState& state)
     : session_(session),
@@ -24,19 +31,13 @@ CheckpointPolicy::CheckpointPolicy(Session& session, const Callbacks& callbacks,
       saver_(session) {}
 
 bool CheckpointPolicy::update_best(int64_t step, const MetricMap& metrics) {
-  const auto it = metrics.find(best_metric_name(arguments_));
-  if (it == metrics.end()) {
-    std::string names;
-    for (const auto& [key, value] : metrics) names += (names.empty() ? "" : ", ") + key;
-    throw_error(ErrorCode::kUsage, "--metric_for_best_model {}: the evaluation has no such metric; it has {}",
-                arguments_.metric_for_best_model, names);
-  }
+  const double value = metrics.at(best_metric_name(arguments_));
   const bool is_greater_better = arguments_.greater_is_better.value_or(false);
-  const bool is_better = !std::isnan(it->second) &&
-                         (!state_.best.metric || (is_greater_better ? it->second > *state_.best.metric
-                                                                    : it->second < *state_.best.metric));
+  const bool is_better =
+      !std::isnan(value) && (!state_.best.metric ||
+                             (is_greater_better ? value > *state_.best.metric : value < *state_.best.metric));
   if (!is_better) return false;
-  state_.best.metric = it->second;
+  state_.best.metric = value;
   state_.best.step = step;
   return true;
 }

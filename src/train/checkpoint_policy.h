@@ -22,8 +22,8 @@ class CheckpointPolicy {
                    RunState& state);
 
   // Compares the metrics of an evaluation with the best so far. Returns true if they are better. If
-  // --metric_for_best_model is neither set nor implied, no evaluation is the best one, as in Trainer. Errors: kUsage
-  // if the metric is missing.
+  // --metric_for_best_model is neither set nor implied, no evaluation is the best one, as in Trainer. Requires: the metrics contain
+  // best_metric_name().
   bool update_best(int64_t step, const MetricMap& metrics);
 
   // Saves a checkpoint of this step, removes old ones by --save_total_limit and moves the links "last" and
@@ -92,5 +92,7 @@ RunState planned_state(const RunSetup& setup);
 
 // The metric that decides which model is best, as the log names it.
 std::string best_metric_name(const Arguments& arguments);
+// Returns the message about an evaluation that has no such metric.
+std::string missing_metric_text(const Arguments& arguments, const MetricMap& metrics);
 
 }  // namespace plimsoll

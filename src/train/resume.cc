@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/hash.h"
 #include "base/units.h"
 #include "optim/dynamic_loss_scale.h"
+#include "train/rank_agreement.h"
 #include "train/weight_loading.h"
 
 namespace plimsoll {
@@ -232,6 +234,29 @@ bool is_end_logged(FileSystem& files, const RunState& state) {
   } catch (const Error&) {
     return false;
   }
+}
+
+void require_equal_beginnings(Session& session, const RunState& state, RunBegin begin) {
+  if (session.place().is_alone()) return;
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {}", begin == RunBegin::kResumed, state.step, state.position.epoch,
+                  state.position.index, state.micro_batches, state.states_begin, state.evaluation_is_due,
+                  state.best.step, state.best.metric.value_or(0.0));
+  for (const auto& [name, value] : state.callback_states) text += fmt::format("\n{}={}", name, value);
+  constexpr std::string_view kRemedy =
+      "give every process an --output_dir that all of them can read, such as a folder of a shared file "
+      "system";
+  const RankFact checkpoint{.name = "the checkpoint", .remedy = kRemedy, .hash = hash64(text)};
+  session.require_equal_on_ranks({&checkpoint, 1});
+  if (begin == RunBegin::kResumed) {
+    const RankFact tensors[] = {fact_of_weights(session.executor(), kRemedy),
+                                fact_of_states(session.executor(), kRemedy)};
+    session.require_equal_on_ranks(tensors);
+  }
+  if (!session.setup().arguments.load_best_model_at_end) return;
+  const bool sees_folder = session.files().status(session.setup().arguments.output_dir).has_value();
+  const RankFact folder{.name = "the output folder", .remedy = kRemedy, .hash = sees_folder ? 1U : 0U};
+  session.require_equal_on_ranks({&folder, 1});
 }
 
 }  // namespace plimsoll

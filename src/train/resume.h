@@ -38,6 +38,10 @@ enum class RunBegin : uint8_t { kNew, kResumed };
 void check_foreign_checkpoints(FileSystem& files, const RunState& state, RunBegin begin,
                                std::vector<std::string>& lines);
 
+// Refuses ranks that begin at different positions or with different weights, because they read different checkpoints. The
+// weights of a new run were compared when they were loaded, and its states are zero. It is also a barrier. Errors: kUsage on every rank.
+void require_equal_beginnings(Session& session, const RunState& state, RunBegin begin);
+
 // Returns true if the log in the output folder contains the end of the run at this step. A run that was killed
 // between its last checkpoint and its end has no such record.
 bool is_end_logged(FileSystem& files, const RunState& state);

@@ -8,13 +8,11 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/hash.h"
 #include "device/cuda/cuda_device.h"
 #include "io/ckpt/checkpoint.h"
 #include "metrics/metrics.h"
 #include "run/device_choice.h"
 #include "run/stored_weights.h"
-#include "train/rank_agreement.h"
 #include "train/resume.h"
 #include "train/speed.h"
 
@@ -141,33 +139,8 @@ std::vector<std::string> TrainLoop::begin() {
   session_.begin_anew();
   if (checkpoint) restore(*checkpoint);
   // This comparison is also a barrier: after it no rank reads the checkpoint any longer, so that the first rank may remove it.
-  compare_beginnings(checkpoint ? RunBegin::kResumed : RunBegin::kNew);
+  require_equal_beginnings(session_, state_, checkpoint ? RunBegin::kResumed : RunBegin::kNew);
   return lines;
-}
-
-// Refuses ranks that begin at different positions or with different weights, because they read different checkpoints. The
-// weights of a new run were compared when they were loaded, and its states are zero.
-void TrainLoop::compare_beginnings(RunBegin begin) {
-  if (session_.place().is_alone()) return;
-  std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {}", begin == RunBegin::kResumed, state_.step,
-                  state_.position.epoch, state_.position.index, state_.micro_batches, state_.states_begin,
-                  state_.evaluation_is_due, state_.best.step, state_.best.metric.value_or(0.0));
-  for (const auto& [name, value] : state_.callback_states) text += fmt::format("\n{}={}", name, value);
-  constexpr std::string_view kRemedy =
-      "give every process an --output_dir that all of them can read, such as a folder of a shared file "
-      "system";
-  const RankFact checkpoint{.name = "the checkpoint", .remedy = kRemedy, .hash = hash64(text)};
-  session_.require_equal_on_ranks({&checkpoint, 1});
-  if (begin == RunBegin::kResumed) {
-    const RankFact tensors[] = {fact_of_weights(session_.executor(), kRemedy),
-                                fact_of_states(session_.executor(), kRemedy)};
-    session_.require_equal_on_ranks(tensors);
-  }
-  if (!arguments_.load_best_model_at_end) return;
-  const bool sees_folder = session_.files().status(arguments_.output_dir).has_value();
-  const RankFact folder{.name = "the output folder", .remedy = kRemedy, .hash = sees_folder ? 1U : 0U};
-  session_.require_equal_on_ranks({&folder, 1});
 }
 
 // Takes the state of the run from the checkpoint, but no tensors.
@@ -298,10 +271,15 @@ StepEngine::AfterStep TrainLoop::on_step(const FinishedStep& step) {
 // this part.
 StepEngine::AfterStep TrainLoop::finish_step(const StepInfo& info) {
   const bool evaluates = control_.evaluate && session_.setup().data.evaluate;
-  state_.evaluation_is_due = evaluates && evaluate(info) == Outcome::kInterrupted;
+  const Outcome outcome = evaluates ? evaluate(info) : Outcome::kCompleted;
+  state_.evaluation_is_due = outcome != Outcome::kCompleted;
   state_.save_is_due = state_.evaluation_is_due && control_.save;
-  const bool stop = agree_with_ranks();
+  const bool stop = agree_with_ranks() || state_.evaluation_is_due;
   if (control_.save || stop || (control_.stop && arguments_.save_strategy != "no")) save(info);
+  if (outcome == Outcome::kLacksMetric) {
+    finish_save();
+    throw Error(ErrorCode::kUsage, missing_metric_ + checkpoints_.resume_hint());
+  }
   interrupted_ = stop && (info.step < state_.max_steps || state_.evaluation_is_due);
   const bool is_end = control_.stop || stop || info.step >= state_.max_steps;
   return is_end ? StepEngine::AfterStep::kEnd : StepEngine::AfterStep::kContinue;
@@ -327,7 +305,8 @@ StepEngine::AfterStep TrainLoop::finish_interrupted_step() {
   return finish_step({.step = state_.step, .max_steps = state_.max_steps, .epoch = state_.epoch});
 }
 
-// Evaluates all validation sets. If it is interrupted before its last batch, nothing is logged or stored.
+// Evaluates all validation sets. If it is interrupted before its last batch, or lacks the metric that chooses the best model, nothing is
+// logged or stored.
 TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
   struct Interrupted {};
   const RunSetup& setup = session_.setup();
@@ -347,17 +326,36 @@ TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
     if (setup.data.evaluate_mismatched) add(*setup.data.evaluate_mismatched, kMismatchedSuffix);
   } catch (const Interrupted&) {
     return Outcome::kInterrupted;
+  } catch (const Error& error) {
+    // A metric of the calling program has waited for something that a request to stop has ended.
+    if (error.code() != ErrorCode::kInterrupted || !session_.place().is_alone()) throw;
+    return Outcome::kInterrupted;
   }
-  log_.record({.step = info.step, .epoch = info.epoch, .values = metrics});
   // An evaluation before the first step changes neither the learning rate nor the best model, and there is no best
   // model without --metric_for_best_model, as in Trainer. If the metric is implied, resolve_arguments() has set it.
-  if (info.step > 0 && !arguments_.metric_for_best_model.empty()) {
+  const bool chooses_best = info.step > 0 && !arguments_.metric_for_best_model.empty();
+  if (chooses_best && !metrics.contains(best_metric_name(arguments_))) return lack_metric(metrics);
+  log_.record({.step = info.step, .epoch = info.epoch, .values = metrics});
+  if (chooses_best) {
     const bool is_best = checkpoints_.update_best(info.step, metrics);
     learning_rate_.follow(metrics.at(best_metric_name(arguments_)));
     if (is_best && arguments_.save_strategy == "best") control_.save = true;
   }
   for (const auto& callback : callbacks_) callback->on_evaluate(info, metrics, control_);
   return Outcome::kCompleted;
+}
+
+// The evaluation has no metric of the name that --metric_for_best_model states. The run began because a metric of the calling program
+// could have reported it. If none can any more, for example because the program that computes it has ended, the run stops as after a
+// request; otherwise the name is wrong.
+TrainLoop::Outcome TrainLoop::lack_metric(const MetricMap& metrics) {
+  missing_metric_ = missing_metric_text(arguments_, metrics);
+  const bool is_possible = std::ranges::any_of(session_.setup().metrics,
+                                               [](const auto& metric) { return !metric->has_fixed_names(); });
+  if (is_possible || !session_.place().is_alone()) return Outcome::kLacksMetric;
+  for (const auto& callback : callbacks_)
+    callback->on_warning(missing_metric_ + "; its source has ended, so the run saves a checkpoint and stops");
+  return Outcome::kInterrupted;
 }
 
 void TrainLoop::save(const StepInfo& info) {

@@ -59,7 +59,7 @@ class TrainLoop : private StepEngine::Client {
   TrainLoop& operator=(const TrainLoop&) = delete;
 
  private:
-  enum class Outcome : uint8_t { kCompleted, kInterrupted };
+  enum class Outcome : uint8_t { kCompleted, kInterrupted, kLacksMetric };
 
   // StepEngine::Client
   double learning_rate(int64_t num_updates) override;
@@ -68,7 +68,6 @@ class TrainLoop : private StepEngine::Client {
 
   // The beginning of a run.
   std::vector<std::string> begin();
-  void compare_beginnings(RunBegin begin);
   void resume_from(const OpenCheckpoint& checkpoint, std::vector<std::string>& lines);
   void restore(const OpenCheckpoint& checkpoint);
 
@@ -78,6 +77,7 @@ class TrainLoop : private StepEngine::Client {
   StepEngine::AfterStep finish_step(const StepInfo& info);
   StepEngine::AfterStep finish_interrupted_step();
   Outcome evaluate(const StepInfo& info);
+  Outcome lack_metric(const MetricMap& metrics);
   void save(const StepInfo& info);
   bool agree_with_ranks();
   void finish_save();
@@ -107,8 +107,9 @@ class TrainLoop : private StepEngine::Client {
   RunLog log_;
   CheckpointPolicy checkpoints_;
   StepEngine engine_;
-  bool interrupted_ = false;   // the run ended because a stop was requested
-  double seconds_before_ = 0;  // the time of training in earlier sessions of the run
+  std::string missing_metric_;  // the message of Outcome::kLacksMetric
+  bool interrupted_ = false;    // the run ended because a stop was requested
+  double seconds_before_ = 0;   // the time of training in earlier sessions of the run
   std::vector<std::string> closing_lines_;
 };
 

@@ -19,6 +19,13 @@ def start(descriptor, model, output_dir, *more, command="train"):
     return subprocess.Popen(words, pass_fds=(descriptor,), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
+def reply_to(event, reply):
+    """Returns the line of a reply with the id of the event. `reply`: a text for all events, or a dict of members by kind of event."""
+    if isinstance(reply, str):
+        return reply.replace("ID", str(event["id"])).encode()
+    return json.dumps({"id": event["id"], **reply.get(event["event"], {})}).encode()
+
+
 def events_of(model, output_dir, *more, command="train", replies=None):
     """Returns the events of a run, its exit code and its output. `replies`: a line per event that has a reply."""
     ours, theirs = socket.socketpair()
@@ -28,8 +35,8 @@ def events_of(model, output_dir, *more, command="train", replies=None):
     with ours, ours.makefile("r", encoding="utf-8") as file:
         for line in file:
             events.append(json.loads(line))
-            if replies is not None and events[-1]["event"] in ("metrics", "evaluate"):
-                ours.sendall(replies.encode() + b"\n")
+            if replies is not None and "id" in events[-1]:
+                ours.sendall(reply_to(events[-1], replies) + b"\n")
     output = process.communicate()[0].decode()
     return events, process.returncode, output
 
@@ -92,7 +99,7 @@ def test_a_reader_that_does_not_read_does_not_stall_the_run(tmp_path, model):
 def test_replies_add_metrics_and_requests(tmp_path, model):
     events, exit_code, output = events_of(model, tmp_path / "out", "--validation_file", VALIDATION, "--eval_strategy", "steps",
                                           "--eval_steps", "2", "--save_logits", "--event_replies", "evaluations",
-                                          replies='{"metrics": {"own": 0.25}, "control": ["stop", "save"]}')
+                                          replies={"metrics": {"metrics": {"own": 0.25}}, "evaluate": {"control": ["stop", "save"]}})
     assert exit_code == 0, output
     evaluated = [event for event in events if event["event"] == "evaluate"]
     assert [event["step"] for event in evaluated] == [2] and evaluated[0]["metrics"]["eval_own"] == 0.25
@@ -101,10 +108,13 @@ def test_replies_add_metrics_and_requests(tmp_path, model):
 
 def test_wrong_replies_and_descriptors_are_refused(tmp_path, model):
     more = ("--validation_file", VALIDATION, "--eval_strategy", "steps", "--eval_steps", "2", "--event_replies", "evaluations")
-    for reply, reason in (("no", "it is no JSON object"), ('{"control": ["sleep"]}', "none of stop, evaluate, save and log"),
-                          ('{"metrics": {"f1": "high"}}', "the metric 'f1' is no number"), ('{"f1": 1}', "neither an object 'metrics'")):
-        events, exit_code, _ = events_of(model, tmp_path / reply[:6].strip('{"'), *more, replies=reply)
-        assert exit_code == 2 and reason in events[-1]["message"]
+    for number, (reply, reason) in enumerate((
+            ("no", "it is no JSON object"), ('{"id": ID, "control": ["sleep"]}', '"sleep" is none of stop, evaluate, save and log'),
+            ('{"id": ID, "metrics": {"f1": "high"}}', 'the metric "f1" is no number'), ('{"f1": 1}', "neither a whole number 'id'"),
+            ('{"id": ID, "metrics": {"f1": 1}}', "only the reply to an event 'metrics' may have metrics"),
+            ('{"metrics": {"f1": 1}}', "metrics need the id of the event"), ('{"id": 7}', "no event had this id; the last one was 1"))):
+        events, exit_code, _ = events_of(model, tmp_path / str(number), *more, replies=reply)
+        assert exit_code == 2 and reason in events[-1]["message"], (reply, events[-1])
     with open(tmp_path / "events.jsonl", "w", encoding="utf-8") as file:
         process = start(file.fileno(), model, tmp_path / "file", "--event_replies", "steps")
     assert "is no socket" in process.communicate()[0].decode() and process.returncode == 2
@@ -130,3 +140,101 @@ def test_the_first_of_several_processes_sends_the_events(tmp_path, model):
     assert [event["event"] for event in events].count("end") == 1
     _, exit_code, output = events_of(model, tmp_path / "two", "--nproc_per_node", "2", "--event_replies", "steps")
     assert exit_code == 2 and "a run of several processes takes no replies" in output
+
+
+def test_lines_without_an_id_do_not_count_as_replies(tmp_path, model):
+    """Requests that nobody asked for, and a reply to an earlier event, come before the reply to each event."""
+    ours, theirs = socket.socketpair()
+    process = start(theirs.fileno(), model, tmp_path / "out", "--validation_file", VALIDATION, "--eval_strategy", "steps", "--eval_steps", "2",
+                    "--save_logits", "--event_replies", "evaluations")
+    theirs.close()
+    evaluated, saved, number = [], [], 0
+    with ours, ours.makefile("r", encoding="utf-8") as file:
+        for line in file:
+            event = json.loads(line)
+            if event["event"] == "evaluate":
+                evaluated.append(event["metrics"]["eval_own"])
+            if event["event"] == "save":
+                saved.append(os.path.basename(event["path"]))
+            if event["event"] == "metrics":
+                number += 1
+                late = json.dumps({"id": event["id"] - 1, "metrics": {"own": -1}}) if event["id"] > 1 else "{}"
+                request = '{"control": ["save"]}' if event["id"] == 1 else "{}"
+                reply = json.dumps({"id": event["id"], "metrics": {"own": number}})
+                ours.sendall("\n".join([request, late, reply, ""]).encode())
+            elif "id" in event:
+                ours.sendall(json.dumps({"id": event["id"]}).encode() + b"\n")
+    output = process.communicate()[0].decode()
+    assert process.returncode == 0, output
+    assert evaluated[:3] == [1, 2, 3]
+    # The request arrived during the evaluation after step 2, and applies to the next step.
+    assert saved[0] == "checkpoint-3"
+    assert output.count("was dropped, because the run no longer waits for it") == number - 1
+
+
+def checkpoints(folder):
+    return sorted(name for name in os.listdir(folder) if name.startswith("checkpoint-"))
+
+
+def test_a_signal_ends_the_wait_for_a_reply(tmp_path, model):
+    for kind, more in (("metrics", ("--event_replies", "evaluations", "--save_logits")), ("evaluate", ("--event_replies", "evaluations")),
+                       ("step", ("--event_replies", "steps"))):
+        ours, theirs = socket.socketpair()
+        output_dir = tmp_path / kind
+        process = start(theirs.fileno(), model, output_dir, "--validation_file", VALIDATION, "--eval_strategy", "steps", "--eval_steps", "2",
+                        "--save_strategy", "no", *more)
+        theirs.close()
+        with ours, ours.makefile("r", encoding="utf-8") as file:
+            for line in file:
+                if json.loads(line)["event"] == kind:
+                    process.terminate()  # Without a reply, and with an open socket.
+        output = process.communicate(timeout=30)[0].decode()
+        assert process.returncode == 6, output
+        assert checkpoints(output_dir) == ["checkpoint-1" if kind == "step" else "checkpoint-2"]
+        # The resumed run repeats an evaluation whose metrics were not complete.
+        process = subprocess.run([pl.program_path(), "train", "--model_name_or_path", model, "--train_file", DATA, "--validation_file",
+                                  VALIDATION, "--output_dir", str(output_dir), "--use_cpu", "--num_threads", "1", "--max_seq_length", "32",
+                                  "--max_steps", "6", "--logging_steps", "2", "--eval_strategy", "steps", "--eval_steps", "2", "--save_strategy",
+                                  "no", "--resume_from_checkpoint", "True"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert process.returncode == 0, process.stdout.decode()
+        log = [json.loads(line) for line in open(output_dir / "log.jsonl", encoding="utf-8")]
+        assert [record["step"] for record in log if "eval_loss" in record] == [2, 4, 6]
+
+
+def test_a_run_whose_reader_owes_the_best_metric_saves_and_stops(tmp_path, model):
+    more = ("--validation_file", VALIDATION, "--eval_strategy", "steps", "--eval_steps", "2", "--save_logits", "--event_replies", "evaluations",
+            "--metric_for_best_model", "own", "--save_strategy", "no")
+    ours, theirs = socket.socketpair()
+    process = start(theirs.fileno(), model, tmp_path / "gone", *more)
+    theirs.close()
+    with ours.makefile("r", encoding="utf-8") as file:
+        for line in file:
+            event = json.loads(line)
+            if event["event"] == "metrics" and event["id"] > 1:
+                break
+            if "id" in event:
+                ours.sendall(reply_to(event, {"metrics": {"metrics": {"own": 1.0}}}) + b"\n")
+    ours.shutdown(socket.SHUT_RDWR)
+    ours.close()
+    output = process.communicate(timeout=30)[0].decode()
+    assert process.returncode == 6 and checkpoints(tmp_path / "gone") == ["checkpoint-4"], output
+    assert "--metric_for_best_model own: the evaluation has no such metric" in output
+    assert "its source has ended, so the run saves a checkpoint and stops" in output
+    # A reader that is there and does not report the metric has another name for it. The training is saved too.
+    events, exit_code, _ = events_of(model, tmp_path / "other", *more, replies={"metrics": {"metrics": {"f1": 1.0}}})
+    assert exit_code == 2 and checkpoints(tmp_path / "other") == ["checkpoint-2"]
+    assert "own: the evaluation has no such metric; it has" in events[-1]["message"] and "eval_f1" in events[-1]["message"]
+    assert "checkpoint-2 is complete: resume with" in events[-1]["message"]
+
+
+def test_a_line_without_an_end_is_refused(tmp_path, model):
+    ours, theirs = socket.socketpair()
+    process = start(theirs.fileno(), model, tmp_path / "out", "--event_replies", "steps")
+    theirs.close()
+    with ours, ours.makefile("r", encoding="utf-8") as file:
+        for line in file:
+            event = json.loads(line)
+            if "id" in event:
+                ours.sendall(b"x" * ((1 << 20) + 1))
+    assert process.wait() == 2 and "sent a line of more than 1048576 bytes" in event["message"]
+    process.stdout.close()

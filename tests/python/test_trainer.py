@@ -11,6 +11,7 @@ import sys
 import pytest
 
 import plimsoll_train as pl
+from plimsoll_train._run import Run
 from plimsoll_train._settings import without_token
 from conftest import ROOT, settings
 
@@ -220,3 +221,65 @@ pl.Trainer({model!r}, {settings(tmp_path / 'out', max_steps=100000)!r}, train_da
     done = subprocess.run([sys.executable, str(script)], timeout=60)
     assert done.returncode == 5
     assert any(name.startswith("checkpoint-") for name in os.listdir(tmp_path / "out"))
+
+
+def test_a_parent_that_ends_in_compute_metrics_lets_the_run_save(tmp_path, model, rows, validation_rows):
+    """The metric that would choose the best model is then missing, and the resumed run repeats the evaluation."""
+    given = settings(tmp_path / "out", max_steps=8, eval_strategy="steps", eval_steps=2, metric_for_best_model="own", logging_steps=1)
+    calls = []
+
+    def leave(prediction):
+        calls.append(len(calls))
+        if len(calls) == 2:
+            sys.exit(5)
+        return {"own": float(len(calls))}
+
+    trainer = pl.Trainer(model, given, train_dataset=rows, eval_dataset=validation_rows, compute_metrics=leave)
+    with pytest.raises(SystemExit):
+        trainer.train()
+    assert os.listdir(tmp_path / "out").count("checkpoint-4") == 1
+    resumed = pl.Trainer(model, given, train_dataset=rows, eval_dataset=validation_rows, compute_metrics=leave)
+    resumed.train(resume_from_checkpoint=True)
+    with open(tmp_path / "out" / "log.jsonl", encoding="utf-8") as file:
+        found = {record["step"]: record["eval_own"] for record in map(json.loads, file) if "eval_own" in record}
+    assert found == {2: 1.0, 4: 3.0, 6: 4.0, 8: 5.0}
+
+
+FAKE = """#!{python}
+import json, os, signal, sys, time
+code, descriptor = int(sys.argv[1]), int(sys.argv[sys.argv.index("--event_fd") + 1])
+def send(**event):
+    os.write(descriptor, json.dumps(event).encode() + b"\\n")
+def stop(*_):
+    send(event="save", path="out/checkpoint-1")
+    send(event="end", exit_code=code, message="the loss is nan" if code == 5 else "")
+    os._exit(code)
+signal.signal(signal.SIGINT, stop)
+send(event="begin", max_steps=1)
+time.sleep(30)
+"""
+
+
+def test_an_interrupt_keeps_the_exit_code_of_the_program(tmp_path, monkeypatch):
+    program = tmp_path / "program"
+    program.write_text(FAKE.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PLIMSOLL_PROGRAM", str(program))
+
+    def interrupt(event):
+        if event["event"] == "begin":
+            raise KeyboardInterrupt
+
+    def fail(event):
+        raise LookupError("a fault of a callback")
+
+    for code, cause, words in ((6, None, "the run was interrupted: it saved out/checkpoint-1"),
+                               (0, None, "the run was complete before it could be interrupted: it saved out/checkpoint-1"),
+                               (5, pl.NotFinite, "the run was interrupted, and ended with exit code 5: the loss is nan; it saved"),
+                               (7, pl.DeviceError, "the run was interrupted, and ended with exit code 7: ")):
+        with pytest.raises(pl.Interrupted) as caught:
+            Run([str(code)], interrupt).run()
+        assert caught.value.exit_code == code and str(caught.value).startswith(words) and caught.value.checkpoint == "out/checkpoint-1"
+        assert isinstance(caught.value.__cause__, cause) if cause else caught.value.__cause__ is None
+        with pytest.raises(LookupError):
+            Run([str(code)], fail).run()
