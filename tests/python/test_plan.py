@@ -81,3 +81,13 @@ def test_arguments_read_as_attributes(tmp_path):
     assert args.to_dict()["learning_rate"] == 1e-4
     with pytest.raises(AttributeError):
         args.lerning_rate
+
+
+def test_a_kernel_of_any_stage_of_a_pipeline_can_be_forced(model):
+    given = {"device": "cpu", "num_threads": 1, "max_seq_length": 32, "pp_size": 2, "nproc_per_node": 2}
+    # Only the first stage looks up embeddings, and only the last one computes the loss.
+    for kernel in ("embedding_sum_fwd_ref", "softmax_cross_entropy_fwd_ref"):
+        assert pl.plan(model, **given, kernels=kernel)["by_phase"]
+    for kernel in ("sgd_cpu", "embedding_sum_fwd_ref,sgd_cpu"):
+        with pytest.raises(pl.UsageError, match="--kernels sgd_cpu: no op of this run computes"):
+            pl.plan(model, **given, kernels=kernel)

@@ -77,20 +77,23 @@ KernelTarget kernel_target(const PlanRequest& request) {
           .matmul_workspace_bytes = request.products.workspace_bytes};
 }
 
-void check_forced_kernels(const Programs& programs, const DeviceOptions& device) {
-  for (const std::string& name : device.forced_kernels) {
-    const KernelRow* row = find_kernel_row(name);
-    PLIMSOLL_CHECK(row != nullptr, "the kernel catalog has no implementation '{}'", name);
-    const bool is_used = std::ranges::any_of(programs, [row](const ProgramPlan& program) {
-      return std::ranges::any_of(program.ops, [row](const OpPlan& op) { return op.kernel == row; });
+void remove_used_kernels(std::vector<std::string>& names, const Programs& programs) {
+  std::erase_if(names, [&](const std::string& name) {
+    return std::ranges::any_of(programs, [&](const ProgramPlan& program) {
+      return std::ranges::any_of(program.ops, [&](const OpPlan& op) {
+        return op.kernel != nullptr && op.kernel->implementation == name;
+      });
     });
-    if (!is_used) {
-      throw_error(
-          ErrorCode::kUsage,
-          "--kernels {}: no op of this run computes {}; plimsoll plan --why lists the kernels of a run", name,
-          row->kernel);
-    }
-  }
+  });
+}
+
+void refuse_unused_kernels(const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  const KernelRow* row = find_kernel_row(names.front());
+  PLIMSOLL_CHECK(row != nullptr, "the kernel catalog has no implementation '{}'", names.front());
+  throw_error(ErrorCode::kUsage,
+              "--kernels {}: no op of this run computes {}; plimsoll plan --why lists the kernels of a run",
+              names.front(), row->kernel);
 }
 
 KernelChoice::KernelChoice(const Graph& graph)

@@ -16,8 +16,11 @@ namespace plimsoll {
 // Returns the target that the request's kernels run on.
 KernelTarget kernel_target(const PlanRequest& request);
 
-// Checks that every implementation that the user forces (--kernels) is used by an op of the programs. Errors: kUsage if one is not.
-void check_forced_kernels(const Programs& programs, const DeviceOptions& device);
+// Removes from `names` every implementation that an op of the programs uses. The names that are left after all programs of a run, in
+// a pipeline those of all stages, are those of --kernels that have no effect.
+void remove_used_kernels(std::vector<std::string>& names, const Programs& programs);
+// Errors: kUsage if a name is left.
+void refuse_unused_kernels(const std::vector<std::string>& names);
 
 class KernelChoice {
  public:

@@ -244,8 +244,12 @@ Plan build_plan(const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan =
       request.ranks.pipeline_size > 1 ? build_stage_plan(request) : plan_within_limit(request, build_graphs);
-  // In a pipeline, the ops of a forced kernel may be in another stage, so this stage cannot check them alone.
-  if (!plan.is_pipelined()) check_forced_kernels(plan.programs, request.device);
+  // In a pipeline, the ops of a forced kernel may be in any stage, so build_stage_plan() checks them.
+  if (!plan.is_pipelined()) {
+    std::vector<std::string> unused = request.device.forced_kernels;
+    remove_used_kernels(unused, plan.programs);
+    refuse_unused_kernels(unused);
+  }
   plan.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return plan;
 }

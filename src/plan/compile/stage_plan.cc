@@ -14,6 +14,7 @@
 #include "graph/ops/slice.h"
 #include "graph/passes/pass.h"
 #include "hardware/gpu_constant.h"
+#include "plan/compile/kernel_choice.h"
 #include "plan/compile/op_times.h"
 
 namespace plimsoll {
@@ -305,11 +306,13 @@ Plan build_stage_plan(const PlanRequest& request) {
   };
   Plan own;
   std::vector<StagePlan> stages;
+  std::vector<std::string> unused_kernels = request.device.forced_kernels;
   for (int64_t stage = 0; stage < num_stages; ++stage) {
     PlanRequest of_stage = divided;
     of_stage.ranks.stage = stage;
     if (stage != request.ranks.stage) of_stage.passes.dump = {};
     Plan plan = plan_within_limit(of_stage, build_graphs);
+    remove_used_kernels(unused_kernels, plan.programs);
     stages.push_back(describe_stage(plan, stage));
     stages.back().num_blocks = blocks_of_chunk(stage);
     int64_t chunk = stage;
@@ -319,6 +322,7 @@ Plan build_stage_plan(const PlanRequest& request) {
     }
     if (stage == request.ranks.stage) own = std::move(plan);
   }
+  refuse_unused_kernels(unused_kernels);
   check_pipeline(stages, request);
   if (request.ranks.pipeline_maps_peers) {
     for (size_t i = 0; i < stages.size(); ++i) stages[i].total_bytes += missing_mapping_bytes(stages, i);
