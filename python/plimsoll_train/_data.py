@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import decimal
+import enum
 import json
 import math
 import os
+import uuid
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ._errors import BadData, UsageError
@@ -13,11 +16,15 @@ Row = Dict[str, Any]
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value of NumPy, PyTorch, pandas or Arrow as a value of Python."""
+    """Returns a value of NumPy, PyTorch, pandas or Arrow as a value that JSON has. Raises ValueError with the reason if there is none."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
+        if math.isinf(value):
+            raise ValueError("an infinity, which JSON does not have; replace it by a number, or by None for a missing value")
         return None if math.isnan(value) else value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise ValueError("bytes; decode a text with .decode(), or remove the column")
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -26,14 +33,45 @@ def _plain(value: Any) -> Any:
         return _plain(value.tolist())
     if hasattr(value, "item"):
         return _plain(value.item())
+    if type(value).__name__ == "NAType" or value != value:  # A missing value of pandas.
+        return None
     if hasattr(value, "isoformat"):
         return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return _plain(float(value))
+    if isinstance(value, (uuid.UUID, os.PathLike)):
+        return str(value)
+    if isinstance(value, enum.Enum):
+        return _plain(value.value)
+    raise ValueError(f"an object of type {type(value).__name__}; convert it to a text, a number or a list, or remove the column")
+
+
+def _row_of(given: Mapping[Any, Any], place: str) -> Row:
+    """Returns a row with values that JSON has. Raises BadData with the place and the column."""
+    row: Row = {}
+    for name, value in given.items():
+        try:
+            row[str(name)] = _plain(value)
+        except (ValueError, OverflowError) as error:
+            raise BadData(f"{place}, column {ascii(str(name))}: the value is {error}") from None
+        except RecursionError:
+            raise BadData(f"{place}, column {ascii(str(name))}: the value is nested too deeply") from None
+    return row
+
+
+def _line_of(row: Row, place: str) -> bytes:
+    """Returns a row as a line of JSON. Raises BadData for texts that UTF-8 cannot encode."""
     try:
-        if value != value:  # A missing value of pandas.
-            return None
-    except (TypeError, ValueError):
-        return None
-    return str(value)
+        return json.dumps(row, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
+    except UnicodeEncodeError as error:
+        code = f"U+{ord(error.object[error.start]):04X}"
+    for name, value in row.items():
+        try:
+            json.dumps({name: value}, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError:
+            break
+    raise BadData(f"{place}, column {ascii(name)}: the text contains {code}, half of a character of UTF-16, which UTF-8 cannot encode; replace "
+                  "it, for example with text.encode('utf-8', 'replace').decode()")
 
 
 def _rows_of_columns(columns: Mapping[str, Sequence[Any]]) -> Iterator[Row]:
@@ -139,61 +177,22 @@ def write_rows(data: Any, path: str, label_column: str = "label", names: Optiona
     column: Optional[str] = None
     labels: List[Any] = []
     count = 0
-    with open(path, "w", encoding="utf-8") as file:
+    with open(path, "wb") as file:
         for given in rows_of(data):
-            row = {str(name): _plain(value) for name, value in given.items()}
+            place = f"row {count} of the data set"
+            row = _row_of(given, place)
             if count == 0:
                 column = _label_column(row, label_column)
             if column is not None and column in row:
                 has_ids_per_token = isinstance(row[column], list) and "input_ids" in row
                 if names is not None and not has_ids_per_token:
-                    row[column] = _named(row[column], names, f"row {count} of the data set")
+                    row[column] = _named(row[column], names, place)
                 labels.append(row[column])
-            file.write(json.dumps(row, ensure_ascii=False))
-            file.write("\n")
+            file.write(_line_of(row, place))
             count += 1
     if count == 0:
         raise BadData("a data set has no rows")
     return WrittenData(path, column, labels if column is not None else None, count)
-
-
-def read_config(model: Any) -> Optional[Dict[str, Any]]:
-    """Returns config.json of a folder, of a model in Hugging Face's cache, or of a model of transformers; None if there is none."""
-    if not isinstance(model, (str, os.PathLike)):
-        config = getattr(model, "config", None)
-        return None if config is None else dict(config.to_dict())
-    name = os.fspath(model)
-    path = os.path.join(name, "config.json")
-    if not os.path.exists(path):
-        cached = _cached_config(name)
-        if cached is None:
-            return None
-        path = cached
-    with open(path, encoding="utf-8") as file:
-        config_of_file: Dict[str, Any] = json.load(file)
-    return config_of_file
-
-
-def _cached_config(name: str) -> Optional[str]:
-    home = os.environ.get("HF_HOME", os.path.join(os.path.expanduser("~"), ".cache", "huggingface"))
-    hub = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
-    repository = os.path.join(hub, "models--" + name.replace("/", "--"))
-    try:
-        with open(os.path.join(repository, "refs", "main"), encoding="utf-8") as file:
-            commit = file.read().strip()
-    except OSError:
-        return None
-    path = os.path.join(repository, "snapshots", commit, "config.json")
-    return path if os.path.exists(path) else None
-
-
-def names_in_config(config: Optional[Mapping[str, Any]]) -> Optional[List[str]]:
-    """Returns the names of the labels of a model by id, or None if its configuration has none."""
-    id2label = (config or {}).get("id2label")
-    if not id2label:
-        return None
-    by_id = {int(key): str(value) for key, value in id2label.items()}
-    return [by_id[i] for i in range(len(by_id))] if set(by_id) == set(range(len(by_id))) else None
 
 
 def label_ids(labels: Iterable[Any], names: Sequence[str]) -> Tuple[List[Any], bool]:

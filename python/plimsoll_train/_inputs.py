@@ -7,7 +7,8 @@ import os
 import tempfile
 from typing import Any, Dict, List, Mapping, Optional
 
-from ._data import WrittenData, class_names, names_in_config, read_config, write_rows
+from ._config import names_in_config, read_config
+from ._data import WrittenData, class_names, write_rows
 from ._errors import BadData, UsageError
 
 
@@ -51,7 +52,7 @@ class Inputs:
         elif model is not None:
             words = ["--model_name_or_path", os.fspath(model)]
         names = class_names(self.train_dataset, self.label_column)
-        config = read_config(model) if names is not None and model is not None else None
+        config = read_config(model, self._settings) if names is not None and model is not None else None
         if names is not None and config is not None and names_in_config(config) != names:
             # The program takes the order of the classes from the configuration of the model.
             config["id2label"] = {str(i): name for i, name in enumerate(names)}
@@ -80,7 +81,7 @@ class Inputs:
         names = class_names(data, self.label_column)
         if names is None:
             current = self.model if trained is None else trained
-            names = names_in_config(read_config(current)) if current is not None else None
+            names = names_in_config(read_config(current, self._settings)) if current is not None else None
         return names if names is not None and len(names) > 1 else None
 
     def write(self, data: Any, name: str, trained: Optional[str] = None) -> WrittenData:

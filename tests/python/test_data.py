@@ -1,15 +1,25 @@
 """Tests data sets of other libraries, and the tasks whose labels are not one class per row."""
+import datetime
+import decimal
+import enum
 import hashlib
 import json
 import os
+import pathlib
 import shutil
+import uuid
 
 import pytest
 
 import plimsoll_train as pl
 from conftest import ROOT, settings
+from plimsoll_train._config import read_config
 from plimsoll_train._data import rows_of, write_rows
 from plimsoll_train._npy import padded, read_npy_as_lists
+
+
+class Color(enum.Enum):
+    RED = "red"
 
 
 def weights(folder):
@@ -169,3 +179,91 @@ def test_arrays_without_numpy(tmp_path, model, rows):
         assert read_npy_as_lists(str(tmp_path / "array.npy")) == array.tolist()
     rows = numpy.arange(6, dtype="f4").reshape(3, 2)
     assert padded(rows, [0, 1, 3]).tolist() == padded(rows.tolist(), [0, 1, 3]) == [[[0, 1], [-100, -100]], [[2, 3], [4, 5]]]
+
+
+def test_values_that_json_does_not_have_are_refused(tmp_path):
+    path = str(tmp_path / "rows.jsonl")
+    for value, words in ((float("inf"), "an infinity"), (-float("inf"), "an infinity"), ([1.0, float("inf")], "an infinity"), (b"text", "bytes"),
+                         ({"a": [bytearray(b"x")]}, "bytes"), (object(), "an object of type object"), (1j, "an object of type complex")):
+        with pytest.raises(pl.BadData) as caught:
+            write_rows([{"text": "a", "x": 1}, {"text": "b", "x": value}], path)
+        assert str(caught.value).startswith(f"row 1 of the data set, column 'x': the value is {words}"), caught.value
+    for row in ({"text": "a \ud83d b"}, {"text": ["a", "\udc80"]}, {"te\udcffxt": 1}):
+        with pytest.raises(pl.BadData) as caught:
+            write_rows([{"id": 1, **row}], path)
+        assert "row 0 of the data set, column 'te" in str(caught.value) and "half of a character of UTF-16" in str(caught.value)
+    deep = []
+    for _ in range(100000):
+        deep = [deep]
+    with pytest.raises(pl.BadData, match="column 'x': the value is nested too deeply"):
+        write_rows([{"x": deep}], path)
+
+
+def test_other_values_have_a_conversion(tmp_path):
+    row = {"half": decimal.Decimal("0.5"), "day": datetime.date(2026, 1, 2), "path": pathlib.PurePosixPath("a/b"), "label": Color.RED,
+           "id": uuid.UUID(int=1)}
+    written = write_rows([row], str(tmp_path / "rows.jsonl"))
+    assert json.loads((tmp_path / "rows.jsonl").read_text()) == {"half": 0.5, "day": "2026-01-02", "path": "a/b", "label": "red",
+                                                                "id": "00000000-0000-0000-0000-000000000001"}
+    assert written.labels == ["red"]
+
+
+class Feature:
+    """A ClassLabel of datasets, without that package."""
+
+    def __init__(self, names):
+        self.names = names
+
+
+class Labelled(list):
+    """A data set of rows whose column `label` has names."""
+
+    def __init__(self, rows, names):
+        super().__init__({**row, "label": names.index(row["label"])} for row in rows)
+        self.features = {"label": Feature(names)}
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A hub on the loopback interface, and an empty cache."""
+    monkeypatch.syspath_prepend(os.path.join(ROOT, "tests", "downloads"))
+    from hub_server import Hub
+    started = Hub()
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME", "HF_TOKEN", "http_proxy",
+                 "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("HF_ENDPOINT", started.endpoint)
+    yield started
+    started.close()
+
+
+def files_of(folder):
+    return {name: open(os.path.join(folder, name), "rb").read() for name in os.listdir(folder)}
+
+
+def test_the_order_of_class_names_does_not_depend_on_the_cache(tmp_path, model, rows, hub):
+    hub.add("org/tiny", files_of(model))
+    names = ["odd", "good", "bad"]
+    for output in ("empty", "filled"):
+        trainer = pl.Trainer("org/tiny", settings(tmp_path / output, max_steps=1), train_dataset=Labelled(rows, names))
+        trainer.train()
+        assert json.load(open(tmp_path / output / "config.json"))["id2label"] == {"0": "odd", "1": "good", "2": "bad"}, output
+    # Integer labels are ids of the labels of the model, whose order is another one.
+    two = [{**row, "label": ["bad", "good", "odd"].index(row["label"])} for row in rows if row["label"] != "odd"]
+    shutil.rmtree(tmp_path / "hf")
+    pl.Trainer("org/tiny", settings(tmp_path / "ids", max_steps=1), train_dataset=two).train()
+    assert json.load(open(tmp_path / "ids" / "config.json"))["id2label"] == {"0": "bad", "1": "good", "2": "odd"}
+
+
+def test_revisions_and_other_caches_are_read(tmp_path, model, hub):
+    old = hub.add("org/tiny", {"config.json": b'{"id2label": {"0": "a"}}'}, refs=("main", "v1"))
+    given = {"cache_dir": str(tmp_path / "other"), "model_revision": "v1"}
+    assert read_config("org/tiny", given) == {"id2label": {"0": "a"}}
+    assert os.path.exists(tmp_path / "other" / "models--org--tiny" / "refs" / "v1") and not os.path.exists(tmp_path / "hf")
+    hub.close()
+    assert read_config("org/tiny", given) == read_config("org/tiny", {**given, "model_revision": old}) == {"id2label": {"0": "a"}}
+    # The hub cannot be reached, and this revision is not in the cache.
+    assert read_config("org/tiny", {"cache_dir": given["cache_dir"], "local_files_only": True}) is None
+    with pytest.raises(pl.DeviceError, match="cannot be reached"):
+        read_config("org/tiny", {"cache_dir": given["cache_dir"]})
