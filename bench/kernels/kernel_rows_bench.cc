@@ -2,7 +2,7 @@
 // of the op's activations, and of its slowest op the median and the spread of the time per call, and the rates that follow from the bytes and
 // the multiplications and additions that the op declares. A row that the plans do not choose by themselves is forced, as --kernels does.
 //
-//   kernel_rows_bench [--repetitions N] [ROW...]     all rows, or those whose names contain one of the words
+//   kernel_rows_bench [--repetitions N] [ROW...]     all rows, or those whose names contain one of the words; exit code 2 for other words
 //   PLIMSOLL_TEST_DEVICE=gpu kernel_rows_bench       the rows of the first GPU
 //
 // A run whose loss or gradients are not finite ends with an error before any time is printed.
@@ -11,13 +11,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "bench/kernels/bench_row_words.h"
 #include "bench/kernels/benched_cases.h"
 #include "device/cpu/cpu_features.h"
 #include "device/cuda/cuda_device.h"
@@ -228,16 +228,12 @@ int bench_rows(const std::vector<std::string>& words, int repetitions) {
 }  // namespace plimsoll
 
 int main(int argc, char** argv) {
-  int repetitions = 5;
-  std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.size() >= 2 && words[0] == "--repetitions") {
-    repetitions = std::max(1, std::atoi(words[1].c_str()));
-    words.erase(words.begin(), words.begin() + 2);
-  }
   try {
-    return plimsoll::bench_rows(words, repetitions);
+    const plimsoll::BenchRowWords words =
+        plimsoll::read_bench_row_words(std::vector<std::string>(argv + 1, argv + argc));
+    return plimsoll::bench_rows(words.rows, words.repetitions);
   } catch (const plimsoll::Error& error) {
     std::fprintf(stderr, "kernel_rows_bench: %s\n", error.what());
-    return 1;
+    return static_cast<int>(error.code());
   }
 }

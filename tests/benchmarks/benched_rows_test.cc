@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/kernels/bench_row_words.h"
 #include "bench/kernels/benched_cases.h"
 #include "hardware/gpu_target.h"
 
@@ -24,6 +25,30 @@ std::vector<DeviceOptions> devices() {
     if (gpu) list.push_back({.kind = KernelDevice::kCuda, .num_threads = 2, .gpu = *gpu});
   }
   return list;
+}
+
+TEST(BenchedRows, WordsOfTheCommandLine) {
+  EXPECT_EQ(read_bench_row_words({}).repetitions, 5);
+  EXPECT_TRUE(read_bench_row_words({}).rows.empty());
+  const BenchRowWords read = read_bench_row_words({"rms_norm", "--repetitions", "3", "matmul"});
+  EXPECT_EQ(read.repetitions, 3);
+  EXPECT_EQ(read.rows, (std::vector<std::string>{"rms_norm", "matmul"}));
+  using Words = std::vector<std::string>;
+  for (const auto& [words, reason] :
+       {std::pair<Words, const char*>{{"rms_nrom"}, "'rms_nrom' is part of no name of a row"},
+        {{"matmul", "--reps", "3"}, "unknown option '--reps'"},
+        {{"--repetitions"}, "--repetitions needs a number"},
+        {{"--repetitions", "many"}, "--repetitions many: give a whole number"},
+        {{"--repetitions", "0"}, "--repetitions 0: give a whole number"},
+        {{""}, "'' is part of no name"}}) {
+    try {
+      read_bench_row_words(words);
+      ADD_FAILURE() << reason;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      EXPECT_TRUE(std::string(error.what()).starts_with(reason)) << error.what();
+    }
+  }
 }
 
 TEST(BenchedRows, AreAllRowsOfTheCatalog) {

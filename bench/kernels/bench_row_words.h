@@ -1,0 +1,18 @@
+// The command line of kernel_rows_bench. Thread-safe: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace plimsoll {
+
+struct BenchRowWords {
+  int repetitions = 5;
+  std::vector<std::string> rows = {};  // parts of names of rows; empty for all rows
+};
+
+// Reads the words after the name of the program. Errors: kUsage for an unknown option, for a number of repetitions that is none, and for
+// a word that no row of the kernel catalog contains.
+BenchRowWords read_bench_row_words(const std::vector<std::string>& words);
+
+}  // namespace plimsoll
