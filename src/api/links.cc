@@ -64,6 +64,16 @@ LinkCalibration key_of(const RankPlace& place, const ChosenDevice& device) {
   return key;
 }
 
+// Returns why this process cannot open NCCL, with the places where it was searched for, or "".
+std::string nccl_failure() {
+  try {
+    static_cast<void>(nccl());
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 class LinksOfRun {
  public:
   LinksOfRun(const Arguments& arguments, const LinkBenchOptions& options, const Environment& environment)
@@ -137,10 +147,13 @@ class LinksOfRun {
 
   bool measures_nccl() {
     if (is_true_on_all_ranks(*ranks_, has_nccl())) return true;
-    report_.notes.emplace_back(
-        "NCCL is not measured: a rank cannot open it; install the package libnccl2, or PyPI's "
-        "nvidia-nccl-cu13 and let "
-        "LD_LIBRARY_PATH name its folder");
+    const std::string own_reason = nccl_failure();
+    report_.notes.push_back(
+        "NCCL is not measured: " +
+        (own_reason.empty()
+             ? "another rank cannot open it; run this command on the machine of that rank alone "
+               "to see where it was searched for"
+             : own_reason));
     return false;
   }
 
@@ -189,12 +202,7 @@ bool ranks_use_gpus(const Arguments& arguments) {
 }
 
 bool has_nccl() {
-  try {
-    static_cast<void>(nccl());
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
+  return nccl_failure().empty();
 }
 
 }  // namespace plimsoll

@@ -172,7 +172,7 @@ int64_t write_gguf(FileSystem& files, const std::string& path, const GgufMetadat
   try {
     size = write_content(files, temporary, header, tensors);
     files.rename(temporary, path);
-  } catch (const Error&) {
+  } catch (...) {
     remove_quietly(files, temporary);
     throw;
   }
