@@ -1,5 +1,5 @@
 // Runs with --report_to tensorboard: every value of log.jsonl is an event with the tag of Hugging Face's TensorBoardCallback, a resumed run
-// writes a file of its own, and checkpoints do not depend on the setting. read_events.py reads such files with the package tensorboard.
+// writes a file of its own, and checkpoints do not depend on the setting. tests/python/test_tensorboard.py reads such a file with the package tensorboard.
 #include <gtest/gtest.h>
 
 #include <algorithm>
