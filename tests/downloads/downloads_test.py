@@ -5,6 +5,7 @@
 
 The comparison with huggingface_hub runs if that package can be imported, by this Python or by the one that PLIMSOLL_HUB_PYTHON names.
 """
+import base64
 import fcntl
 import hashlib
 import json
@@ -287,6 +288,32 @@ class Downloads(unittest.TestCase):
         places = {(r.place, r.headers.get("Authorization")) for r in self.hub.requests}
         self.assertEqual(places, {("hub", "Bearer hf_saved"), ("hub", "Bearer hf_given"), ("storage", None)})
 
+    def test_a_name_and_password_in_the_address_are_not_shown(self):
+        address = self.hub.endpoint.replace("://", "://me:se%40cret@")
+        done = subprocess.run([PROGRAM, "download", "org/name", "--json"], capture_output=True, text=True, timeout=30,
+                              env={**self.environment(HF_TOKEN="hf_given"), "HF_ENDPOINT": address})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assert_complete()
+        places = {(r.place, r.headers.get("Authorization")) for r in self.hub.requests}
+        self.assertEqual(places, {("hub", "Basic " + base64.b64encode(b"me:se@cret").decode()), ("storage", None)})
+        self.hub.fail("hub", "/api/", times=100, status=403)
+        refused = subprocess.run([PROGRAM, "download", "org/name"], capture_output=True, text=True, timeout=30,
+                                 env={**self.environment(), "HF_ENDPOINT": address})
+        self.assertEqual(refused.returncode, 4)
+        proxied = subprocess.run([PROGRAM, "download", "org/name"], capture_output=True, text=True, timeout=30,
+                                 env={**self.environment(), "http_proxy": "unknown://me:se%40cret@proxy"})
+        self.assertEqual(proxied.returncode, 7)
+        for text in (done.stdout, done.stderr, refused.stderr, proxied.stderr):
+            self.assertNotIn("cret", text)
+
+    def test_a_damaged_rest_is_replaced_in_the_same_run(self):
+        sha = hashlib.sha256(self.files["model.safetensors"]).hexdigest()
+        (self.repository() / "blobs").mkdir(parents=True)
+        (self.repository() / "blobs" / (sha + ".incomplete")).write_bytes(bytes(300_000))
+        self.run_program("download", "org/name")
+        self.assert_complete()
+        self.assertEqual(self.hub.count("storage", "/stored/"), 1)
+
     def test_a_full_disk(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
@@ -334,6 +361,12 @@ class Downloads(unittest.TestCase):
         for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
             self.run_program("download", "org/name", **{variable: str(self.folder / "ca.pem")})
         self.assert_complete()
+        # A folder of certificates, named by their hashes as `openssl rehash` names them.
+        name = subprocess.run(["openssl", "x509", "-hash", "-noout", "-in", "ca.pem"], cwd=self.folder, check=True, capture_output=True, text=True)
+        (self.folder / "certificates").mkdir()
+        shutil.copy(self.folder / "ca.pem", self.folder / "certificates" / (name.stdout.strip() + ".0"))
+        for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_DIR"):
+            self.run_program("download", "org/name", "README.md", **{variable: str(self.folder / "certificates")})
 
     # --- hub names in runs
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <new>
 
 #include "base/dtype.h"
 #include "base/file_fault.h"
@@ -199,6 +200,15 @@ TEST(GgufFile, FailuresLeaveTheOldFileOrTheNewOne) {
 
 std::string problem_of(const std::vector<std::string>& tokens, const std::vector<text::BpeMerge>& merges) {
   return sentence_piece_scores(tokens, merges, {}).problem;
+}
+
+// A source of a tensor may fail in any way, for example because the system has no more memory.
+TEST(GgufFile, NoTemporaryFileIsLeftAfterOtherExceptions) {
+  MemoryFileSystem files;
+  GgufTensor tensor = tensor_of("a", GgufType::kF32, {2}, {1, 2});
+  tensor.read = [](int64_t, std::span<float>) { throw std::bad_alloc(); };
+  EXPECT_THROW(write_gguf(files, "/model.gguf", GgufMetadata(), {&tensor, 1}), std::bad_alloc);
+  EXPECT_TRUE(files.list("/").empty());
 }
 
 TEST(SentencePieceScores, FollowTheOrderOfTheMerges) {
