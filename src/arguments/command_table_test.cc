@@ -126,7 +126,7 @@ TEST(Commands, WrongWordsAreNamed) {
   EXPECT_EQ(
       error_of("merge", {"--adaptor", "x"}),
       "merge: unknown option '--adaptor', did you mean 'adapter'?; it takes --adapter DIR, --output_dir DIR, "
-      "--model_name_or_path DIR, --overwrite_output_dir");
+      "--model_name_or_path DIR, --overwrite_output_dir, --json");
   EXPECT_EQ(error_of("schema", {"--x"}), "schema: unknown option '--x'; it takes no options");
   EXPECT_EQ(error_of("inspect", {"-x"}).substr(0, 30), "inspect: unknown option '-x'; ");
   for (const CommandInfo& command : command_table()) {

@@ -38,6 +38,7 @@ class JsonOutput : public ::testing::Test {
 
   // Runs the program and returns what it writes to standard output.
   std::string output_of(const Words& words) {
+    std::filesystem::remove(path("out"));
     Process process(words, path("log"), {"XDG_CACHE_HOME=" + path("cache")}, path("out"));
     const ProcessResult result = process.wait();
     EXPECT_EQ(result.exit_code, 0) << result.output;

@@ -1,7 +1,7 @@
 #include "kernels/matmul/onednn_facts.h"
 
-#include <dnnl.hpp>
 #include <dnnl_debug.h>
+#include <dnnl.hpp>
 
 #include <string_view>
 
