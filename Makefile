@@ -9,6 +9,8 @@
 #   make bench      build the benchmarks: build-bench/
 #   make install    install to PREFIX (default /usr/local): program, library, headers, CMake package
 #   make wheel      build the wheel plimsoll-train for pip, with every released CUDA architecture: dist/
+#   make deb        build the Debian packages of this build, for this release of Debian: dist/
+#   make tarball    build an archive that runs from any folder: dist/
 #   make clean      remove build folders; trained models (runs/) and downloads (data/) are kept
 #
 # JOBS=N sets how many compilers and tests run at once (default: one per core).
@@ -18,7 +20,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := all
-.PHONY: all setup product test test-gpu test-long demo demo-clm bench install wheel clean help
+.PHONY: all setup product test test-gpu test-long demo demo-clm bench install wheel deb tarball clean help
 
 all: product
 	@echo "built: build/plimsoll   next: make demo, make test, or build/plimsoll --help"
@@ -58,8 +60,16 @@ wheel:
 	@scripts/setup.sh build wheel
 	@scripts/build_wheel.sh
 
+deb: product
+	@scripts/setup.sh packages
+	@scripts/build_deb.sh
+
+tarball: product
+	@scripts/setup.sh packages
+	@scripts/build_tarball.sh
+
 clean:
-	rm -rf build build-asan build-tsan build-fuzz build-bench build-quick build-tidy build-wheel dist
+	rm -rf build build-asan build-tsan build-fuzz build-bench build-quick build-tidy build-wheel build-tarball dist
 
 help:
 	@sed -n 's/^#   //p' Makefile

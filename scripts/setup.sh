@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that a task needs and that are missing; does nothing, in a few milliseconds, when none is.
 #
-#   scripts/setup.sh [build|demo|demo-clm|python|format|tidy|fuzz|bench|launchers|wheel|package:NAME]...     (default: build)
+#   scripts/setup.sh [build|demo|demo-clm|python|format|tidy|fuzz|bench|launchers|wheel|packages|package:NAME]...     (default: build)
 #
 # Needs root or sudo that asks no password. Otherwise it names what is missing and the command that installs it, and
 # exits with 2. On a system without dpkg it only prints the names of the packages.
@@ -21,8 +21,9 @@ packages_of() {
     bench) echo "libbenchmark-dev" ;;
     launchers) echo "openmpi-bin slurmctld slurmd slurm-client munge python3" ;;
     wheel) echo "python3-venv unzip" ;;
+    packages) echo "python3 dpkg-dev file patchelf xz-utils" ;;
     package:*) echo "${1#package:}" ;;
-    *) echo "setup: no such task: $1 (build, demo, demo-clm, python, format, tidy, fuzz, bench, launchers, wheel, package:NAME)" >&2; exit 2 ;;
+    *) echo "setup: no such task: $1 (build, demo, demo-clm, python, format, tidy, fuzz, bench, launchers, wheel, packages, package:NAME)" >&2; exit 2 ;;
   esac
 }
 

@@ -3,7 +3,7 @@
 
     third_party.py list PROGRAM            print the libraries to bundle: soname, file
     third_party.py notices PROGRAM FOLDER  write the notices of these libraries into FOLDER
-    third_party.py wheel PROGRAM WHEEL     add the notices to WHEEL, which auditwheel made from PROGRAM
+    third_party.py wheel PROGRAM WHEEL     add the notices to WHEEL, which auditwheel made from PROGRAM, and complete its list of components
     third_party.py copyright ON|OFF FILE   write Debian's copyright file of a package without bundled libraries, with CUDA code or without
     third_party.py check FOLDER|WHEEL      fail if a bundled library has no notice, or the wheel has no list of its components
 
@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -137,6 +138,35 @@ def write_notices(program, folder):
     return " AND ".join(["Apache-2.0"] + [part for part in parts if part != "Apache-2.0"])
 
 
+def complete_components(info, cuda):
+    """Adds to auditwheel's list of components what it omits: libraries below /lib, code of headers and static libraries, and licences."""
+    file = next(info.glob("sboms/*.cdx.json"), None)
+    if file is None:
+        fail(f"{info} has no list of components (sboms/*.cdx.json); auditwheel 6.5 and later writes one")
+    content = json.loads(file.read_text())
+    whole = content["components"][0]["bom-ref"]
+    dependencies = next(entry for entry in content["dependencies"] if entry["ref"] == whole)["dependsOn"]
+    with open(info / "licenses/third_party/libraries.tsv") as table:
+        parts = [(row["package"], row["version"], row["licence"]) for row in csv.DictReader(table, delimiter="\t")]
+    parts = [(name, version, f"pkg:deb/debian/{name}@{urllib.parse.quote(version, safe='~')}", licence) for name, version, licence in parts]
+    json_version = output_of("dpkg-query", "-W", "-f=${Version}", "nlohmann-json3-dev")
+    parts.append(("nlohmann-json3-dev", json_version, f"pkg:deb/debian/nlohmann-json3-dev@{json_version}", "MIT"))
+    if cuda:
+        header = pathlib.Path("/usr/local/cuda/include/cuda_runtime_api.h").read_text()
+        number = int(re.search(r"#define\s+CUDART_VERSION\s+(\d+)", header)[1])
+        version = f"{number // 1000}.{number % 1000 // 10}"
+        parts.append(("cuda-cudart-static", version, f"pkg:generic/nvidia/cuda-cudart-static@{version}", "LicenseRef-NVIDIA-CUDA-EULA"))
+    for name, version, purl, licence in parts:
+        component = next((entry for entry in content["components"] if entry["name"] == name), None)
+        if component is None:
+            component = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+            content["components"].append(component)
+            content["dependencies"].append({"ref": purl})
+            dependencies.append(purl)
+        component["licenses"] = [{"expression": licence}]
+    file.write_text(json.dumps(content))
+
+
 def write_copyright(cuda, target):
     """Writes the copyright file of a Debian package (format: debian.org/doc/packaging-manuals/copyright-format/1.0)."""
 
@@ -177,6 +207,7 @@ def add_to_wheel(program, wheel):
         info = next(tree.glob("*.dist-info"))
         expression = write_notices(program, notices)
         shutil.copytree(notices, info / "licenses/third_party", dirs_exist_ok=True)
+        complete_components(info, has_cuda(program))
         files = sorted(str(file.relative_to(info / "licenses")) for file in (info / "licenses").rglob("*") if file.is_file())
         head, _, body = (info / "METADATA").read_text().partition("\n\n")
         lines = [line for line in head.split("\n") if not line.startswith(("License-File:", "License-Expression:"))]

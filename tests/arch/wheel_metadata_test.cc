@@ -1,9 +1,11 @@
-// Checks that the metadata of the wheel agrees with the files that it describes: version, name, extras, and the folder of the program.
+// Checks that the metadata of the wheel agrees with the files that it describes: version, name, extras, and the folder of the program;
+// and that THIRD_PARTY.md lists the libraries that CMake finds and those that the program opens.
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <iterator>
 #include <regex>
+#include <set>
 #include <string>
 
 #include "base/nvidia_libraries.h"
@@ -47,6 +49,38 @@ TEST(WheelMetadata, TheExtraInstallsTheLibrariesThatTheProgramSearches) {
             std::string::npos);
   EXPECT_TRUE(plimsoll::cublaslt_names().at(1).starts_with("$ORIGIN/../../nvidia/"));
   EXPECT_TRUE(plimsoll::nccl_names().at(1).starts_with("$ORIGIN/../../nvidia/"));
+}
+
+TEST(WheelMetadata, TheCitationHasTheVersionOfCMake) {
+  EXPECT_EQ(first_match(read_source("CITATION.cff"), R"(\nversion: ([0-9.]+))"),
+            first_match(read_source("CMakeLists.txt"), R"(project\(plimsoll VERSION ([0-9.]+))"));
+}
+
+TEST(ThirdParty, EveryLibraryThatCMakeFindsIsListed) {
+  const std::string page = read_source("THIRD_PARTY.md");
+  const std::string found =
+      read_source("cmake/PlimsollDependencies.cmake") + read_source("cmake/PlimsollCuda.cmake");
+  // Threads belongs to the C library, PkgConfig is a tool of the build, and the others are only for tests and benchmarks.
+  const std::set<std::string> not_linked{"Threads", "PkgConfig", "GTest", "benchmark"};
+  const std::regex call(
+      R"re((?:find_package\(|find_library\(\w+ |pkg_check_modules\(\w+ (?:REQUIRED )?(?:IMPORTED_TARGET )?)([A-Za-z_-]+))re");
+  int num_libraries = 0;
+  for (std::sregex_iterator at(found.begin(), found.end(), call), end; at != end; ++at) {
+    const std::string name = (*at)[1];
+    if (not_linked.contains(name)) continue;
+    ++num_libraries;
+    EXPECT_NE(page.find("`" + name + "`"), std::string::npos) << name << " has no row in THIRD_PARTY.md";
+  }
+  EXPECT_GE(num_libraries, 16);
+}
+
+TEST(ThirdParty, EveryLibraryThatTheProgramOpensIsListed) {
+  const std::string page = read_source("THIRD_PARTY.md");
+  for (const std::string& name :
+       {plimsoll::cublaslt_names().at(0), plimsoll::nccl_names().at(0), std::string("libcairo.so.2"),
+        std::string("libcurl.so.4"), std::string("libcrypto.so.3"), std::string("libcuda.so.1")}) {
+    EXPECT_NE(page.find("`" + name + "`"), std::string::npos) << name << " is not in THIRD_PARTY.md";
+  }
 }
 
 }  // namespace
