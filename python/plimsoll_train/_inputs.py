@@ -44,8 +44,8 @@ class Inputs:
         model = self.model
         if model is not None and not isinstance(model, (str, os.PathLike)):
             if not hasattr(model, "save_pretrained"):
-                raise UsageError(f"model: an object of type {type(model).__name__} cannot be trained; pass a folder, a name in Hugging "
-                                 "Face's cache, or a model of transformers")
+                raise UsageError(f"model: an object of type {type(model).__name__} cannot be trained; pass a folder, a name on the "
+                                 "Hugging Face hub, or a model of transformers")
             folder = self.new_path("model")
             model.save_pretrained(folder)
             words = ["--model_name_or_path", folder]

@@ -31,7 +31,7 @@ _PADDING_COLLATORS = ("DataCollatorWithPadding", "DataCollatorForTokenClassifica
 class Trainer:
     """Trains, evaluates and predicts with the program, in a child process whose memory is that of its plan.
 
-    `model`: a folder, a name in Hugging Face's cache, or a model of transformers, whose weights are updated after train().
+    `model`: a folder, a name on the Hugging Face hub, or a model of transformers, whose weights are updated after train().
     `args`: TrainingArguments, those of transformers, or a dict. Data sets: datasets.Dataset, DataFrames of pandas or polars, tables
     of Arrow, dicts of columns, lists of dicts, or paths of files. `processing_class`: a tokenizer or its folder, by default the
     model's. `compute_metrics`: as in transformers' Trainer. `callbacks`: TrainerCallback of this package or of transformers.

@@ -84,7 +84,6 @@ std::string without_user_names(std::string_view text) {
   std::string shown;
   for (const char c : text) {
     if (c == '@') {
-      // Nothing is left for an '@' at the start of a word.
       const size_t delimiter = shown.find_last_of(" /'\"");
       shown.resize(delimiter == std::string::npos ? 0 : delimiter + 1);
     } else {

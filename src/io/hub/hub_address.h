@@ -18,7 +18,7 @@ std::string origin_of(std::string_view address);
 std::string shown_address(std::string_view address);
 std::string host_of(std::string_view address);
 
-// Returns a text without what stands before an '@' in each of its words, which may be the name and password in an address.
+// Returns a text in which each word that contains '@' begins after it: the part before may be the name and password in an address.
 std::string without_user_names(std::string_view text);
 
 // An address and the "name:password" that it contains, as it states them (percent-encoded).
