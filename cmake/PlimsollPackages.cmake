@@ -51,7 +51,7 @@ the byte how much memory the run will hold, where and why.")
 
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libplimsoll${soversion})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
-# CPack itself would write scripts that call ldconfig, which Debian's policy replaced by a trigger.
+# Debian's policy requires the trigger, which CPack does not write.
 file(WRITE ${PROJECT_BINARY_DIR}/generated/debian/triggers "activate-noawait ldconfig\n")
 file(WRITE ${PROJECT_BINARY_DIR}/generated/debian/shlibs
   "libplimsoll ${soversion} libplimsoll${soversion} (>= ${PROJECT_VERSION})\n")
