@@ -51,6 +51,11 @@ addEventListener("load", () => {
     const before = readout.textContent;
     box.dispatchEvent(new frame.contentWindow.PointerEvent("pointermove", { bubbles: true }));
     const pointed = readout.textContent;
+    const captions = Array.from(page.querySelectorAll("caption span"), (e) => e.getBoundingClientRect());
+    const wide = Array.from(page.querySelectorAll(".scroll")).filter((e) => e.scrollWidth > e.clientWidth && e.clientWidth > 0);
+    for (const e of wide) e.scrollLeft = e.scrollWidth;
+    const names = wide.flatMap((e) => Array.from(e.querySelectorAll("tbody th"), (t) => t.getBoundingClientRect().left));
+    for (const e of wide) e.scrollLeft = 0;
     svg.focus();
     press(svg, "ArrowDown");
     press(svg, "ArrowRight");
@@ -62,6 +67,7 @@ addEventListener("load", () => {
       map_width: svg.getBoundingClientRect().width,
       map_height: svg.getBoundingClientRect().height,
       title: box.querySelector("title").textContent,
+      widest_caption: Math.max(...captions.map((c) => c.right)), leftmost_name: Math.min(0, ...names),
       pointed, changed: before !== pointed, moved: readout.textContent !== pointed,
       smallest_text: Math.min(...Array.from(page.querySelectorAll("td, th, p, span, li, small, dt"), (e) => parseFloat(getComputedStyle(e).fontSize))),
       loaded: performance.getEntriesByType("resource").length + frame.contentWindow.performance.getEntriesByType("resource").length,
@@ -126,6 +132,8 @@ class ReportInABrowser : public ::testing::Test {
       ASSERT_TRUE(results.contains(width));
       const Json& page = results[width];
       EXPECT_LE(page["page_width"], page["frame_width"]) << "the page is wider than its window";
+      EXPECT_LE(page["widest_caption"], page["frame_width"]) << "a caption is cut off";
+      EXPECT_GE(page["leftmost_name"], 0) << "a name is out of sight if a table is scrolled";
       EXPECT_GT(page["boxes"], 20);
       EXPECT_GT(page["map_width"].get<double>(), 0.75 * std::min(1240.0, page["frame_width"].get<double>()));
       EXPECT_GE(page["map_height"], 350);
@@ -257,6 +265,15 @@ TEST_F(ReportInABrowser, OfAPlanForOneGpu) {
   EXPECT_EQ(results["1400"]["headings"],
             "Map of the arena|Memory|Operations by group|Modules|Arguments|Environment");
   expect_screenshot("report.html");
+}
+
+TEST_F(ReportInABrowser, OfAPlanForTwoRanksWithTheSamePlan) {
+  std::vector<std::string> words = kBertLarge;
+  words.insert(words.end(), {"--nproc_per_node", "2", "--html", "report.html"});
+  run(words);
+  const Json results = measured("report.html");
+  expect_readable(results);
+  EXPECT_NE(results["390"]["headings"].get<std::string>().find("|Ranks|"), std::string::npos);
 }
 
 TEST_F(ReportInABrowser, OfAPlanForTwoRanks) {

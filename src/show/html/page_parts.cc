@@ -51,7 +51,8 @@ std::string HtmlTable::html() const {
   const auto is_text = [&](size_t i) { return i < columns.size() && columns[i] == 't'; };
   std::string out = "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"" +
                     html_escaped(caption.empty() ? "table" : caption) + "\"><table>\n";
-  if (shows_caption && !caption.empty()) out += "<caption>" + html_escaped(caption) + "</caption>\n";
+  if (shows_caption && !caption.empty())
+    out += "<caption><span>" + html_escaped(caption) + "</span></caption>\n";
   if (!head.empty()) {
     out += "<thead><tr>";
     for (size_t i = 0; i < head.size(); ++i) out += table_cell("th", head[i], is_text(i), " scope=\"col\"");
@@ -132,10 +133,10 @@ void PageChart::mark_x(double value, std::string_view word, std::string_view css
   const double percent = x(value) / kSide * 100;
   body_ +=
       fmt::format("<path class=\"mark {}\" d=\"M{:.1f} 0V{}\"/>\n", html_escaped(css_class), x(value), kSide);
-  // A word near the right edge is written to the left of its line.
+  // A word is written on the side of its line that has more space, because a page may be as narrow as a phone.
   marks_ +=
       fmt::format("<span class=\"word {} {}\" style=\"left:{:.2f}%\">{}</span>\n",
-                  percent > 80 ? "before" : "after", html_escaped(css_class), percent, html_escaped(word));
+                  percent > 50 ? "before" : "after", html_escaped(css_class), percent, html_escaped(word));
 }
 
 void PageChart::legend(std::string_view colour, std::string_view word, std::string_view kind) {
