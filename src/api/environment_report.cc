@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "api/environment_facts.h"
-#include "base/nvidia_libraries.h"
+#include "base/opened_library.h"
 #include "device/cpu/cpu_features.h"
 #include "device/cpu/parallel.h"
 #include "device/monitor/cpu_limits.h"

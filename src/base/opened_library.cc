@@ -7,6 +7,12 @@
 #include <new>
 
 namespace plimsoll {
+namespace {
+
+constexpr const char* kSitePackages = "$ORIGIN/../../";
+constexpr const char* kToolkit = "/usr/local/cuda/lib64/";
+
+}  // namespace
 
 LibrarySearch search_library(std::span<const std::string> names) {
   LibrarySearch search;
@@ -41,6 +47,16 @@ std::vector<std::string> loader_folders() {
   }
   dlclose(program);
   return folders;
+}
+
+std::vector<std::string> cublaslt_names() {
+  const std::string soname = "libcublasLt.so.13";
+  return {soname, kSitePackages + ("nvidia/cu13/lib/" + soname), kToolkit + soname, "libcublasLt.so"};
+}
+
+std::vector<std::string> nccl_names() {
+  const std::string soname = "libnccl.so.2";
+  return {soname, kSitePackages + ("nvidia/nccl/lib/" + soname), kToolkit + soname};
 }
 
 }  // namespace plimsoll

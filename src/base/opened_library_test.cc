@@ -35,5 +35,17 @@ TEST(OpenedLibrary, TheFoldersOfTheSystemAreListed) {
   }));
 }
 
+using Names = std::vector<std::string>;
+
+TEST(OpenedLibrary, CublasLtIsSearchedInTheSystemThenInTheWheelThenInTheToolkit) {
+  EXPECT_EQ(cublaslt_names(), (Names{"libcublasLt.so.13", "$ORIGIN/../../nvidia/cu13/lib/libcublasLt.so.13",
+                                     "/usr/local/cuda/lib64/libcublasLt.so.13", "libcublasLt.so"}));
+}
+
+TEST(OpenedLibrary, NcclIsSearchedInTheSystemThenInTheWheelThenInTheToolkit) {
+  EXPECT_EQ(nccl_names(), (Names{"libnccl.so.2", "$ORIGIN/../../nvidia/nccl/lib/libnccl.so.2",
+                                 "/usr/local/cuda/lib64/libnccl.so.2"}));
+}
+
 }  // namespace
 }  // namespace plimsoll

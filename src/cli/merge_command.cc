@@ -2,7 +2,7 @@
 
 #include "cli/command.h"
 #include "cli/download_progress.h"
-#include "cli/json_text.h"
+#include "cli/run_results.h"
 
 namespace plimsoll::cli {
 

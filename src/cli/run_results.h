@@ -1,7 +1,8 @@
-// The JSON of --json for `train`, `eval` and `predict`: the plan, and after the run its results. There is one per process. Not
-// thread-safe.
+// What commands print with --json. Those that run a model write one document per process: the plan, and after the run its results. Not
+// thread-safe, except json_text().
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,14 @@ struct Arguments;
 }
 
 namespace plimsoll::cli {
+
+// Returns the object with "schema_version" before its other fields, indented, and with a newline at its end. Bytes of paths that are no
+// UTF-8 are replaced.
+inline std::string json_text(nlohmann::ordered_json fields) {
+  nlohmann::ordered_json object{{"schema_version", 1}};
+  object.update(fields);
+  return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
 
 // Begins the JSON of a run if --json is given. A file gets the plan at once, so that it has it even if the run fails; for "-", texts go to
 // standard error from now on. Errors: kDevice.

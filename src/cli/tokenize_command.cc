@@ -8,7 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/download_progress.h"
-#include "cli/json_text.h"
+#include "cli/run_results.h"
 #include "plimsoll/inspect.h"
 
 namespace plimsoll::cli {

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "base/nvidia_libraries.h"
+#include "base/opened_library.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/nvidia_libraries.h"
+#include "base/opened_library.h"
 #include "device/cuda/cuda_error.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <type_traits>
 
-#include "base/library_function.h"
+#include "base/opened_library.h"
 #include "device/monitor/nvml_interface.h"
 
 namespace plimsoll {

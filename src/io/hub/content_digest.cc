@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "base/library_function.h"
+#include "base/opened_library.h"
 
 namespace plimsoll {
 // The functions of libcrypto that are used.

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "base/library_function.h"
+#include "base/opened_library.h"
 #include "io/hub/http_client.h"
 
 namespace plimsoll {

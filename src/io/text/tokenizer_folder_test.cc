@@ -562,7 +562,7 @@ std::vector<BadFolder> bad_folders() {
       bad_text("config_decoder_key", kConfig, R"({"added_tokens_decoder": {"x": {"content": "y"}}})",
                "the key 'x' should be a token's id"),
       bad_text("config_decoder_id", kConfig, R"({"added_tokens_decoder": {"99": {"content": "y"}}})",
-               "has id 99 there"),
+               "is stored with id 99"),
       bad_text("config_unk", kConfig, R"({"unk_token": "<unk>"})", "not '<unk>' (unk_token)"),
       bad_text("map_json", kMap, "nonsense", "folder/special_tokens_map.json is not valid JSON"),
       bad_text("added_json", kAdded, R"({"x": "y"})", "x should be an integer"),

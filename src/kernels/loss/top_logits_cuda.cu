@@ -16,11 +16,11 @@ namespace {
 // (CUDA C++ Programming Guide, "Distributed Shared Memory"): one block alone would take 19 us for the 128256 logits of a row on an H200,
 // because a single multiprocessor reads them.
 inline constexpr int kTopThreads = 1024;
-// The number of blocks of a cluster, and the least number of classes of a row that is divided. Rows are divided if a call has too few of
-// them to give each multiprocessor of an H100 or H200 a block.
+// The number of thread blocks of a cluster, and the rows that are divided: those with many classes in calls with few rows. On an H200 the 8
+// largest of 50257 logits took 27.6 us undivided and 13.1 us divided for 8 rows, but 27.6 and 38.7 us for 32 rows.
 inline constexpr int kTopBlocks = 8;
 inline constexpr int64_t kDividedClasses = 4 * kTopThreads;
-inline constexpr int64_t kDividedRows = 64;
+inline constexpr int64_t kDividedRows = 16;
 
 // A logit and its class as one number, such that a larger logit gives a larger number and, of two equal logits, the one with the smaller
 // class does. kNothing means no logit.

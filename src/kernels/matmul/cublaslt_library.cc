@@ -3,8 +3,7 @@
 #include <dlfcn.h>
 
 #include "base/check.h"
-#include "base/library_function.h"
-#include "base/nvidia_libraries.h"
+#include "base/opened_library.h"
 
 namespace plimsoll {
 namespace {

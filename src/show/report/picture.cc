@@ -17,7 +17,7 @@
 #include <optional>
 
 #include "base/check.h"
-#include "base/library_function.h"
+#include "base/opened_library.h"
 #endif
 
 namespace plimsoll {
