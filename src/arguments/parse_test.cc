@@ -454,7 +454,7 @@ TEST(ParseArguments, TakesTheDefaultsOfPeftAndRefusesTheRest) {
     EXPECT_TRUE(parse(words).notes.empty()) << words[0];
   }
   EXPECT_EQ(error_of({"--task_type", "CAUSAL_LM"}),
-            "--task_type CAUSAL_LM: the models of this version classify sequences or score them: SEQ_CLS");
+            "--task_type CAUSAL_LM: an adapter has the task of --problem_type, so omit this argument");
   EXPECT_NE(error_of({"--init_lora_weights", "pissa"}).find("--adapter_name_or_path"), std::string::npos);
   EXPECT_NE(error_of({"--init_lora_weights", "no"}).find("--init_lora_weights False: "), std::string::npos);
   EXPECT_NE(error_of({"--rank_pattern", R"({"query": 4})"}).find("--rank_pattern query=4: "),

@@ -131,9 +131,9 @@ constexpr int64_t rounded_up_to_blocks(int64_t bytes) {
 class ScratchFile {
  public:
   virtual ~ScratchFile() = default;
-  // Fill the destination from `offset`, and write all of `bytes` at `offset`. Requires: if the file is direct, the offset,
-  // the size and the address in memory are multiples of kBlockBytes. Errors: kDevice, also if the file is shorter than it
-  // was made.
+  // read() fills the destination from `offset`, and write() writes all of `bytes` at `offset`. Requires: if is_direct(), the
+  // offset, the size and the address in memory are multiples of kBlockBytes. Errors: kDevice, also if the file has become
+  // shorter than the size with which it was created.
   virtual void read(std::span<std::byte> destination, int64_t offset) const = 0;
   virtual void write(std::span<const std::byte> bytes, int64_t offset) = 0;
   // Returns true if transfers bypass the cache of the kernel (O_DIRECT), which some file systems do not support.

@@ -138,7 +138,9 @@ int run_and_report(int argc, char** argv) {
     return fail(events, error.code(), error.what());
   } catch (const std::bad_alloc&) {
     return fail(events, ErrorCode::kDevice,
-                "the system has no more memory for data outside the planned arena");
+                "the system refused memory for data on the host that the plan does not count; close other "
+                "programs, or use a "
+                "machine with more memory");
   } catch (const std::filesystem::filesystem_error& error) {
     return fail(events, ErrorCode::kDevice,
                 error.path1().string() + ": " + error.code().message() +

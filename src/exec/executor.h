@@ -128,8 +128,8 @@ class Executor {
   double loss() { return tensor("loss").load(0); }
   double grad_norm() { return tensor("grad_norm").load(0); }
   bool finite() { return tensor("finite").load(0) != 0.0; }
-  // Returns the name of the first gradient that was not finite in the optimizer segment, or "". In a pipeline, each stage knows its
-  // own.
+  // Returns the name of the first gradient that the last optimizer step found not finite, or "" if there was none. In a pipeline, each
+  // stage knows the gradients of its own layers only.
   std::string first_bad_gradient();
   // Returns every parameter with its gradient and its states, except states of another shape, in the order of the update. The gradients are
   // valid between the backward and the optimizer segment. Requires: a CPU, weights that are not split, and gradients that outlive the

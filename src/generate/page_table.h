@@ -70,7 +70,7 @@ class PageTable {
 
   int64_t page_size_;
   std::vector<int32_t> num_references_;  // number of references to each page
-  std::vector<int32_t> free_;            // pages without a reference, the next one last
+  std::vector<int32_t> free_;            // pages without a reference; the last element is taken next
   std::vector<Sequence> sequences_;
   std::vector<SequenceId> unused_;  // ids of released sequences
 };

@@ -84,7 +84,7 @@ TEST(TuningTable, NearestOfTheSameForm) {
   two.products[{.form = form, .m = 4096, .n = 1024, .k = 4096}] = {.ms = 0.4};
   two.products.erase({.form = form, .m = 2048, .n = 1024, .k = 4096});
   EXPECT_EQ(two.nearest({.form = form, .m = 2048, .n = 1024, .k = 4096})->ms, 0.2);
-  // No entry is near enough if two sizes differ or the form differs.
+  // No entry is near enough to give the time if two of m, n and k differ, or if the form differs.
   EXPECT_EQ(ms({.form = form, .m = 2047, .n = 1023, .k = 4096}), 0.0);
   EXPECT_EQ(ms({.form = "tn bf16*bf16->bf16", .m = 2048, .n = 1024, .k = 4096}), 0.0);
   EXPECT_EQ(table.find({.form = form, .m = 2047, .n = 1024, .k = 4096}), nullptr);

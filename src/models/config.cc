@@ -99,7 +99,7 @@ std::vector<std::string> labels_of(const Json& id2label, std::string_view where)
 // Reads the labels as transformers 5.24 does. If num_labels differs from the length of the map, num_labels decides,
 // and the labels become LABEL_0, LABEL_1, ...
 void read_labels(ModelConfig& config, const Json& json, const ConfigReader& reader, std::string_view where) {
-  // transformers wrote "_num_labels" before it wrote "num_labels".
+  // Old versions of the library transformers wrote the key "_num_labels" instead of "num_labels".
   reader.read(config.num_labels, "_num_labels");
   const auto id2label = json.find("id2label");
   if (id2label != json.end() && !id2label->is_null()) {

@@ -49,7 +49,8 @@ std::string absmax_name(const std::string& state) {
   return state + ".absmax";
 }
 
-// Returns the names of 8-bit states and of fp32 states, because small tensors and embeddings keep their states in fp32.
+// Returns the names that the states have in 8 bits and those that they have in fp32: small tensors and embeddings keep their states in
+// fp32.
 std::vector<std::string> eight_bit_state_names(const OptimizerRow& row, const OptimizerConfig& config) {
   std::vector<std::string> names;
   for (const std::string& state : code_names(row)) {

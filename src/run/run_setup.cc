@@ -122,8 +122,7 @@ void check_own_metrics(const std::vector<std::shared_ptr<Metric>>& metrics, std:
           name);
     }
     if (std::ranges::find(taken, name) != taken.end()) {
-      throw_error(ErrorCode::kUsage,
-                  "a metric has the name '{}', which another metric of this run has: rename it", name);
+      throw_error(ErrorCode::kUsage, "two metrics of this run have the name '{}': rename one of them", name);
     }
     taken.push_back(std::move(name));
   }

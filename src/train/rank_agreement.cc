@@ -102,8 +102,9 @@ uint64_t hash_of_evaluated(const DataSets& data) {
   return hash.digest();
 }
 
-// Returns a hash of the persistent buffers of one kind. If the ranks divide a buffer, each rank has another slice: of a divided
-// weight, the hash covers everything that was written to it instead; divided states are left out.
+// Returns a hash of the persistent buffers of one kind, which must be equal on all ranks. Of a buffer that is divided among the
+// ranks, each rank has a different slice: for a divided weight, the hash covers the whole weight that was written before the
+// executor stored this rank's slice of it; divided optimizer states are left out.
 uint64_t hash_of_buffers(Executor& executor, Storage storage) {
   constexpr int64_t kPiece = int64_t{1} << 20;
   HashStream64 hash;

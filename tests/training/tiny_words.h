@@ -1,4 +1,4 @@
-// The words of a run on a tiny model, for tests that start the program. Thread-safe: values only.
+// The command-line arguments of a training run of a tiny model, for tests that start the program. Thread-safe: values only.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-// Returns the definition of that name, or null. It has the signature of OpLookup (graph/ir/graph_text.h).
+// Returns the definition of the op `name`, or null if there is none. The function can be passed as an OpLookup (graph/ir/graph_text.h).
 const OpDef* find_op(std::string_view name);
 // Returns every schema, in alphabetical order.
 std::span<const OpSchema* const> all_ops();

@@ -44,10 +44,11 @@ void set_mesh_axis(Attributes& attributes, MeshAxis axis) {
 }
 
 Shape shape_of(const Slice& slice, const Shape& whole) {
-  PLIMSOLL_CHECK(whole.rank() >= 1 && !whole.depends_on_bucket(),
-                 "only a value with at least one dimension and a fixed size can be sliced by rows, but this "
-                 "one has {} dimensions or depends on the bucket",
-                 whole.rank());
+  PLIMSOLL_CHECK(
+      whole.rank() >= 1 && !whole.depends_on_bucket(),
+      "only a value with at least one dimension, and of a size that does not depend on the size of the "
+      "batch, can be sliced by rows, but this one has {} dimensions and depends on it: {}",
+      whole.rank(), whole.depends_on_bucket());
   std::vector<Dim> dims(whole.dims().begin(), whole.dims().end());
   const int64_t rows = dims[0].offset;
   PLIMSOLL_CHECK(

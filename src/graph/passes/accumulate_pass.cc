@@ -6,9 +6,9 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if the op may add its outputs to the sums of earlier micro-batches. The flag of the op applies to all outputs, so no other
-// op may read an output in the same micro-batch. One example is the gradient of a language-model head, which is added to the other gradient
-// of the shared word table.
+// Returns true if the op may add its outputs to the sums of earlier micro-batches. It may not if another op reads one of the outputs in the
+// same micro-batch, because that op would read the sum; the flag of the op applies to all outputs. An example of such an output is the
+// gradient of a language-model head with tied weights, which another op adds to the gradient of the word embeddings.
 bool may_add(const Graph& graph, const Op& op, const std::vector<bool>& is_read) {
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     const ValueId output = op.outputs[i];

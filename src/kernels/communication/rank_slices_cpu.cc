@@ -16,7 +16,7 @@ bool is_small(const DividedTensor& tensor) {
   return bytes_of(tensor, tensor.count) < kSmallTensorBytes;
 }
 
-// Returns the sizes of the slices of a tensor.
+// Returns the number of elements of each rank's slice of a tensor, in the order of the ranks.
 std::vector<int64_t> slice_counts(const DividedTensor& tensor, int num_ranks) {
   std::vector<int64_t> counts;
   counts.reserve(static_cast<size_t>(num_ranks));

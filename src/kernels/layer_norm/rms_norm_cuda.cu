@@ -231,11 +231,13 @@ Vectors vectors_of(const RmsNormDims& dims, int64_t first, int64_t count) {
 }
 
 void check_dims(const char* kernel, const RmsNormDims& dims) {
-  PLIMSOLL_CHECK(dims.C >= 1 && dims.C <= kMaxRmsNormCudaColumns && dims.H >= 1 && dims.G >= 0 &&
-                     (dims.H + dims.G) * dims.C <= dims.N,
-                 "{}: the vectors of both gains must fit into a row and into registers, but there are {} and "
-                 "{} vectors of {} elements in rows of {}",
-                 kernel, dims.H, dims.G, dims.C, dims.N);
+  PLIMSOLL_CHECK(
+      dims.C >= 1 && dims.C <= kMaxRmsNormCudaColumns && dims.H >= 1 && dims.G >= 0 &&
+          (dims.H + dims.G) * dims.C <= dims.N,
+      "{}: the vectors that are normalized must have at most {} elements each and together at most as "
+      "many as a row, but there are {} with the first gain and {} with the second, of {} elements each, "
+      "in rows of {}",
+      kernel, kMaxRmsNormCudaColumns, dims.H, dims.G, dims.C, dims.N);
 }
 
 // Calls launch(integral constant N, integral constant kPacks, threads per group), with packs of 16 bytes if addresses and sizes allow it,

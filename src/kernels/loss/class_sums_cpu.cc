@@ -187,8 +187,9 @@ void class_sums_loss_cpu(const ClassSumsLossArgs& args) {
   const int32_t* labels = args.labels_B.as<int32_t>();
   const auto* all = args.sums_BS.as<float>();
   const auto classes = static_cast<double>(args.num_classes);
-  PLIMSOLL_CHECK(!args.num_correct || columns.counts,
-                 "counting correct predictions needs class sums whose `columns.counts` is set");
+  PLIMSOLL_CHECK(
+      !args.num_correct || columns.counts,
+      "`columns.counts` must be set in the arguments, because correct predictions are to be counted");
   check_labels(labels, args.num_rows, args.num_classes);
   const auto total =
       sum_over_rows<CountedLoss>(args.num_rows, kLogitsPerSum * columns.size(), [&](int64_t b) {

@@ -77,9 +77,9 @@ inline constexpr int64_t kMatmulFewRows = 8;
 
 // The blocks into which matmul_cpu_amx divides a matrix product. None of these numbers grows when the product becomes smaller.
 struct AmxBlocks {
-  int64_t rows = 0;     // rows of A that a thread splits at a time
-  int64_t columns = 0;  // columns of B that all threads split at a time
-  int64_t terms = 0;    // terms of A and B that are split at a time
+  int64_t rows = 0;     // number of rows of A that a thread splits into bf16 parts at a time
+  int64_t columns = 0;  // number of columns of B that all threads split into bf16 parts at a time
+  int64_t terms = 0;    // number of columns of A, which are rows of B, that are split at a time
   int64_t a_bytes = 0;  // bytes of the bf16 parts of A per thread
   int64_t b_bytes = 0;  // bytes of the bf16 parts of B
 };

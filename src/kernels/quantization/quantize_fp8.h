@@ -47,9 +47,9 @@ float fp8_scale(float amax, DType format);
 
 void quantize_fp8_ref(const QuantizeFp8Args& args);
 
-// Returns a bound of |x - s q| for one element. A normal code has a relative error of at most half a unit in the last place,
-// 2^-4 for e4m3 and 2^-3 for e5m2; a subnormal one an absolute error of s 2^-10 or s 2^-17. The two fp32 roundings before the
-// cast change x / s by at most 2^-23 of itself, which may move it across a boundary between two codes.
+// Returns a bound of |x - s q|, the error of an element x with the scale s and the code q. A normal code has a relative error of at most
+// half a unit in the last place, 2^-4 for e4m3 and 2^-3 for e5m2; a subnormal one an absolute error of s 2^-10 or s 2^-17. The two fp32
+// roundings before the cast change x / s by at most 2^-23 of itself, which may move it across a boundary between two codes.
 double quantize_fp8_error_bound(DType format, double scale, double x);
 
 // The function below runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. `num_rows` and

@@ -20,7 +20,8 @@ struct LayerNames {
   std::string query, key, value, attention_output, attention_norm, intermediate, output, output_norm;
 };
 
-// Returns the names of BERT, which other architectures use too.
+// Return the names of the parameters of an encoder layer in checkpoints of BERT, and their prefix for one layer. Other architectures use
+// the same names.
 const LayerNames& bert_layer_names();
 std::string bert_layer_prefix(int64_t layer);
 

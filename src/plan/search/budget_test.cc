@@ -134,8 +134,8 @@ TEST(Budget, SaysByHowMuchNothingFits) {
   }
 }
 
-// The choice stays within its time, needs fewer bytes than kCheap, and is no slower than a budget of the
-// same bytes.
+// The plan with kSelective recomputes for no more than its share of a step, needs less memory than the plan with
+// kCheap, and is no slower than the plan that is searched for a limit of the same number of bytes.
 TEST(Selective, BuysBytesForItsShareOfAStep) {
   const BudgetCase cases[] = {{"bert-large-uncased", 32, 512, 1, true, "h200"},
                               {"bert-large-uncased", 4, 512, 1, false, "h200"},

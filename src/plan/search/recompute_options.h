@@ -25,11 +25,12 @@ struct RecomputeOptions {
   std::vector<std::set<ValuePlace>> kept = {};  // the values that each option keeps
 };
 
-// The forward ops of each block of a plan's training program, in the order in which blocks run.
+// The forward ops of one block of a training program.
 struct BlockOps {
   std::string name = {};
   std::vector<uint32_t> ops = {};
 };
+// Returns the blocks in the order in which they run.
 std::vector<BlockOps> forward_blocks(const Graph& graph);
 
 // The largest number of kinds of values whose sets are tried. Values of further kinds, the smallest ones,

@@ -49,7 +49,8 @@ TEST(Savings, EachIsAPlanThatAUserCanAskFor) {
   EXPECT_EQ(length->total_bytes, build_plan(request).total_bytes());
 }
 
-// Plans that are built from the graphs of the plan itself, by several threads, have the same figures.
+// Suggestions whose plans are built by several threads from the graphs of the original plan have the same figures as suggestions whose
+// plans are built by one thread from new graphs.
 TEST(Savings, SharedGraphsAndThreadsChangeNothing) {
   for (const PlanRequest& request : {many_activations(), preset_request("gpt2", 8, 128)}) {
     const std::vector<Suggestion> alone = savings_of(request);

@@ -250,7 +250,7 @@ void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dty
   if (operands.T <= 0) return;
   // The kernel computes row numbers in 32 bits, including some past the last row.
   PLIMSOLL_CHECK(operands.T < int64_t{1} << 30,
-                 "norm_bwd: there may be fewer than 2^30 rows, but there are {}", operands.T);
+                 "norm_bwd: the number of rows must be less than 2^30, but is {}", operands.T);
   with_cuda_type(dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int kN = kPack<T>;
