@@ -160,7 +160,7 @@ TEST_F(OwnMetric, NamesAreChecked) {
                 "e")},
          "consists of letters");
   for (const char* taken : {"loss", "accuracy", "runtime", "samples_per_second"})
-    expect({named(taken)}, "which another metric of this run has");
+    expect({named(taken)}, "two metrics of this run have the name");
   expect({named("a"), named("b"), named("a")}, "'a', which another metric");
   Arguments given = arguments();
   given.metric_for_best_model = "top3";
