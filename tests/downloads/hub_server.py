@@ -40,6 +40,11 @@ class Fault:
         self.place, self.part, self.times, self.what = place, part, times, what
 
 
+# Two addresses of this machine, because huggingface_hub 1.33 follows redirects to another port of the same host, but takes the metadata of a
+# large file from the redirect to another host.
+HOSTS = {"hub": "127.0.0.1", "storage": "127.0.0.2"}
+
+
 class Hub:
     def __init__(self, page_size=1000, context=None):
         self.repositories = {}  # (kind, name) -> {"commit", "files", "refs"}
@@ -48,8 +53,8 @@ class Hub:
         self.page_size = page_size
         self.lock = threading.Lock()
         self.servers = {}
-        for place in ("hub", "storage"):
-            server = Server(("127.0.0.1", 0), handler_class(self, place))
+        for place in HOSTS:
+            server = Server((HOSTS[place], 0), handler_class(self, place))
             if context:
                 server.socket = context.wrap_socket(server.socket, server_side=True)
             self.servers[place] = server
@@ -58,7 +63,7 @@ class Hub:
         self.endpoint = self.address("hub")
 
     def address(self, place):
-        return f"{self.scheme}://127.0.0.1:{self.servers[place].server_port}"
+        return f"{self.scheme}://{HOSTS[place]}:{self.servers[place].server_port}"
 
     def close(self):
         for server in self.servers.values():
