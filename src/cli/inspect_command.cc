@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "cli/command.h"
-#include "cli/json_text.h"
+#include "cli/command_json.h"
 
 namespace plimsoll::cli {
 namespace {

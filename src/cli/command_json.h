@@ -1,0 +1,40 @@
+// The JSON that commands print or write with --json (docs/JSON.md). `train`, `eval` and `predict` write the plan, and after the run its
+// results; there is one such JSON per process. Not thread-safe.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "plimsoll/training.h"
+
+namespace plimsoll {
+struct Arguments;
+}
+
+namespace plimsoll::cli {
+
+// Returns the object with "schema_version" before its other fields, indented, and with a newline at its end. Bytes of paths that are no
+// UTF-8 are replaced.
+inline std::string json_text(nlohmann::ordered_json fields) {
+  nlohmann::ordered_json object{{"schema_version", 1}};
+  object.update(fields);
+  return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+// The functions below are called in this order by the commands that train, evaluate or predict. Each may be called without --json, and then
+// has no effect.
+
+// Begins the JSON of a run if --json is given. A file gets the plan at once, so that it has it even if the run fails; for "-", texts go to
+// standard error from now on. Errors: kDevice.
+void begin_results(const std::string& plan_json, const Arguments& arguments);
+
+// Adds the metrics of a part of the run. `split`: "train", "eval" or "predict".
+void add_results(std::string_view split, const MetricMap& metrics);
+// Adds the prediction of a text that was given on the command line or by standard input.
+void add_prediction(const Prediction& prediction);
+// Writes the plan with the key "results", which has the metrics by split and the predictions. The plan stays as begin_results() got it. A
+// file is replaced; nothing is written if the run failed before. Errors: kDevice.
+void finish_results();
+
+}  // namespace plimsoll::cli
