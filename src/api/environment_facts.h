@@ -1,4 +1,4 @@
-// What `plimsoll env` reports, as values. environment_report.cc gathers them and environment_text.cc formats them for people.
+// The facts that `plimsoll env` reports, as values. environment_report.cc gathers them and environment_text.cc formats them for people.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "api/build_facts.h"
 #include "base/opened_library.h"
 #include "device/monitor/host.h"
 #include "device/monitor/nvml.h"
@@ -16,6 +15,19 @@
 #include "plimsoll/training.h"
 
 namespace plimsoll {
+
+// What the program was built with. CMake writes build_facts.cc, which has the values.
+struct BuildFacts {
+  std::string_view version;             // of Plimsoll
+  std::string_view compiler;            // "GNU 12.2.0"
+  std::string_view type;                // CMake's build type
+  std::string_view sanitizer;           // "" without one
+  std::string_view cuda;                // version of the CUDA toolkit; "" for a program without CUDA
+  std::string_view cuda_architectures;  // "80-real, 90-real"
+  bool has_arrow;                       // reads Parquet and Arrow files
+};
+
+BuildFacts build_facts();
 
 struct SystemFacts {
   std::string kernel = {};        // "Linux 6.1.0"

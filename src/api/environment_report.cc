@@ -14,7 +14,6 @@
 #include "base/opened_library.h"
 #include "device/cpu/cpu_features.h"
 #include "device/cpu/parallel.h"
-#include "device/monitor/cpu_limits.h"
 #include "device/monitor/monitor_sample.h"
 #include "hardware/cpu_isa.h"
 #include "io/hub/content_digest.h"

@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "cli/command.h"
-#include "cli/run_results.h"
+#include "cli/command_json.h"
 
 namespace plimsoll::cli {
 namespace {

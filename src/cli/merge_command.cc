@@ -1,8 +1,8 @@
 #include "plimsoll/merge.h"
 
 #include "cli/command.h"
+#include "cli/command_json.h"
 #include "cli/download_progress.h"
-#include "cli/run_results.h"
 
 namespace plimsoll::cli {
 

@@ -11,10 +11,10 @@
 #include <optional>
 
 #include "cli/command.h"
+#include "cli/command_json.h"
 #include "cli/download_progress.h"
 #include "cli/npy_file.h"
 #include "cli/run_events.h"
-#include "cli/run_results.h"
 #include "plimsoll/report.h"
 #include "plimsoll/trainer.h"
 

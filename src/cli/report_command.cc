@@ -1,7 +1,7 @@
 #include "plimsoll/report.h"
 
 #include "cli/command.h"
-#include "cli/run_results.h"
+#include "cli/command_json.h"
 
 namespace plimsoll::cli {
 

@@ -4,9 +4,9 @@
 #include <fstream>
 
 #include "cli/command.h"
+#include "cli/command_json.h"
 #include "cli/progress.h"
 #include "cli/run_events.h"
-#include "cli/run_results.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cli {

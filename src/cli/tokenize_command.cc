@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/command_json.h"
 #include "cli/download_progress.h"
-#include "cli/run_results.h"
 #include "plimsoll/inspect.h"
 
 namespace plimsoll::cli {

@@ -8,12 +8,12 @@
 
 #include "cli/child.h"
 #include "cli/command.h"
+#include "cli/command_json.h"
 #include "cli/download_progress.h"
 #include "cli/interrupt.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/run_events.h"
-#include "cli/run_results.h"
 #include "plimsoll/report.h"
 #include "plimsoll/trainer.h"
 

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "kernels/matmul/onednn_facts.h"
+
 namespace plimsoll {
 
 struct ProductLibrary {
@@ -12,6 +14,8 @@ struct ProductLibrary {
 };
 
 // Errors: none. Cost: some microseconds.
-ProductLibrary cpu_product_library();
+inline ProductLibrary cpu_product_library() {
+  return {.name = "oneDNN", .version = onednn_version(), .instruction_set = onednn_instruction_set()};
+}
 
 }  // namespace plimsoll

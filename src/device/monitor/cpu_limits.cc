@@ -1,4 +1,4 @@
-#include "device/monitor/cpu_limits.h"
+#include "device/monitor/topology.h"
 
 #include <algorithm>
 #include <fstream>

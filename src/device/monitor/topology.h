@@ -74,6 +74,9 @@ struct Topology {
 
 // Returns the NUMA nodes that Linux lists; empty if it lists none.
 std::vector<NumaNode> numa_nodes(const SystemPaths& paths = {});
+// Returns the number of processors whose time this process may use, the lowest limit of its control groups of version 1 or 2: 1.5 for
+// "--cpus 1.5" of a container. Empty without a limit.
+std::optional<double> cgroup_processors(const SystemPaths& paths = {});
 // Returns the processors that this process may use; empty if the system does not tell.
 std::vector<int> usable_cpus();
 // Returns the GPUs and their connections, or, without a driver, the reason why there are none.

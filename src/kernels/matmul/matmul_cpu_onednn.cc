@@ -1,10 +1,14 @@
+#include <dnnl_debug.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/check.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/onednn_facts.h"
 #include "kernels/matmul/onednn_shim.h"
 #include "kernels/matmul/pack_pairs.h"
 
@@ -308,6 +312,19 @@ std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem)
                 "another precision",
                 problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), error.what());
   }
+}
+
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
+std::string onednn_instruction_set() {
+  // The library's own function for names returns "cpu_isa_avx2".
+  std::string name = dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa());
+  constexpr std::string_view kPrefix = "cpu_isa_";
+  if (name.starts_with(kPrefix)) name.erase(0, kPrefix.size());
+  return name;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// What commands print with --json. Those that run a model write one document per process: the plan, and after the run its results. Not
-// thread-safe, except json_text().
+// The JSON that commands print or write with --json (docs/JSON.md). `train`, `eval` and `predict` write the plan, and after the run its
+// results; there is one such JSON per process. Not thread-safe.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -22,17 +22,19 @@ inline std::string json_text(nlohmann::ordered_json fields) {
   return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+// The functions below are called in this order by the commands that train, evaluate or predict. Each may be called without --json, and then
+// has no effect.
+
 // Begins the JSON of a run if --json is given. A file gets the plan at once, so that it has it even if the run fails; for "-", texts go to
 // standard error from now on. Errors: kDevice.
 void begin_results(const std::string& plan_json, const Arguments& arguments);
 
-// The functions below do nothing without --json.
-//
 // Adds the metrics of a part of the run. `split`: "train", "eval" or "predict".
 void add_results(std::string_view split, const MetricMap& metrics);
 // Adds the prediction of a text that was given on the command line or by standard input.
 void add_prediction(const Prediction& prediction);
-// Writes the plan with the key "results". Errors: kDevice.
+// Writes the plan with the key "results", which has the metrics by split and the predictions. The plan stays as begin_results() got it. A
+// file is replaced; nothing is written if the run failed before. Errors: kDevice.
 void finish_results();
 
 }  // namespace plimsoll::cli

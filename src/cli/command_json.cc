@@ -1,4 +1,4 @@
-#include "cli/run_results.h"
+#include "cli/command_json.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
