@@ -51,12 +51,21 @@ double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& co
   return gpu_least_product_ms(precision, rows, columns, cost.flops / (2 * rows * columns));
 }
 
+// Returns the operations that a kernel computes per operation that the op needs (kGpuAttentionTile).
+double computed_per_needed(GpuWork work, const OpView& op, const Bucket& bucket) {
+  const bool is_attention = work == GpuWork::kAttention || work == GpuWork::kAttentionBackward;
+  if (!is_attention || op.attributes().integer_or("causal", 0) == 0) return 1;
+  return 1 + kGpuAttentionTile / static_cast<double>(std::max<int64_t>(bucket.longest, 1));
+}
+
 // Returns the longer of the times of arithmetic and of memory traffic, at the shares of the nominal rates that training steps reach,
 // combined with the smallest time of an op of this kind (hardware/gpu_efficiency.h).
 double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                         const PlanRequest& request) {
   const GpuTarget& gpu = request.device.gpu;
-  const double traffic = cost.bytes / (kGpuShareOfBandwidth * gpu.memory_gb_per_s * 1e9);
+  const double share_of_bandwidth =
+      schema.group() == OpGroup::kNormalization ? kGpuShareOfBandwidthOfNorms : kGpuShareOfBandwidth;
+  const double traffic = cost.bytes / (share_of_bandwidth * gpu.memory_gb_per_s * 1e9);
   const GpuWork work = gpu_work(schema.work());
   if (work == GpuWork::kOther) {
     const bool is_adafactor = schema.work() == OpWork::kFactoredUpdate;
@@ -73,7 +82,8 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
                                                         : GpuPrecision::kF32;
   const double gflops =
       is_tf32 ? gpu_product_gflops(gpu, type, request.precision.fp32_products) : product_gflops(gpu, type);
-  const double arithmetic = cost.flops / (gpu_share_of_flops(work, precision) * gflops * 1e9);
+  const double flops = cost.flops * computed_per_needed(work, op, bucket);
+  const double arithmetic = flops / (gpu_share_of_flops(work, precision) * gflops * 1e9);
   const double least =
       work == GpuWork::kProduct ? least_product_ms(precision, op, cost, bucket) : gpu_least_attention_ms();
   return std::hypot(1e3 * std::max(arithmetic, traffic), least);
