@@ -51,8 +51,8 @@ struct RandomSite {
   uint64_t seed = 0;
   uint32_t step = 0;
   uint32_t site = 0;
-  // Of random_half only: the number of blocks of eight elements before the first element of the operand, if the operand is a rank's part of
-  // a larger value. The rank then draws the numbers that these elements have in the whole value.
+  // The number of blocks of eight elements before the first element of the operand, if the operand is a rank's part of a larger value. The
+  // rank then draws the numbers that these elements have in the whole value. Only random_half() adds it.
   uint64_t first_block = 0;
 };
 

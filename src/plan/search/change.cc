@@ -112,6 +112,11 @@ void Change::use_zero_stage(ZeroStage stage) {
   arguments_.push_back(fmt::format("--zero_stage {}", run_.arguments.zero_stage));
 }
 
+void Change::use_sequence_parallel() {
+  run_.arguments.sequence_parallel = true;
+  arguments_.emplace_back("--sequence_parallel");
+}
+
 void Change::use_methods(const MethodSet& all) {
   // Checkpointing replaces the choice of recomputed values that a search has made for this run.
   const bool replaces_choice = all.has("checkpointing") && run_.facts.recompute;

@@ -52,6 +52,8 @@ class Change {
   void use_16_bit_weights();
   void use_recompute(RecomputePolicy policy);
   void use_zero_stage(ZeroStage stage);
+  // Requires: the ranks divide layers.
+  void use_sequence_parallel();
   // Applies training methods of the table in plimsoll/methods.h, except recompute_budget. Requires: the run accepts them (try_methods()).
   void use_methods(const MethodSet& all);
   // Recomputes as little as the limit allows, by choose_recompute(). If nothing fits, uses RecomputePolicy::kFull.

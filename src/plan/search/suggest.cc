@@ -53,6 +53,7 @@ class Search {
     try_sizes(smaller_micro_batches(request), &Change::use_micro_batch);
     try_recomputing();
     try_zero_stages();
+    try_divided_rows();
     if (evaluation_is_larger(plan_))
       try_sizes(smaller_evaluation_batches(request), &Change::use_evaluation_batch);
     if (request.train) {
@@ -137,6 +138,16 @@ class Search {
       if (best->fits) break;
     }
     if (best) found_.push_back(std::move(*best));
+  }
+
+  // Ranks that divide layers can also divide the rows between them.
+  void try_divided_rows() {
+    const RankOptions& ranks = plan_.request.ranks;
+    if (!plan_.request.train || ranks.tensor_size == 1 || ranks.sequence_parallel) return;
+    Change change(run_, labels_);
+    change.use_sequence_parallel();
+    if (std::optional<Suggestion> suggestion = change.planned(limit_, own_ms_))
+      found_.push_back(std::move(*suggestion));
   }
 
   // Suggests the first size that fits, or, if none does, the size that needs the least memory.

@@ -104,6 +104,25 @@ TEST(Suggest, EverySuggestionIsAPlanOfItsOwn) {
   }
 }
 
+// Ranks that divide layers may divide rows, too.
+TEST(Suggest, RanksDivideRows) {
+  PlanRequest request = preset_request("bert-base-uncased", 32, 128);
+  request.ranks = {.count = 2, .tensor_size = 2};
+  const Plan plan = build_plan(request);
+  PlanRequest divided = request;
+  divided.ranks.sequence_parallel = true;
+  const int64_t bytes = build_plan(divided).total_bytes();
+  EXPECT_LT(bytes, plan.total_bytes());
+  const std::vector<Suggestion> list = suggest_changes(plan, run_of(request), bytes);
+  const Suggestion* found = find(list, "--sequence_parallel");
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(found->fits);
+  EXPECT_EQ(found->total_bytes, bytes);
+  EXPECT_EQ(found->effect, Effect::kNone);
+  const std::vector<Suggestion> again = suggest_changes(build_plan(divided), run_of(divided), bytes - 1);
+  EXPECT_EQ(find(again, "--sequence_parallel"), nullptr);
+}
+
 // Ranks divide no more than is needed to fit. One rank has nothing to divide, and Adafactor's states cannot be divided.
 TEST(Suggest, RanksDivideMore) {
   PlanRequest request = small_request();
