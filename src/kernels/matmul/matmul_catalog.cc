@@ -224,11 +224,11 @@ bool linear_few_rows_fit(const MatmulProblem& problem) {
 }
 bool matmul_takes_few_rows_cuda(const MatmulProblem& problem, int sm) {
   if (sm != 90 || !linear_few_rows_fit(problem)) return false;
-  // The library is faster for more than eight rows and large weights. Measured on an H200 (linear_cuda_bench few, with early launches): with 32
-  // rows, 16384 columns of 2048 terms take 27.6 us with this kernel and 18.7 with the library, and 2048 columns of 8192 terms 20.0 and 12.9
-  // us. The library cannot write rows of 16-bit elements fast if they do not begin at 16 bytes. Up to eight rows this kernel decodes faster,
-  // also for a head of 128256 columns, which alone takes 148 us instead of 126: with the library, Llama-3.2-1B decoded 989 instead of 1018
-  // tokens per second, because the launches around the head no longer overlap.
+  // The library is faster for more than eight rows and large weights. Measured on an H200 (linear_cuda_bench few, with early launches):
+  // with 32 rows, 16384 columns of 2048 terms take 27.6 us with this kernel and 18.7 with the library, and 2048 columns of 8192 terms 20.0
+  // and 12.9 us. The library cannot write rows of 16-bit elements fast if they do not begin at 16 bytes. Up to eight rows this kernel is
+  // used for all sizes. A head of 128256 columns and 2048 terms alone takes 148 us with it and 126 us with the library, but launches before
+  // and after the library's do not overlap with it; whether a decoding step gains was not measured.
   constexpr int64_t kLibraryBytes = int64_t{32} << 20;
   return problem.m <= kFewRowsPerProduct || problem.n % 8 != 0 ||
          problem.n * problem.k * dtype_bytes(problem.b) < kLibraryBytes;
