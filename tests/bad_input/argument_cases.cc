@@ -128,7 +128,7 @@ std::vector<Case> adapter_argument_cases() {
                {"--use_dora True: not in this version", "--lora_target_modules all-linear"}, {"--use_dora"}),
       argument("ArgumentRankPattern", 2, {"--rank_pattern query=4", "--lora_r"},
                {"--lora_r", "2", "--rank_pattern", "query=4"}),
-      argument("ArgumentAnotherTask", 2, {"--task_type CAUSAL_LM", "SEQ_CLS"}, {"--task_type", "CAUSAL_LM"}),
+      argument("ArgumentAnotherTask", 2, {"--task_type CAUSAL_LM", "--problem_type"}, {"--task_type", "CAUSAL_LM"}),
       argument("ArgumentInt8Threshold", 0, {"note: --llm_int8_threshold has no effect here"},
                {"--lora_r", "2", "--load_in_8bit", "--llm_int8_threshold", "4"}),
       argument("ArgumentSkipModules", 2, {"--llm_int8_skip_modules poler", "the nearest names are"},
