@@ -92,7 +92,8 @@ bool is_reported(std::string_view name) {
          std::ranges::find(kVariables, name) != std::end(kVariables);
 }
 
-// Returns true if the value of a variable with this name gives access to something. The path of a file with a token does not.
+// Returns true if a variable of this name probably contains a secret, such as a token or a password. The path of a file that contains a
+// token is not a secret.
 bool is_secret(std::string_view name) {
   if (name.ends_with("_PATH") || name.ends_with("_FILE") || name.find("DISABLE") != std::string_view::npos)
     return false;

@@ -43,7 +43,7 @@ constexpr const char* kStage2 = R"({
   "wall_clock_breakdown": false
 })";
 
-// A configuration of stage 3 with values of its own.
+// A DeepSpeed configuration of ZeRO stage 3 that states its values instead of "auto".
 constexpr const char* kStage3 = R"({
   "bf16": {"enabled": true},
   "optimizer": {"type": "Adam", "params": {"lr": 3e-5, "betas": [0.8, 0.99], "eps": 1e-7,

@@ -1,7 +1,7 @@
-// Handles SIGINT depending on its sender. A shell without job control starts commands before '&' with SIGINT
-// ignored, so that Ctrl-C, which the terminal sends to every process of the group, ends the script but not
-// that command. This program ignores such a Ctrl-C too, but obeys a signal that a process sends, for example
-// with `kill -INT`. Not thread-safe.
+// Handles SIGINT depending on its sender. A shell without job control starts a command in the background
+// (`command &`) with SIGINT ignored. Ctrl-C, which the terminal sends to the whole group of processes, then ends
+// the script but not the command. This program ignores such a Ctrl-C too, but obeys a SIGINT that a process
+// sends, for example with `kill -INT`. Not thread-safe.
 #pragma once
 
 namespace plimsoll::cli {
@@ -14,9 +14,9 @@ bool obeys_only_sent_interrupts();
 // Sets the action of SIGINT; null means that it ends the process. `handler` may do only what is safe in a
 // signal handler.
 void on_interrupt(void (*handler)(int signal));
-// While this object exists, a signal that catch_signals() catches calls stop(target), which may do only what is safe in a signal handler, and
-// writes the notice to standard error. A second signal ends the process with 128 + signal. The destructor waits for running handlers, so
-// that none uses the target afterwards. At most one object exists at a time.
+// While this object exists, a signal that catch_signals() catches calls stop(target), which may do only what is safe in a signal handler,
+// and writes the notice to standard error. A second signal ends the process with 128 + signal. The destructor waits for running handlers,
+// so that none uses the target afterwards. At most one object exists at a time.
 class StoppedBySignals {
  public:
   StoppedBySignals(void (*stop)(void* target), void* target, const char* notice);

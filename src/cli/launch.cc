@@ -29,9 +29,9 @@ constexpr int kInterruptedCode = static_cast<int>(ErrorCode::kInterrupted);
 constexpr int kDeviceCode = static_cast<int>(ErrorCode::kDevice);
 constexpr int kNotExecutedCode = 127;  // exit code of a child whose program cannot be executed
 constexpr size_t kKeptErrorBytes = size_t{64} << 10;
-// The time in which the cause of a failure may follow the failures of its peers.
+// How long the launcher waits, after a rank has failed because of another rank, for the rank that is the cause to fail.
 constexpr std::chrono::milliseconds kPeerDelay{1000};
-// The time in which rank 0 may report the same error as another rank.
+// How long the launcher waits, after a rank has failed by itself, for rank 0 to fail with the same error, so that it names rank 0.
 constexpr std::chrono::milliseconds kSameErrorDelay{500};
 
 std::string host_name() {

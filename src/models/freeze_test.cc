@@ -92,7 +92,8 @@ TEST(RateFactors, RefusesByName) {
 
 TEST(Freeze, RefusesByName) {
   const std::string unknown = message_of({"bert.embedings.LayerNorm.weight"});
-  EXPECT_NE(unknown.find("the nearest names are bert.embeddings.LayerNorm.weight"), std::string::npos) << unknown;
+  EXPECT_NE(unknown.find("the nearest names are bert.embeddings.LayerNorm.weight"), std::string::npos)
+      << unknown;
   const std::string part = message_of({"*.query.weight"});
   EXPECT_NE(part.find("self.query.weight, but not bert.encoder.layer.0.attention.self.key.weight"),
             std::string::npos)

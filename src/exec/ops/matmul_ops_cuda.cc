@@ -42,8 +42,8 @@ const TunedProduct* tuned_choice(const BindContext& context, const PlannedMatmul
   return table.nearest(product_key(matmul.problem, matmul.fp32));
 }
 
-// Prepares a matrix product, either with a kernel of Plimsoll or with the library and its tuned algorithm, if there is one. This depends on
-// the number of rows in this bucket, which may be smaller than in the bucket for which the plan chose the kernel.
+// Prepares a matrix product with a kernel of Plimsoll, or with the library, which uses its tuned algorithm if tuning has found one. The
+// choice is made again for the number of rows of the bucket in `context`, because the plan chose the kernel for the largest bucket.
 std::shared_ptr<CudaMatmul> prepare(const BindContext& context) {
   const PlannedMatmul matmul = planned_matmul(context);
   if (matmul_takes_few_rows_cuda(matmul.problem, context.target().sm))

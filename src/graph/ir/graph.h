@@ -290,7 +290,7 @@ class OpDef {
   virtual bool crosses_spaces() const { return false; }
 };
 
-// Checks the invariants of a graph (graph.h). The pass manager states when (graph/passes/pass.h).
+// Checks the invariants of a graph (graph.h). graph/passes/pass.h states when the pass manager calls it.
 
 // Returns a description of the first broken invariant, which names the op, the value and what disagrees. Returns nothing if all invariants
 // hold. Cost: linear in ops and operands.

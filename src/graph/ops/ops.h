@@ -110,7 +110,7 @@ struct ScaleShiftBwdOp {
   enum Out { kDN, kDGain, kDBias };
 };
 
-// Element-wise ops. PointwiseOp and PointwiseBwdOp are the operands of gelu, glu, relu and tanh.
+// Element-wise ops. PointwiseOp names the operands of gelu, glu, relu and tanh, and PointwiseBwdOp those of their backward ops.
 struct PointwiseOp {
   enum In { kX };
   enum Out { kY };

@@ -118,8 +118,9 @@ TEST(Copies, EndBeforeTheOpsThatNeedThem) {
   offload_activations_pass({.tokens = 8, .sequences = 1, .longest = 8}, 128).run(graph);
   const std::vector<QueuedOp> copies = find_queued_ops(graph);
   ASSERT_EQ(copies.size(), 6u);
-  // The copy of %a ends before the op after %c, that of %b before the op after %d, and that of %c with the forward
-  // pass.
+  // While the two values after it are computed, a value is copied to the host. The copy of %a therefore ends before the
+  // op that follows the one that computes %c, and the copy of %b before the op that follows the one that computes %d.
+  // The copy of %c ends with the forward pass.
   EXPECT_EQ(copies[0].op, 1u);
   EXPECT_EQ(copies[0].end, 6u);
   EXPECT_EQ(copies[1].end, 7u);

@@ -24,7 +24,7 @@ namespace plimsoll {
 
 enum class RecomputePolicy : uint8_t {
   kNone,   // every value that the backward pass reads is kept
-  kCheap,  // values with a cheap recipe are not kept: GELU, scale and shift, dropout, biases
+  kCheap,  // values that are cheap to compute are computed again: GELU, scale and shift, dropout, biases
   kFull    // each block keeps only what it passes to the next one, and the statistics of the norm there
 };
 std::string_view recompute_policy_name(RecomputePolicy policy);

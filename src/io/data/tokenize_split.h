@@ -46,7 +46,7 @@ struct TextRows {
   int64_t num_rows = 0;
   std::function<std::string_view(int64_t row)> first;
   std::function<std::optional<std::string_view>(int64_t row)> second;
-  // Returns the name of a row for errors.
+  // Returns the text by which error messages name a row, such as its file and line.
   std::function<std::string(int64_t row)> where;
 };
 

@@ -22,7 +22,8 @@ char32_t byte_character(uint8_t byte);
 // Returns the byte that a character represents, or nothing if it represents none.
 std::optional<uint8_t> byte_of_character(char32_t c);
 
-// Appends the characters of the UTF-8 bytes of a code point. The source of each is `span`, that of the code point.
+// Appends, for each UTF-8 byte of the code point `c`, the character that represents the byte in the alphabet of byte-level BPE. `span` is
+// the position of `c` in the original text, and becomes that of each character.
 void append_byte_characters(char32_t c, TextSpan span, AlignedText* out);
 
 // The expressions that are matched without the general engine.

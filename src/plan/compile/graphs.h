@@ -56,8 +56,8 @@ PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun);
 // if their evaluation buckets are equal. It may return false for requests with equal graphs. It always returns
 // false if passes are dumped, because each request is expected to dump its own.
 bool share_begun_graphs(const PlanRequest& a, const PlanRequest& b);
-// Return true if begin_gradients(), or build_evaluation(), returns the same for both requests. They may return false for requests
-// with equal graphs, as share_begun_graphs() does.
+// share_gradients() returns true only if begin_gradients() returns equal graphs for both requests, and share_evaluation() only if
+// build_evaluation() does. Both may return false for requests with equal graphs, as share_begun_graphs() does.
 bool share_gradients(const PlanRequest& a, const PlanRequest& b);
 bool share_evaluation(const PlanRequest& a, const PlanRequest& b);
 

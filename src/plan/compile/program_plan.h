@@ -43,7 +43,7 @@ struct OpPlan {
   uint32_t queue_end = 0;    // if not kCompute: this op has ended before the op at this position starts
   bool is_deferred = false;  // the op does work of the previous run, and is skipped if that work is done
   bool uses_disk = false;    // the op is a copy from or to a disk
-  uint32_t kind = kNoKind;   // number of its kind in the program (OpKinds in graph/analysis/analysis.h)
+  uint32_t kind = kNoKind;   // index of the kind of the op in OpKinds (graph/analysis/analysis.h)
   static constexpr uint32_t kNoKind = std::numeric_limits<uint32_t>::max();
   bool is_queued() const { return queue != Queue::kCompute; }
 };

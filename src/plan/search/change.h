@@ -35,7 +35,7 @@ struct Suggestion {
 class MethodSet;
 class SharedGraphs;
 
-// A run that is changed step by step.
+// A run whose arguments are changed by one call after the other.
 class Change {
  public:
   // `labels` name the argument that sets the length of sequences.

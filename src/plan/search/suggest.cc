@@ -24,7 +24,7 @@ std::string format_mib(int64_t bytes) {
 }
 
 // The largest number of suggestions that are listed: among the changes after which the run fits into memory, kMostOfAnEffect for each
-// MethodEffect, which states how training changes; and kMostNotEnough changes that save memory, but not enough.
+// Effect, which states how training changes; and kMostNotEnough changes that save memory, but not enough.
 constexpr size_t kMostOfAnEffect = 6;
 constexpr size_t kMostNotEnough = 5;
 

@@ -15,8 +15,8 @@ namespace plimsoll {
 // times. Requires: the plan has a program.
 std::string plan_trace(const Plan& plan, const PlanLabels& labels);
 
-// Returns the trace of a program with measured times. `ops` and `ms_per_step` are as for profile_json(); a slice is the mean of
-// one run of its op. Requires: one time per op.
+// Returns the trace of a program with measured times. `ops` and `ms_per_step` are as for profile_json(); the
+// duration of a slice is the mean time of one execution of its op. Requires: `ms_per_step` has one element per op.
 std::string profile_trace(const Plan& plan, const ProgramPlan& program, const PlanLabels& labels,
                           const std::vector<OpEstimate>& ops, std::span<const double> ms_per_step);
 
