@@ -294,7 +294,7 @@ std::vector<Case> vocabulary_cases() {
              "{\"added_tokens_decoder\": {\"x\": {\"content\": \"a\"}}}"),
       config("TokenizerConfigAddedHugeKey", {"should be a token's id"},
              "{\"added_tokens_decoder\": {\"99999999999999999999\": {\"content\": \"a\"}}}"),
-      config("TokenizerConfigAddedBeyond", {"added token 'abc' has id 5000"},
+      config("TokenizerConfigAddedBeyond", {"added token 'abc' is stored with id 5000"},
              "{\"added_tokens_decoder\": {\"5000\": {\"content\": \"abc\"}}}"),
       config("TokenizerConfigAddedWithoutText", {"added_tokens_decoder.5.content is missing"},
              "{\"added_tokens_decoder\": {\"5\": {}}}"),
@@ -311,7 +311,7 @@ std::vector<Case> vocabulary_cases() {
       added("AddedTokensList", {"added_tokens.json: the document should be an object"}, "[]"),
       added("AddedTokensText", {"abc should be an integer"}, "{\"abc\": \"5\"}"),
       added("AddedTokensNegative", {"abc: id -1 is outside"}, "{\"abc\": -1}"),
-      added("AddedTokensBeyond", {"added token 'abc' has id 5000"}, "{\"abc\": 5000}"),
+      added("AddedTokensBeyond", {"added token 'abc' is stored with id 5000"}, "{\"abc\": 5000}"),
       added("AddedTokensDeep", {"nested deeper than 256 levels"}, deep),
   };
 }
