@@ -161,7 +161,7 @@ TEST_F(OwnMetric, NamesAreChecked) {
          "consists of letters");
   for (const char* taken : {"loss", "accuracy", "runtime", "samples_per_second"})
     expect({named(taken)}, "two metrics of this run have the name");
-  expect({named("a"), named("b"), named("a")}, "'a', which another metric");
+  expect({named("a"), named("b"), named("a")}, "two metrics of this run have the name 'a'");
   Arguments given = arguments();
   given.metric_for_best_model = "top3";
   given.load_best_model_at_end = false;
