@@ -92,7 +92,7 @@ class Download {
   // Asks the hub for the commit and its files, unless both are in the cache. Errors: kUsage for a wrong name, revision or
   // environment variable; kBadData if the repository, the revision or a file does not exist or may not be read; kDevice if the hub
   // cannot be reached, or if HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set.
-  explicit Download(DownloadRequest request, const Environment& environment = process_environment(),
+  explicit Download(const DownloadRequest& request, const Environment& environment = process_environment(),
                     DownloadCallback* callback = nullptr);
   ~Download();
   Download(const Download&) = delete;

@@ -164,7 +164,7 @@ struct Download::Impl {
   SnapshotDownload snapshot;
 };
 
-Download::Download(DownloadRequest request, const Environment& environment, DownloadCallback* callback)
+Download::Download(const DownloadRequest& request, const Environment& environment, DownloadCallback* callback)
     : impl_(std::make_unique<Impl>(request, environment, callback)) {}
 
 Download::~Download() = default;

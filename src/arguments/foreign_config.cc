@@ -68,7 +68,7 @@ std::string_view expected_type(KeyType type) {
 // types, so that a text may be a flag or a number.
 std::string scalar_text(KeyType type, const Json& value) {
   const bool is_text = value.is_string();
-  const std::string text = is_text ? value.get<std::string>() : value.dump();
+  std::string text = is_text ? value.get<std::string>() : value.dump();
   switch (type) {
     case KeyType::kFlag: {
       const std::optional<bool> flag = value.is_structured() ? std::optional<bool>() : bool_from_text(text);
