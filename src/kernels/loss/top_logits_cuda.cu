@@ -1,7 +1,5 @@
 #include <cooperative_groups.h>
 
-#include <algorithm>
-
 #include "kernels/element_wise/cuda/early_launch.cuh"
 #include "kernels/loss/cuda/row_exponentials.cuh"
 #include "kernels/loss/top_logits.h"
