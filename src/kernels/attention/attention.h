@@ -33,25 +33,21 @@
 // functions take f32 and bf16, hold tiles in fp32 and round once when they store. The *_ref functions take
 // any floating type and compute in double. The GPU functions in attention_cuda.h take f32, bf16 and f16.
 //
-// Tail rows: the functions write zeros to the tail rows of o, lse, d_q, d_k and d_v and never read the tail
-// rows of other tensors. Empty sequences are allowed and own no row. Aliasing: no output overlaps an input.
-// Outputs overlap each other only where their row strides interleave them (the parts of one d_qkv).
+// Tail rows: the functions write zeros to the tail rows of o, lse, d_q, d_k and d_v and never read the tail rows of other tensors. Empty
+// sequences are allowed and own no row. Aliasing: no output overlaps an input. Outputs may share memory only if their row strides
+// interleave them, as when d_q, d_k and d_v are columns of one tensor.
 //
 // Error bound against exact arithmetic (the tests read their limits from these lines). n is the number of
 // keys that row i sees. The other letters depend on the implementation:
 //
-//   u  an fp32 operation: 2^-24 for *_cpu and *_cuda_tiled. 2^-22 for *_cuda_mma and *_cuda_tf32, because tensor
-//      cores truncate sums instead of rounding them, and because exponentials are ex2.approx of x_ij log2(e),
-//      with a relative error of 2^-22 (the error of the product with log2(e) is a fraction of e_i).
-//   r  rounding of a result: 0 for f32, 2^-8 for bf16, 2^-11 for f16.
-//   s  rounding of p_ij m_ij and d_x_ij before a product: 2^-8 for *_cpu in bf16 on AMX tiles, r for *_cuda_mma,
-//      2^-11 for *_cuda_tf32, otherwise 0.
-//   t  rounding of the other operands of a product: 2^-11 for *_cuda_tf32, otherwise 0. It adds
-//      2 t scale sum_d |q_id k_jd| to e_i, t to each s, and 2 t m_ij sum_d |d_o_id v_jd| to the (D + 4) u terms
-//      of err d_x.
-//   w  2^-25 for f16, otherwise 0: f16 has no relative error bound below 2^-14. Each term below that contains
-//      s therefore grows by w times the same sum without p_ij or d_x_ij and with the largest m_ij, and each term
-//      that contains r grows by w.
+//   u rounding of an fp32 operation: 2^-24 for *_cpu and *_cuda_tiled. 2^-22 for *_cuda_mma and *_cuda_tf32, because tensor cores truncate
+//      sums instead of rounding them, and because exponentials are ex2.approx of x_ij log2(e), with a relative error of 2^-22 (the error of
+//      the product with log2(e) is a fraction of e_i). r rounding of a result: 0 for f32, 2^-8 for bf16, 2^-11 for f16. s rounding of p_ij
+//      m_ij and d_x_ij before a product: 2^-8 for *_cpu in bf16 on AMX tiles, r for *_cuda_mma, 2^-11 for *_cuda_tf32, otherwise 0. t
+//      rounding of the other operands of a product: 2^-11 for *_cuda_tf32, otherwise 0. This rounding adds 2 t scale sum_d |q_id k_jd| to
+//      e_i, t to each s, and 2 t m_ij sum_d |d_o_id v_jd| to the (D + 4) u terms of err d_x. w 2^-25 for f16, otherwise 0: f16 has no
+//      relative error bound below 2^-14. Each term below that contains s therefore grows by w times the same sum without p_ij or d_x_ij and
+//      with the largest m_ij, and each term that contains r grows by w.
 //
 //   e_i         = max_j ((D + 4) u scale sum_d |q_id k_jd|)
 //   |err o|    <= (2 e_i + (2 n + 16) u + s) sum_j p_ij m_ij |v_jd| + r |o|
@@ -103,16 +99,17 @@ struct AttentionReach {
   constexpr bool sees(int64_t i, int64_t j) const { return j >= first_key(i) && j < end_key(i); }
 };
 
-// Returns the index of the pair of query row t (in the batch) and head h among all such pairs. Requires: the number is below 2^32.
+// Numbers the pairs of a query row t of the batch and a head h, and returns the number of the given pair. Requires: the result is below
+// 2^32.
 constexpr uint64_t attention_row(int64_t t, int64_t heads, int64_t h) {
   return static_cast<uint64_t>(t) * static_cast<uint64_t>(heads) + static_cast<uint64_t>(h);
 }
 
-// Returns the 16-bit number that decides dropout of key position j (in its sequence) for a query row and
-// head. It is one of the eight numbers of random_halves(where, 2^32 row + block). With j = 32 a + 8 n + 2 q +
-// e (n and q below 4, e below 2) the block is 4 a + q, and the number is half e of its word n. The keys of
-// one row that a lane holds in a tensor core's accumulator (layout in attention_mma.cuh) therefore take their
-// numbers from one block. Requires: 0 <= j < 2^20.
+// Returns the 16-bit random number that decides whether dropout keeps the probability of key j (a position in its sequence) for a query row
+// and head. One Philox block, random_halves(where, 2^32 row + block), consists of four 32-bit words and therefore yields eight such
+// numbers. With j = 32 a + 8 n + 2 q + e (n and q below 4, e below 2), key j takes the lower (e = 0) or upper (e = 1) half of word n of
+// block 4 a + q. In a tensor core's accumulator (layout in attention_mma.cuh), one lane holds the keys of a row that share q, so it needs
+// only one Philox block per row and 32 keys. Requires: 0 <= j < 2^20.
 constexpr uint64_t attention_random_block(uint64_t row, int64_t j) {
   return (row << 32) + static_cast<uint64_t>(j / 32 * 4 + j % 8 / 2);
 }
@@ -122,12 +119,12 @@ constexpr uint32_t attention_number(const RandomSite& where, uint64_t row, int64
 }
 
 struct AttentionOptions {
-  double scale = 1.0;  // multiplies the scores; > 0 and finite, usually 1 / sqrt(D)
+  double scale = 1.0;  // factor of the scores, positive and finite, usually 1 / sqrt(D)
   AttentionMask mask = AttentionMask::kBidirectional;
   double dropout = 0.0;  // dropout probability in [0, 1); 0 in evaluation
   RandomSite random = {};
-  // If several ranks divide the heads of one attention: the number of heads of all ranks, and the index of the first head of this rank. The
-  // random numbers of dropout depend on both. all_heads = 0: this rank computes all heads.
+  // If several ranks divide the heads of an attention layer, these are the number of heads of all ranks and the index of the first head of
+  // this rank. The random numbers of dropout depend on both. If all_heads is 0, this rank computes all heads.
   int64_t all_heads = 0;
   int64_t first_head = 0;
 };
@@ -135,7 +132,7 @@ struct AttentionOptions {
 // A view of T rows of H * D elements (G * D for k and v) within a wider tensor: element (t, h, d) is at [t * row_stride + h * D + d].
 struct ConstRows {
   ConstView view;
-  int64_t row_stride = 0;  // distance of two rows in elements, at least the elements of a row
+  int64_t row_stride = 0;  // distance of two rows in elements, at least the number of elements per row
 };
 struct Rows {
   View view;
@@ -146,27 +143,27 @@ struct AttentionFwdArgs {
   AttentionDims dims;
   AttentionOptions options;
   ConstRows q, k, v;
-  ConstView cu_seqlens;       // i32[B + 1]: starts at 0, never decreases, last <= T
+  ConstView cu_seqlens;       // i32[B + 1]: starts at 0, never decreases, ends with at most T
   View o;                     // [T, H * D]
   View lse;                   // f32[H * T]; null if no backward pass follows
-  View scratch;               // aligned to 64 bytes
+  View scratch;               // scratch memory, aligned to 64 bytes
   int64_t scratch_bytes = 0;  // at least attention_fwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
 struct AttentionBwdArgs {
   AttentionDims dims;
-  AttentionOptions options;  // the options of the forward call
+  AttentionOptions options;  // the options that the forward pass was called with
   ConstRows q, k, v;
   ConstView cu_seqlens;
   ConstView o;    // [T, H * D], from the forward call
   ConstView lse;  // f32[H * T], from the forward call
   ConstView d_o;  // [T, H * D]
   Rows d_q, d_k, d_v;
-  View scratch;               // aligned to 64 bytes
+  View scratch;               // scratch memory, aligned to 64 bytes
   int64_t scratch_bytes = 0;  // at least attention_bwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
-// Returns attention_row() of query row t and head h of this rank, counted among the heads of all ranks.
+// Returns attention_row() of query row t and head h. h counts the heads of this rank, the result those of all ranks.
 template <typename Args>
 uint64_t random_row(const Args& args, int64_t t, int64_t h) {
   const AttentionOptions& options = args.options;
@@ -174,8 +171,8 @@ uint64_t random_row(const Args& args, int64_t t, int64_t h) {
                        options.first_head + h);
 }
 
-// Computes o and lse. Requires: the conditions at the fields, and dims.longest >= every S_b. Errors:
-// kInternal if one does not hold.
+// Computes o and lse. Requires: the conditions stated at the members of the arguments, and dims.longest >= every S_b. Errors: kInternal if
+// one does not hold.
 void attention_fwd_cpu(const AttentionFwdArgs& args);
 void attention_fwd_ref(const AttentionFwdArgs& args);
 

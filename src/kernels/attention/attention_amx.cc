@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// Operands are copied ("staged") into blocks of 64 rows, 64 columns and a depth of 64: 8 KiB each for A and B.
+// Operands are copied ("staged") into blocks of 64 rows (or columns) with 64 terms of each sum: 8 KiB each for A and B.
 constexpr int64_t kBlock = 64;
 constexpr int64_t kBlockTiles = kBlock / kTileRows;
 constexpr int64_t kBlockTermTiles = kBlock / kTileTerms;
@@ -19,15 +19,15 @@ struct Staged {
   alignas(64) float c[2][2][kTileRows * kTileRows];
 };
 
-// Rounds two vectors to bf16 and returns, for each lane, a word with the element of `first` in its lower half and that of `second` in its
-// upper half.
+// Rounds two vectors to bf16 and returns 32-bit words: the lower half of a word is an element of `first`, the upper half the same element
+// of `second`.
 PLIMSOLL_AMX_INLINE __m512i pairs_of(__m512 first, __m512 second) {
   const __m512i low = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(first)));
   const __m512i high = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second)));
   return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
 
-// Stages 16 rows of an operand that is stored by rows, over a depth of up to 32. Missing rows and elements are zero.
+// Stages 16 rows of an operand that is stored row by row, with up to 32 terms per row. Missing rows and elements become zero.
 PLIMSOLL_AMX_INLINE void stage_rows(const float* a, int64_t lda, int64_t rows, int64_t terms,
                                     std::byte* tile) {
   const __mmask16 low = first_lanes(terms), high = first_lanes(terms - 16);
@@ -41,7 +41,7 @@ PLIMSOLL_AMX_INLINE void stage_rows(const float* a, int64_t lda, int64_t rows, i
   }
 }
 
-// Stages 16 rows of an operand that is stored by depth (a[k * lda + row]), over a depth of up to 32.
+// Stages 16 rows of an operand that is stored transposed (element k of row r is a[k * lda + r]), with up to 32 terms per row.
 PLIMSOLL_AMX_INLINE void stage_columns(const float* a, int64_t lda, int64_t rows, int64_t terms,
                                        std::byte* tile) {
   const __mmask16 inside = first_lanes(rows);
@@ -56,7 +56,7 @@ PLIMSOLL_AMX_INLINE void stage_columns(const float* a, int64_t lda, int64_t rows
   for (int64_t r = 0; r < kTileRows; ++r) _mm512_store_si512(tile + r * kTilePitch, words[r]);
 }
 
-// Stages 16 columns of B over a depth of up to 32.
+// Stages 16 columns of B, with up to 32 terms per column.
 PLIMSOLL_AMX_INLINE void stage_b(const float* b, int64_t ldb, int64_t terms, std::byte* tile) {
   for (int64_t p = 0; p < 16; ++p) {
     const __m512 first = 2 * p < terms ? _mm512_loadu_ps(b + 2 * p * ldb) : _mm512_setzero_ps();
@@ -69,7 +69,7 @@ PLIMSOLL_AMX_INLINE void stage_b(const float* b, int64_t ldb, int64_t terms, std
 struct TileBlock {
   float* c;
   int64_t ldc;
-  int64_t rows;  // rows of the result from the first row of this block on
+  int64_t rows;  // number of rows of the result from this block's first row to the last row of the result
   bool two_rows, two_columns;
   bool adds;
   int64_t term_tiles;
@@ -151,7 +151,7 @@ int64_t tiles_of(int64_t count, int64_t size) {
   return (count + size - 1) / size;
 }
 
-// The position of the block of the matrix product whose operands `Staged` contains: its first row m, first column n and first depth k.
+// The position of the staged block in the matrix product: its first row m, first column n and first term k of the sums.
 struct Corner {
   int64_t m, n, k;
 

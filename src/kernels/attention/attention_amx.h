@@ -1,10 +1,9 @@
-// The matrix products of attention in bf16 on AMX tiles. It does the work of attention_tiles-inl.h on the
-// same fp32 operands, which are rounded to bf16 when they are loaded into the tiles. Operands that were bf16
-// before are exact; probabilities and gradients of scores are rounded once (attention.h states the effect on
-// the results).
+// The matrix products of attention in bf16 on AMX tiles. It does the work of attention_tiles-inl.h on the same fp32 operands, which are
+// rounded to bf16 when they are loaded into the tiles. Operands that come from bf16 tensors are not changed by this rounding; probabilities
+// and gradients of scores are rounded once (attention.h states the effect on the results).
 //
-// Numerics: products of pairs are exact. Sums are in fp32, in an order that depends on the depth only.
-// Numbers below fp32's normal range count as zero.
+// Numerics: products of pairs are exact. Sums are in fp32, in an order that depends only on the number of terms. Numbers below fp32's
+// normal range count as zero.
 //
 // Thread-safe: pure on distinct memory. Every function requires may_use_amx_tiles() of
 // device/cpu/cpu_features.h.
@@ -14,8 +13,7 @@
 
 namespace plimsoll {
 
-// States how the left operand is stored: by rows of the result (a[row * lda + k]) or by depth (a[k * lda +
-// row]).
+// States how the left operand is stored: row by row (a[row * lda + k]) or transposed (a[k * lda + row]).
 enum class LeftOperand : uint8_t { kByRow, kByDepth };
 enum class ProductStart : uint8_t { kZero, kStored };
 
@@ -23,9 +21,9 @@ struct AmxProduct {
   int64_t rows = 0, columns = 0, depth = 0;
   const float* a = nullptr;
   int64_t lda = 0;
-  const float* b = nullptr;  // [depth][ldb]
+  const float* b = nullptr;  // matrix of [depth][ldb] elements, stored by rows
   int64_t ldb = 0;
-  float* c = nullptr;  // [rows][ldc]
+  float* c = nullptr;  // matrix of [rows][ldc] elements, stored by rows
   int64_t ldc = 0;
   LeftOperand left = LeftOperand::kByRow;
   ProductStart start = ProductStart::kZero;

@@ -25,13 +25,14 @@ struct Sizes {
   int64_t rows, columns, depth;
 };
 
-// Multiplies operands of eight bits with at most 2^8 products per sum, so that every sum is exact in fp32 in any order.
+// Every product must be exact: the operands have eight significant bits and a sum has at most 2^8 products, so fp32 sums are exact in any
+// order.
 void expect_exact(const Sizes& s, LeftOperand left, ProductStart start) {
   SCOPED_TRACE(std::to_string(s.rows) + " x " + std::to_string(s.columns) + " x " + std::to_string(s.depth));
   const bool by_row = left == LeftOperand::kByRow;
   const int64_t columns = (s.columns + 15) / 16 * 16;
   const int64_t lda = (by_row ? s.depth : s.rows) + 3, ldb = columns + 16, ldc = columns + 5;
-  // The gaps between the rows of A stay NaN: multiply_amx must not use them.
+  // The elements between the rows of A are NaN. If multiply_amx read them, the results would be NaN.
   GuardedBuffer a("amx/a", DType::kF32, ((by_row ? s.rows : s.depth) - 1) * lda + lda - 3);
   GuardedBuffer b("amx/b", DType::kF32, (s.depth - 1) * ldb + columns);
   GuardedBuffer c("amx/c", DType::kF32, (s.rows - 1) * ldc + columns);
@@ -63,7 +64,7 @@ void expect_exact(const Sizes& s, LeftOperand left, ProductStart start) {
       for (int64_t k = 0; k < s.depth; ++k) want += number(i * s.depth + k, 0) * number(k * ldb + j, 1);
       ASSERT_EQ(c.view().load(i * ldc + j), want) << "row " << i << ", column " << j;
     }
-    // multiply_amx must not write past the last group of 16 columns.
+    // multiply_amx may write up to the next multiple of 16 columns, but nothing after it.
     for (int64_t j = columns; j < ldc && i + 1 < s.rows; ++j) {
       ASSERT_EQ(c.view().load(i * ldc + j), before[static_cast<size_t>(i * ldc + j)])
           << "row " << i << ", column " << j;

@@ -1,6 +1,6 @@
 // Benchmarks attention forward and backward, with and without dropout, at the shapes of the project's speed targets. The counters give the
-// floating-point operations per second as attention.h counts them. The upper bound is the rate of the inner loop (the register tile of
-// attention_tiles-inl.h) on one thread times the number of threads.
+// floating-point operations per second as attention.h counts them. The attainable upper bound is the rate of the inner loop (the register
+// tile of attention_tiles-inl.h) on one thread times the number of threads.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Shape {
   int64_t head_dim;
 };
 
-// Returns 32 lengths from 8 to 256 by a fixed rule.
+// Returns the same 32 sequence lengths from 8 to 256 in every run.
 std::vector<int64_t> mixed_lengths() {
   std::vector<int64_t> lengths;
   for (int64_t b = 0; b < 32; ++b) lengths.push_back(8 + (b * 97 + 31) % 249);

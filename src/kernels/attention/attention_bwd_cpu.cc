@@ -24,14 +24,14 @@
 namespace plimsoll {
 namespace {
 
-// One task of a thread: heads [h, end_head) of one sequence, and the scratch memory of the thread.
+// One task of a thread: the gradients of heads h .. end_head - 1 of one sequence, and the scratch memory of the thread.
 struct BwdTask {
   const AttentionBwdArgs& args;
   AttentionSequence sequence;
   int64_t h;
   int64_t end_head;
   float* scratch;
-  bool amx;  // this thread's AMX tiles are configured for bf16 products
+  bool amx;  // true if this thread has configured its AMX tiles for bf16 products
 };
 
 inline constexpr int64_t kBwdScoreStride = attention_score_stride(kAttentionTile);
@@ -57,13 +57,13 @@ struct BwdTiles {
     delta = lse + kAttentionTile;
     PLIMSOLL_CHECK(delta + kAttentionTile - scratch == attention_bwd_thread_floats(dims));
   }
-  // k and the gradients are [keys][row]; the transposed tensors are tiles of [D][64 keys].
+  // Matrices of [keys][padded D] floats: k, d_k and d_v. The transposed k and v are stored in tiles of [D][64 keys].
   float *k, *k_transposed, *v_transposed, *d_k, *d_v;
-  // Arrays of [64][row]. `other` contains a tile of v before it is transposed, or a tile of o.
+  // Matrices of [64][padded D] floats. `other` contains a tile of v before it is transposed, or a tile of o.
   float *q, *d_o, *d_q, *other;
-  // Arrays of [64][kBwdScoreStride].
+  // Matrices of [64][kBwdScoreStride] floats: scores, and products of d_o and v.
   float *scores, *products;
-  // Arrays of [64].
+  // Vectors of 64 floats.
   float *dropout_factors, *lse, *delta;
 };
 
@@ -75,7 +75,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Returns a pointer to the first element of a head in the first row of the task's sequence.
+// Returns a pointer to the elements of one head in the first row of the task's sequence.
 template <typename T>
 const T* bwd_rows(const BwdTask& task, const ConstRows& rows, int64_t head) {
   return rows.view.as<T>() + task.sequence.first * rows.row_stride + head * task.args.dims.head_dim;
@@ -105,7 +105,7 @@ void bwd_pack_keys(const BwdTask& task, const BwdTiles& tiles) {
   }
 }
 
-// Packs query rows i .. i + count - 1 of q and d_o and computes their delta.
+// Copies query rows i .. i + count - 1 of q and d_o into fp32 tiles and computes delta of these rows.
 template <typename T>
 void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int64_t count) {
   const AttentionBwdArgs& args = task.args;
@@ -124,7 +124,7 @@ void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int
   }
 }
 
-// Prefetches the inputs of row t of the next head.
+// Prefetches row t of q, k, v, o and d_o for the head that is computed after this one.
 [[gnu::always_inline]] inline void bwd_fetch_next_head(const BwdTask& task, int64_t t) {
   const AttentionBwdArgs& args = task.args;
   const int64_t columns = args.dims.heads * args.dims.head_dim;
@@ -144,7 +144,7 @@ void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int
   fetch_head<Fetch::kWrite>({args.d_v.view, args.d_v.row_stride}, t, kv_head, head_dim);
 }
 
-// The range of keys that a block of queries sees: tiles start at `first`, and the last tile ends at `end`.
+// The range of keys that a block of queries sees. Its tiles of keys start at `first`, and the last tile ends at `end`.
 struct BwdKeys {
   int64_t first = 0, end = 0;
 };
@@ -160,8 +160,8 @@ void bwd_gradient_rows(const BwdTask& task, const BwdTiles& tiles, const Dropout
     const int64_t hidden = std::clamp<int64_t>(reach.first_key(i + r) - j, 0, keys);
     const int64_t visible = std::clamp<int64_t>(reach.end_key(i + r) - j, 0, keys);
     const int64_t t = task.sequence.first + i + r;
-    // The inputs of the next head are prefetched in the first tile and the outputs in the last one. If there are several tiles, this
-    // separation keeps the two groups of prefetched lines from displacing other data of the cache at the same time.
+    // The inputs of the next head are prefetched while the first tile of keys is processed, and the outputs of this head while the last one
+    // is. If a block has several tiles, the two groups of prefetched cache lines therefore do not compete for the cache at the same time.
     if (j == range.first) bwd_fetch_next_head(task, t);
     if (last_tile) bwd_fetch_gradients(task, t);
     const float* factors = nullptr;
@@ -196,8 +196,8 @@ void bwd_tile(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& drop
                                 j == range.first ? ProductStart::kZero : ProductStart::kStored);
 }
 
-// Computes the heads of a task one after another. The heads of a group share one head of k and v: the first head of a group packs keys and
-// values, and the last one stores the sums of their gradients.
+// Computes the heads of a task one after another. The query heads of a group share one head of k and v: the first query head of a group
+// copies these keys and values into tiles, and the last one stores the sums of their gradients.
 template <typename T>
 void bwd_head(const BwdTask& task) {
   const AttentionBwdArgs& args = task.args;

@@ -6,7 +6,8 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-// Computes delta of the block's rows from o in global memory and d_o in shared memory, and writes it to scratch for the second kernel.
+// Computes delta of the thread block's rows from o in global memory and d_o in shared memory, and writes it to scratch memory, where the
+// kernel for d_k and d_v reads it.
 template <int kDim, int kR>
 __device__ void find_delta(const AttentionKernelArgs& args, const Work& work, const float4* d_o, int ty,
                            int tx, float (&delta)[kR]) {
@@ -69,8 +70,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
     factor[i] = args.scale;
   }
   for (int key = begin; key < end; key += kKeys) {
-    // The loop overlaps copies with products: the keys of this tile arrive while the products with its values are computed, and the values
-    // of the next tile arrive while the products with its keys are computed. This call waits for the values.
+    // The loop overlaps copies with products: the keys of a tile are copied while d_o is multiplied by its values, and the values of the
+    // next tile are copied while its keys are multiplied. This call waits for the values.
     wait_for_fetches();
     __syncthreads();
     fetch_tile<kDim, kKeys>(args, of_keys, args.k, args.k_stride, key, k);
@@ -112,8 +113,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
   store_result<kDim, kR>(args, work, args.d_q, args.d_q_stride, ty, tx, d_q, factor);
 }
 
-// Computes d_k and d_v. In this kernel the rows of the tiles of scores are keys and the columns are queries. The heads of q that read the
-// same head of k and v are processed one after another.
+// Computes d_k and d_v. In this kernel the rows of a tile of scores are keys and the columns are queries. The heads of q that read the same
+// head of k and v are processed one after another.
 template <int kDim, int kR, int kQueries>
 __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
     const AttentionKernelArgs args) {
@@ -149,8 +150,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   for (; of_query.head <= last_head; ++of_query.head) {
     const int64_t first_value = static_cast<int64_t>(of_query.head) * args.tokens + work.first;
     for (int row = start; row < end; row += kQueries) {
-      // The loop overlaps copies with products: the queries of this tile arrive while the products with its d_o are computed, and d_o of
-      // the next tile arrives while the products with its queries are computed. This call waits for d_o.
+      // The loop overlaps copies with products: the queries of a tile are copied while its d_o is multiplied, and d_o of the next tile is
+      // copied while its queries are multiplied. This call waits for d_o.
       wait_for_fetches();
       __syncthreads();
       fetch_tile<kDim, kQueries>(args, of_query, args.q, args.q_stride, row, q);
@@ -205,7 +206,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   store_result<kDim, kR>(args, work, args.d_v, args.d_v_stride, ty, tx, d_v, one);
 }
 
-// Launches both kernels with tiles of kR * 16 rows that a block keeps and tiles of kPassing rows that its loop replaces.
+// Launches both kernels. A thread block keeps tiles of 16 kR rows for its whole run, and its loop replaces tiles of kPassing rows.
 template <int kDim, int kR, int kPassing>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   constexpr int64_t kBytes = bwd_tile_bytes(kDim, 16 * kR, kPassing);
@@ -221,7 +222,7 @@ void launch(const AttentionKernelArgs& args, CudaStream stream) {
 }  // namespace attention
 
 void launch_attention_bwd_tiled(const AttentionKernelArgs& args, CudaStream stream) {
-  using namespace attention;  // the kernels of this file are in that namespace
+  using namespace attention;
   const int64_t shared = shared_bytes_of_block();
   if (args.head_dim <= 32) {
     launch<32, 4, 64>(args, stream);

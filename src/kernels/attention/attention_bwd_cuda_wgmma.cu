@@ -1,12 +1,13 @@
-// The backward pass on Hopper, in two kernels like attention_dq_cuda_mma.cu and attention_dkv_cuda_mma.cu: one over queries, one over keys.
-// A block is one warpgroup with 64 rows; three blocks share a multiprocessor for heads of up to 64. One warpgroup per block is faster than
-// several: warpgroups of one block wait for each other at every tile and would therefore all use the tensor cores at the same time and then
-// all leave them idle, whereas separate blocks take turns. On an H200 (32 x 16 x 512 x 64 in bf16) the pass takes 0.302 ms; mma.sync takes
-// 0.451 ms.
+// The backward pass on Hopper, in two kernels: like attention_dq_cuda_mma.cu, the first computes d_q of a block of query rows; like
+// attention_dkv_cuda_mma.cu, the second computes d_k and d_v of a block of key rows. A thread block is one warpgroup that computes 64 rows;
+// three blocks share a multiprocessor for heads of up to 64. One warpgroup per block is faster than several: warpgroups of one block wait
+// for each other at every tile and would therefore all use the tensor cores at the same time and then all leave them idle, whereas separate
+// blocks take turns. On an H200 (32 sequences of 512 rows, 16 heads of 64, bf16) the backward pass takes 0.302 ms; the kernels with
+// mma.sync take 0.451 ms.
 //
-// For heads of 65 to 128 the tiles have 128 columns, and two blocks share a multiprocessor. On an H200 the pass over
-// 4096 causal rows of 32 heads of 128, with 8 heads of k and v, takes 1.010 ms in bf16 (0.451 for d_q and 0.559 for
-// d_k and d_v); mma.sync takes 2.283 ms.
+// For heads of 65 to 128 the tiles have 128 columns, and two blocks share a multiprocessor. On an H200 the backward pass over 4096 causal
+// rows of 32 heads of 128, with 8 heads of k and v, takes 1.010 ms in bf16 (0.451 for d_q and 0.559 for d_k and d_v); the kernels with
+// mma.sync take 2.283 ms.
 #include <cstddef>
 
 #include "device/cuda/cuda_error.h"
@@ -19,8 +20,9 @@ namespace {
 
 constexpr int kRows = 64;
 
-// Shared memory of the first kernel: two tiles that the block keeps, two pairs of tiles that the loop replaces, and delta of each row. The
-// second kernel has the same tiles and, for each of two tiles of queries, lse, delta and the dropout bits of the rows.
+// Shared memory of the first kernel: a tile each of q and d_o that the block keeps, two pairs of tiles of k and v that the loop replaces,
+// and delta of each row. The second kernel has as many tiles (it keeps k and v and replaces q and d_o) and, for each of two tiles of
+// queries, lse, delta and the dropout bits of the rows.
 template <int kDim>
 constexpr int kDqBytes = 6 * kWgmmaTile<kDim> + 4 * kRows;
 template <int kDim>
@@ -116,7 +118,7 @@ __global__ __launch_bounds__(kWarpgroup, kDim == 64 ? 3 : 2) void attention_dkv_
   }
   if (work.row >= work.count) return;
   extern __shared__ __align__(1024) std::byte shared[];
-  // Floats per tile of queries: lse, delta and the dropout bits.
+  // The number of 32-bit values per tile of queries: lse, delta and the dropout bits.
   constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;
   const uint32_t base = shared_address(shared), queries = base + 2 * kTile;
   float* const row_values = reinterpret_cast<float*>(shared + 6 * kTile);
@@ -124,8 +126,8 @@ __global__ __launch_bounds__(kWarpgroup, kDim == 64 ? 3 : 2) void attention_dkv_
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, lane = static_cast<int>(threadIdx.x) % 32;
   const int keep_of_row = keep_place(warp_row % 32 + lane / 4);
   const int64_t columns = static_cast<int64_t>(args.heads) * args.head_dim;
-  // Under a causal mask the loop starts at the block's own rows, whose first row is a multiple of the tile size, because earlier queries do
-  // not see them.
+  // Under a causal mask, a key is hidden from earlier queries. The loop therefore starts at the query with the same position as the block's
+  // first key, which is a multiple of the tile size.
   const int start = first_query(args, work.row) / kQueries * kQueries,
             end = end_query(args, work, work.row + kRows - 1);
   // The heads of q that read this head of k and v are processed one after another.

@@ -1,8 +1,8 @@
-// The backward pass in tf32 on Hopper: attention_bwd_cuda_wgmma.cu for floats, with tiles that are transposed
-// for the products that need it. A block is one warpgroup with 64 rows, and two blocks share a
-// multiprocessor. On an H200 (32 x 16 x 512 x 64, dropout 0.1) it takes 0.859 ms. Overlapping the
-// transposition with the first products and the last product of d_q with the next iteration is slower (0.929
-// ms), and so is keeping the block's rows of q and d_o in shared memory (0.928 ms).
+// The backward pass in tf32 on Hopper: the kernels of attention_bwd_cuda_wgmma.cu for floats. Tensor cores cannot transpose floats, so
+// these kernels transpose tiles themselves for the products that need it. A thread block is one warpgroup that computes 64 rows, and two
+// blocks share a multiprocessor. On an H200 (32 sequences of 512 rows, 16 heads of 64, dropout 0.1) the backward pass takes 0.859 ms. Two
+// changes were slower: overlapping the transposition with the first products and the last product of d_q with the next iteration (0.929
+// ms), and keeping the block's rows of q and d_o in shared memory (0.928 ms).
 #include <cstddef>
 
 #include "device/cuda/cuda_error.h"
@@ -14,11 +14,11 @@ namespace attention {
 namespace {
 
 constexpr int kRows = 64;
-// Floats per tile of queries: lse, delta and the dropout bits.
+// The number of 32-bit values per tile of queries: lse, delta and the dropout bits.
 constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;
 
 // Shared memory: two pairs of tiles that the loop replaces, the transposed tiles of one pair, and values per row. The kernel for d_q stores
-// delta of each row, the kernel for d_k and d_v stores lse, delta and the dropout bits of two tiles of queries.
+// delta of each row. The kernel for d_k and d_v stores lse, delta and the dropout bits of two tiles of queries.
 constexpr int kDqBytes = 5 * kTf32Tile + 4 * kRows;
 constexpr int kDkvBytes = 6 * kTf32Tile + 2 * 4 * kValues;
 
@@ -41,7 +41,8 @@ __global__ __launch_bounds__(kWarpgroup,
     copy_tf32(args, work, part, args.k, args.k_stride, key, base + stage * kTf32Tile);
     copy_tf32(args, work, part, args.v, args.v_stride, key, base + (2 + stage) * kTf32Tile);
   };
-  // Loads the block's own rows into registers. They are copied through the second pair of tiles, which the loop does not use yet.
+  // Loads the rows that this block computes into registers, where they stay. They are copied through the second pair of tiles, which the
+  // loop does not use yet.
   copy_tf32(args, work, part, args.q, args.q_stride, work.row, base + kTf32Tile);
   copy_tf32(args, work, part, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row,
             base + 3 * kTf32Tile);
@@ -98,7 +99,8 @@ __global__ __launch_bounds__(kWarpgroup,
     wait_for_products<0>();
     hold(d_q[0]);
   }
-  __syncthreads();  // all products must have read the tiles, because the results are stored through their memory
+  // The results are stored through the memory of the tiles, so all products must have read them.
+  __syncthreads();
   if (work.row + warp_row >= work.count) return;
   const float factor[1][2] = {{args.scale, args.scale}};
   store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.d_q, args.d_q_stride, shared,
@@ -129,7 +131,8 @@ __global__ __launch_bounds__(kWarpgroup,
     copy_tf32(args, work, part, args.d_o, columns, row, base + (2 + stage) * kTf32Tile);
     fetch_row_values<kRows, kWarpgroup, kDropout>(args, work, dropout, row, row_values + stage * kValues);
   };
-  // Loads the block's own rows into registers. They are copied through the second pair of tiles, which the loop does not use yet.
+  // Loads the rows that this block computes into registers, where they stay. They are copied through the second pair of tiles, which the
+  // loop does not use yet.
   copy_tf32(args, work, part, args.k, args.k_stride, work.row, base + kTf32Tile);
   copy_tf32(args, work, part, args.v, args.v_stride, work.row, base + 3 * kTf32Tile);
   const int start = args.causal ? work.row : 0;
@@ -175,7 +178,8 @@ __global__ __launch_bounds__(kWarpgroup,
     hold(d_v[0]);
     hold(d_k[0]);
   }
-  __syncthreads();  // all products must have read the tiles, because the results are stored through their memory
+  // The results are stored through the memory of the tiles, so all products must have read them.
+  __syncthreads();
   if (work.row + warp_row >= work.count) return;
   const float of_k[1][2] = {{args.scale, args.scale}}, of_v[1][2] = {{args.keep_scale, args.keep_scale}};
   store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.d_k, args.d_k_stride, shared,
@@ -188,14 +192,14 @@ __global__ __launch_bounds__(kWarpgroup,
 }  // namespace attention
 
 void launch_attention_dq_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream) {
-  using namespace attention;  // the kernels of this file are in that namespace
+  using namespace attention;
   launch_on_grid(
       args.dropout ? attention_dq_cuda_wgmma_tf32_kernel<true> : attention_dq_cuda_wgmma_tf32_kernel<false>,
       kRows, args.heads, kWarpgroup, kDqBytes, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dq_cuda_wgmma_tf32");
 }
 void launch_attention_dkv_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream) {
-  using namespace attention;  // the kernels of this file are in that namespace
+  using namespace attention;
   launch_on_grid(
       args.dropout ? attention_dkv_cuda_wgmma_tf32_kernel<true> : attention_dkv_cuda_wgmma_tf32_kernel<false>,
       kRows, args.kv_heads, kWarpgroup, kDkvBytes, args, stream);

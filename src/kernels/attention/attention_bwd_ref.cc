@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// The rows of one head of one sequence.
+// One head of one sequence: access to its elements, and the values of attention.h between two rows.
 struct Head {
   const AttentionBwdArgs& args;
   AttentionSequence sequence;
@@ -37,7 +37,7 @@ struct Head {
     return args.options.scale * dot;
   }
   double probability(int64_t i, int64_t j) const { return std::exp(score(i, j) - lse_S[i]); }
-  // Returns the dropout factor of pair (i, j): 0 if it is dropped, otherwise the factor of a kept probability.
+  // Returns the dropout factor of the probability of query i and key j: 0 if it is dropped, otherwise dropout_scale().
   double factor(int64_t i, int64_t j) const {
     if (args.options.dropout == 0) return 1;
     const uint64_t row = random_row(args, sequence.first + i, h);
@@ -45,7 +45,7 @@ struct Head {
         attention_number(args.options.random, row, j) >= dropout_threshold(args.options.dropout);
     return keep ? static_cast<double>(dropout_scale(args.options.dropout)) : 0;
   }
-  // Returns the gradient of probability (i, j).
+  // Returns the gradient of the probability of query i and key j.
   double d_probability(int64_t i, int64_t j) const {
     double dot = 0;
     for (int64_t d = 0; d < args.dims.head_dim; ++d) dot += d_o(i, d) * v(j, d);
@@ -66,8 +66,8 @@ struct Head {
   }
 };
 
-// Adds the contributions of row i to its three gradients in one head of q. As a query, row i is paired with every key `other`; as a key, it
-// is paired with every query `other`.
+// Adds the contributions of row i to d_q, d_k and d_v of row i for one head of q. As a query, row i is paired with every key `other`; as a
+// key, it is paired with every query `other`.
 void add_row(const Head& head, int64_t i, double* d_q_D, double* d_k_D, double* d_v_D) {
   const AttentionBwdArgs& args = head.args;
   for (int64_t other = 0; other < head.sequence.count; ++other) {
@@ -82,7 +82,7 @@ void add_row(const Head& head, int64_t i, double* d_q_D, double* d_k_D, double* 
   }
 }
 
-// Computes the gradients of one sequence and one head of k and v, and of the heads of q that read it.
+// Computes d_k and d_v of one sequence and one head of k and v, and d_q of the heads of q that read it.
 void one_group(const AttentionBwdArgs& args, const AttentionSequence& sequence, int64_t kv_head,
                double* scratch) {
   const int64_t head_dim = args.dims.head_dim, group = args.dims.group_heads(), longest = args.dims.longest;

@@ -1,4 +1,4 @@
-// Checks which problems the CUDA implementations of attention accept, and their reasons for declining others.
+// Tests which sizes, types and GPUs the CUDA implementations of attention accept, and the reasons that they give for declining others.
 #include <gtest/gtest.h>
 
 #include <string>

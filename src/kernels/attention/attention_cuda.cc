@@ -40,7 +40,7 @@ void check_limits(const AttentionDims& dims, DType dtype, const int64_t* rng, do
                  "attention with dropout {} needs the random state `rng`, but it is null", dropout);
 }
 
-// Fills in the arguments that both passes share.
+// Fills in the kernel arguments that the forward and the backward pass have in common.
 AttentionKernelArgs kernel_args(const AttentionDims& dims, const AttentionOptions& options,
                                 const ConstRows& q, const ConstRows& k, const ConstRows& v,
                                 ConstView cu_seqlens, const int64_t* rng) {
@@ -66,15 +66,15 @@ AttentionKernelArgs kernel_args(const AttentionDims& dims, const AttentionOption
   args.head_dim = static_cast<int>(dims.head_dim);
   args.kv_heads = static_cast<int>(dims.num_kv_heads());
   args.group = static_cast<int>(dims.group_heads());
-  // A window that hides no row is treated as no window.
+  // A window as long as the longest sequence hides no row. Without a window the kernels need not mask for it.
   args.window = dims.window < dims.longest ? static_cast<int>(dims.window) : 0;
   args.causal = options.mask == AttentionMask::kCausal;
   args.dtype = q.view.dtype;
   return args;
 }
 
-// Returns whether every row of every head of the inputs and outputs starts at a multiple of `elements`
-// elements.
+// Returns true if every row of every head of the inputs and outputs starts at a multiple of `elements` elements, as copies of whole vectors
+// require.
 bool rows_start_at_multiples(const AttentionKernelArgs& args, int64_t elements) {
   const int64_t bytes = dtype_bytes(args.dtype);
   const int64_t columns = int64_t{args.heads} * args.head_dim;
@@ -88,14 +88,15 @@ bool rows_start_at_multiples(const AttentionKernelArgs& args, int64_t elements) 
          starts_at_multiples(args.d_v, args.d_v_stride, bytes, elements);
 }
 
-// Returns the numbers of rows per thread block with which the kernels are fastest for the bucket. All numbers give the same bits.
+// Returns the fastest numbers of rows per thread block for these sizes. The choice does not change any bit of the results.
 AttentionBlockRows block_rows(const AttentionDims& dims) {
   if (attention_is_of_short_sequences(dims)) return {64, 64, 64};
   return {};
 }
 
-// Returns whether the warpgroup kernels run. On an H200 both passes over 32 x 16 x 512 x 64 in bf16 take
-// 0.474 ms with warpgroups and 0.594 ms with mma.sync; with dropout 0.646 and 0.742 ms.
+// Returns true if the kernels with warpgroup instructions are in this build and the GPU supports them. On an H200, both passes over 32
+// sequences of 512 rows and 16 heads of 64 in bf16 take 0.474 ms with warpgroups and 0.594 ms with mma.sync; with dropout they take 0.646
+// and 0.742 ms.
 bool takes_wgmma() {
 #ifdef PLIMSOLL_HAS_WGMMA
   return compute_capability() == 90;
@@ -104,8 +105,7 @@ bool takes_wgmma() {
 #endif
 }
 
-// The kernels for fp32 tensors compute neither windows, nor heads that share keys and values, nor heads wider
-// than 64.
+// The warpgroup kernels for fp32 tensors support neither windows, nor heads that share keys and values, nor heads wider than 64.
 bool takes_tf32_wgmma(const AttentionDims& dims) {
   return dims.group_heads() == 1 && dims.window == 0 && dims.head_dim <= 64 && takes_wgmma();
 }
@@ -178,7 +178,7 @@ void run(const AttentionBwdArgs& args, const int64_t* rng, Check check, const La
   if (kernel.tokens > 0) launch(kernel);
 }
 
-// Runs the mma.sync kernels for 16-bit tensors, or for fp32 tensors, where `rows` has no effect.
+// Runs the mma.sync kernels. `rows` sets the rows per thread block for 16-bit tensors; it has no effect on fp32 tensors.
 void run_mma(const AttentionFwdArgs& args, const int64_t* rng, Check check, const AttentionBlockRows& rows,
              CudaStream stream) {
   run(args, rng, check,
@@ -268,7 +268,7 @@ void attention_bwd_cuda_tf32_wgmma(const AttentionBwdArgs& args, const int64_t* 
 
 namespace {
 
-// Returns the CUDA function of the catalog row with this name.
+// Returns the CUDA function of the implementation with this name in the kernel catalog.
 template <typename Function>
 Function* function_of(std::string_view implementation) {
 #define PLIMSOLL_KERNEL PLIMSOLL_CUDA_FUNCTION

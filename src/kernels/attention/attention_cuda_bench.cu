@@ -1,6 +1,6 @@
-// Times attention on the current GPU at the shapes of the project's targets. Prints milliseconds (median of
-// events around single calls) and the contract's floating-point operations per second, forward and backward.
-// Buffers are rotated so that no data stay in the cache between calls. This is a plain program.
+// Times attention on the current GPU at the shapes of the project's targets. Prints milliseconds (median of events around single calls) and
+// the contract's floating-point operations per second, forward and backward. Buffers are rotated so that no data stay in the cache between
+// calls. This is a program without arguments that does not use a benchmark library.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Shape {
   double dropout;
 };
 
-// Returns 32 lengths of up to 128, 53 on average, by a fixed rule.
+// Returns the same 32 sequence lengths of up to 128, 53 on average, in every run.
 std::vector<int> short_texts() {
   std::vector<int> lengths;
   for (int b = 0; b < 32; ++b) lengths.push_back(b == 0 ? 128 : 10 + (b * 29 + 7) % 83);
@@ -39,7 +39,7 @@ __global__ void fill(void* data, int64_t count, DType dtype) {
     const float x = static_cast<float>(hash >> 8) * 0x1p-23f - 1.0f;
     if (dtype == DType::kF32) {
       static_cast<float*>(data)[i] = x;
-    } else {  // bf16, truncated; f16 would need other bits, but no shape here uses it
+    } else {  // bf16, by truncation; f16 would need a different conversion, but no shape in this file uses it
       static_cast<uint16_t*>(data)[i] = static_cast<uint16_t>(__float_as_uint(x) >> 16);
     }
   }
@@ -72,7 +72,7 @@ double median_ms(const Call& call) {
   return static_cast<double>(times[kCalls / 2]);
 }
 
-// All tensors of one shape on the device, in kSets copies.
+// All tensors of one shape on the device, in kSets copies that the timed calls use in turn.
 class Tensors {
  public:
   explicit Tensors(const Shape& shape) : dtype_(shape.dtype) {
@@ -103,7 +103,7 @@ class Tensors {
   const AttentionFwdArgs& forward(int set) const { return forward_[static_cast<size_t>(set)]; }
   const AttentionBwdArgs& backward(int set) const { return backward_[static_cast<size_t>(set)]; }
   const int64_t* rng() const { return forward_[0].options.dropout > 0 ? rng_.as<int64_t>() : nullptr; }
-  // Returns the sum of S^2 H D over the sequences.
+  // Returns the sum of S^2 H D over the sequences: the multiply-adds of one matrix product of attention.
   double products() const { return products_; }
 
  private:
@@ -168,7 +168,7 @@ void compare_blocks(const Tensors& tensors) {
   }
 }
 
-// Times both passes of an implementation in tf32; the printed line calls it `by`.
+// Times both passes of an implementation in tf32. `by` names the implementation in the printed line.
 template <typename Forward, typename Backward>
 void run_tf32(const char* by, const Tensors& tensors, const Forward& forward, const Backward& backward) {
   const double fwd = median_ms([&](int set) { forward(tensors.forward(set), tensors.rng(), nullptr); });
@@ -177,7 +177,8 @@ void run_tf32(const char* by, const Tensors& tensors, const Forward& forward, co
               4e-9 * tensors.products() / fwd, bwd, 10e-9 * tensors.products() / bwd, fwd + bwd);
 }
 
-// Returns the family that a plan for Hopper uses without tf32.
+// Returns the family of kernels to time on Hopper without tf32: warpgroup kernels for 16-bit heads from 33 to 64, mma.sync for other 16-bit
+// heads, and tiled kernels for fp32.
 std::string family_of(const Shape& shape) {
   if (shape.dtype == DType::kF32) return "tiled";
   return shape.head_dim > 32 && shape.head_dim <= 64 ? "wgmma" : "mma";

@@ -1,5 +1,5 @@
-// Tests the contract of attention on a GPU for single rows: tail rows, dropout, repeatable bits, large scores
-// and NaN.
+// Tests promises of the attention contract about single rows on a GPU: tail rows are zero, dropout uses the specified random numbers,
+// results have repeatable bits, and large scores and NaN are handled.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -54,8 +54,8 @@ TEST(AttentionCudaRows, EmptyBatchesAreAllTail) {
   }
 }
 
-// v_j is unit vector j % 64 and all 64 queries of a sequence are zero. All probabilities of a row are then
-// equal, and o_id counts the kept keys among d, d + 64, d + 128 and so on.
+// Row j of v is unit vector j % 64 and all queries are zero. All probabilities of a row are then equal, so element d of o counts the keys
+// that dropout kept among d, d + 64, d + 128 and so on. This shows whether exactly the specified keys are dropped.
 TEST(AttentionCudaRows, DropsExactlyTheElementsOfPhilox) {
   int64_t checked = 0;
   for (const auto& [kernels, dtype] : families()) {
@@ -93,7 +93,8 @@ TEST(AttentionCudaRows, DropsExactlyTheElementsOfPhilox) {
   EXPECT_EQ(checked, static_cast<int64_t>(families().size()) * 2 * (25 + 192 * 64 + 64 * 64));
 }
 
-// A rank that computes the last two of four heads must draw the same random numbers for them as one rank that computes all heads.
+// If ranks divide the heads, the rank that computes the last two of four heads must draw the same random numbers for them as a single rank
+// that computes all four.
 TEST(AttentionCudaRows, DropoutOfSomeHeadsIsThatOfAllHeads) {
   constexpr int64_t kHeads = 4, kLocal = 2, kDim = 64;
   for (const auto& [kernels, dtype] : families()) {
@@ -158,11 +159,12 @@ TEST(AttentionCudaRows, TwoRunsGiveTheSameBits) {
   }
 }
 
-// Places the rows of one sequence at different positions of different batches.
+// The results of a sequence must have the same bits if it is at another position of another batch.
 TEST(AttentionCudaRows, ASequenceDoesNotDependOnTheBatchAroundIt) {
   for (const auto& [kernels, dtype] : families()) {
     AttentionProblem here{.name = test_name(), .lengths = {3, 77, 20}, .tail = 0, .heads = 2, .head_dim = 40};
-    here.dropout = 0.1;  // depends on the row in the batch, which is the same in both batches
+    // Dropout depends on the row in the batch; the tested sequence starts at row 3 in both batches.
+    here.dropout = 0.1;
     here.dtype = dtype;
     AttentionProblem there = here;
     there.lengths = {1, 2, 77};
@@ -191,8 +193,8 @@ TEST(AttentionCudaRows, ASequenceDoesNotDependOnTheBatchAroundIt) {
   }
 }
 
-// Uses scores of up to 1e6: every query selects one key, whose probability is 1 to the last bit if nothing is rounded to 16 bits on the
-// way. (f16 cannot represent such scores.)
+// With scores of up to 1e6, every query selects one key, whose probability is exactly 1 unless a score is rounded to 16 bits. f16 is
+// skipped because it cannot represent such scores.
 TEST(AttentionCudaRows, LargeScoresStayExact) {
   for (const auto& [kernels, dtype] : families()) {
     if (dtype == DType::kF16) continue;

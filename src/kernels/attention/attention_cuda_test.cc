@@ -1,6 +1,5 @@
-// Tests attention on a GPU: all families of kernels against the reference within the contract's bound and
-// against each other, in captured graphs, and their refusals. attention_cuda_rows_test.cc tests the contract
-// for single rows.
+// Tests attention on a GPU: all families of kernels must agree with the reference within the contract's error bound and with each other,
+// give the same bits in captured CUDA graphs, and refuse invalid arguments. attention_cuda_rows_test.cc tests the contract for single rows.
 #include "kernels/attention/attention_cuda.h"
 
 #include <cuda_runtime_api.h>
@@ -29,8 +28,8 @@ AttentionRounding rounding_of(const Kernels& kernels, DType dtype) {
   return rounding;
 }
 
-// Compares within `bound` plus the rounding of the result itself, which `rounding` gives. The bound leaves
-// out products of two roundings; they are below a hundredth of it.
+// Compares values with a limit of `bound` plus `rounding`, the rounding of the result itself. Both are multiplied by 1.01, because `bound`
+// leaves out products of two rounding errors, which are below a hundredth of it.
 Comparison compare_values(const std::vector<double>& got, const std::vector<double>& want,
                           std::vector<double> bound, const AttentionRounding& rounding,
                           Zeros zeros = Zeros::kSuspicious) {
@@ -44,7 +43,7 @@ Comparison compare_values(const std::vector<double>& got, const std::vector<doub
   return compare(view, want, limit);
 }
 
-// Runs both passes of each family and compares them with the reference. Returns the number of comparisons.
+// Runs both passes with each family of kernels and compares the results with the reference. Returns the number of compared families.
 int expect_within_bounds(const AttentionProblem& problem, const std::vector<const Kernels*>& families) {
   SCOPED_TRACE(problem.name);
   AttentionCase inputs(problem);
@@ -63,8 +62,8 @@ int expect_within_bounds(const AttentionProblem& problem, const std::vector<cons
     EXPECT_TRUE(o.ok()) << "o: " << o;
     const std::vector<double>* part_bounds[] = {&bounds.d_q, &bounds.d_k, &bounds.d_v};
     for (int part = 0; part < 3; ++part) {
-      // With a window of 1, every row sees only itself and has the probability 1 whatever its score is, so the gradients of q and k are
-      // zero.
+      // With a window of 1, every row sees only itself with probability 1, whatever its score is. The gradients of q and k are then zero,
+      // which the comparison would otherwise report as suspicious.
       const Zeros zeros = problem.window == 1 && part < 2 ? Zeros::kExpected : Zeros::kSuspicious;
       const auto d =
           compare_values(fast.gradient(part), exact->gradient(part), *part_bounds[part], rounding, zeros);
@@ -91,7 +90,7 @@ TEST_P(AttentionCuda, IsWithinItsBoundOfTheReference) {
   const auto [dtype, head_dim] = GetParam();
   int compared = 0;
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
-    // Tests only half of the combinations per head size, because the reference takes most of the time.
+    // Dropout is tested with only one of the two masks per head size, because the reference implementation takes most of the time.
     const bool dropped = (mask == AttentionMask::kCausal) == (head_dim % 32 != 0);
     AttentionProblem problem{
         .name = "", .lengths = kRagged, .tail = 5, .heads = 2, .head_dim = head_dim, .mask = mask};
@@ -118,8 +117,8 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionCuda, testing::ValuesIn(head_cases()), []
   return std::string(dtype_name(parameters.param.dtype)) + "_" + std::to_string(parameters.param.head_dim);
 });
 
-// Tests heads of q that share heads of k and v, and windows around the sizes of the tiles. Kernels that support
-// neither of the two call kernels that do.
+// Tests query heads that share heads of k and v, and windows around the sizes of the tiles. The warpgroup kernels for fp32 support neither
+// and call other kernels, which is tested too.
 TEST(AttentionCudaShared, IsWithinItsBoundOfTheReference) {
   struct Shared {
     int64_t heads, kv_heads, window, head_dim;
@@ -146,7 +145,8 @@ TEST(AttentionCudaShared, IsWithinItsBoundOfTheReference) {
   EXPECT_GE(compared, 48);
 }
 
-// Tests ModernBERT's local attention: sequences consist of many tiles, and each row sees 64 rows on both sides.
+// Tests a symmetric window as in ModernBERT's local attention: sequences consist of many tiles, and a row sees 64 (or 129) rows on both
+// sides, so the kernels must skip tiles on both sides.
 TEST(AttentionCudaShared, SymmetricWindowsSkipTilesOnBothSides) {
   int compared = 0;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
@@ -166,8 +166,8 @@ TEST(AttentionCudaShared, SymmetricWindowsSkipTilesOnBothSides) {
   EXPECT_GE(compared, 6);
 }
 
-// Compares the results of the tiled kernels, which compute in fp32, with those of the tensor cores on one problem. They differ by a few
-// random roundings to 16 bits, each with a relative error of at most 2^-9 on average.
+// Compares the results of the tiled kernels, which compute in fp32, with those of the tensor cores on one problem. The results differ by a
+// few random roundings to 16 bits, each with a relative error of at most 2^-9 on average.
 void expect_families_agree(const AttentionProblem& problem) {
   AttentionCase tiled(problem), mma(problem);
   OnDevice(tiled, kTiled).run();
@@ -195,8 +195,8 @@ TEST(AttentionCudaRows, FamiliesAgreeAtFullSize) {
   }
 }
 
-// Compares the same kernels on a problem with few thread blocks, so that the test can run under slow tools that check every access to
-// shared memory.
+// Makes the same comparison on a problem with few thread blocks, so that it can run under slow tools that check every access to shared
+// memory, such as compute-sanitizer.
 TEST(AttentionCudaRows, FamiliesAgreeSmall) {
   for (const double dropout : {0.0, 0.1}) {
     AttentionProblem problem{
@@ -207,8 +207,8 @@ TEST(AttentionCudaRows, FamiliesAgreeSmall) {
   }
 }
 
-// Runs sequences that are too long for the first kernel of the backward pass to store dropout bits, so that the second kernel draws the
-// random numbers again.
+// Tests sequences that are too long to store dropout bits. The kernel for d_k and d_v must then draw the same random numbers again that the
+// kernel for d_q drew.
 void expect_families_agree_on_dropout_drawn_again(AttentionProblem problem) {
   problem.dropout = 0.1;
   problem.dtype = DType::kBF16;
@@ -224,7 +224,7 @@ TEST(AttentionCudaRows, DropoutOfLongSequencesIsDrawnAgain) {
       {.name = test_name(), .lengths = {30, 2100}, .heads = 1, .head_dim = 32});
 }
 
-// Uses few thread blocks, for the same reason as FamiliesAgreeSmall.
+// Makes the same test with few thread blocks, so that it can run under slow tools that check every access to shared memory.
 TEST(AttentionCudaRows, DropoutIsDrawnAgainSmall) {
   ASSERT_EQ(attention_cuda_keep_bytes({160, 2, 2130, 1, 32}), 0);
   expect_families_agree_on_dropout_drawn_again(

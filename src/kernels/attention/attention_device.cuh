@@ -10,21 +10,21 @@
 
 namespace plimsoll::attention {
 
-// The rows that a thread block computes. The sequence consists of rows first .. first + count - 1 of the batch; the block's rows start at
-// row `row` of the sequence.
+// The rows that a thread block computes. A sequence consists of rows first .. first + count - 1 of the batch; the block starts at row
+// `row`, counted from the start of the sequence.
 struct Work {
   int first = 0;
   int count = 0;
   int row = 0;
   int head = 0;
-  bool is_tail = false;  // true if this block clears tail rows instead
+  bool is_tail = false;  // true if this block only writes zeros to tail rows
 };
 
 enum class TileOrder { kForward, kBackward };
 
-// Returns the number of this block's tile. Blocks are numbered (tile, head, sequence) or, under a causal mask, (head, tile, sequence). With
-// the latter order the tiles with the most work start first in all heads of a sequence, so that at the end the GPU does not wait for one of
-// them.
+// Returns the number of this block's tile of rows. Blocks are numbered (tile, head, sequence) or, under a causal mask, (head, tile,
+// sequence). Under a causal mask some tiles have more work than others. The second numbering starts the tiles with most work first in all
+// heads of a sequence, so that none of them is still running when the others have ended.
 __device__ inline int tile_of_block(const AttentionKernelArgs& args) {
   return static_cast<int>(args.causal ? blockIdx.y : blockIdx.x);
 }
@@ -32,8 +32,9 @@ __device__ inline int num_tiles(const AttentionKernelArgs& args) {
   return static_cast<int>(args.causal ? gridDim.y : gridDim.x);
 }
 
-// Returns the work of this block. Blocks whose sequence number is the number of sequences clear the tail rows. kBackward starts with the
-// last rows, which see the most keys under a causal mask.
+// Returns the rows that this block computes. The grid has one more sequence index than there are sequences; the blocks with that index
+// clear the tail rows. kBackward assigns the last rows of a sequence to the first blocks, because these rows see the most keys under a
+// causal mask.
 __device__ inline Work find_work(const AttentionKernelArgs& args, int rows, TileOrder order) {
   Work work;
   work.head = static_cast<int>(args.causal ? blockIdx.x : blockIdx.y);
@@ -47,15 +48,15 @@ __device__ inline Work find_work(const AttentionKernelArgs& args, int rows, Tile
   return work;
 }
 
-// Returns the work of the same rows in the head of k and v that the head of q reads.
+// Returns the same rows for the head of k and v that the head of q reads.
 __device__ inline Work work_of_keys(const AttentionKernelArgs& args, const Work& work) {
   Work keys = work;
   keys.head = work.head / args.group;
   return keys;
 }
 
-// Return the keys first_key .. end_key - 1 that a query row sees, and the queries first_query .. end_query - 1 that see a key row, as in
-// AttentionReach. Rows past the end of the sequence are allowed.
+// Return the range of keys first_key .. end_key - 1 that a query row sees, and the range of queries first_query .. end_query - 1 that see a
+// key row. AttentionReach of attention.h defines both. Rows past the end of the sequence are allowed.
 __device__ inline int first_key(const AttentionKernelArgs& args, int row) {
   return args.window > 0 ? max(0, row - args.window + 1) : 0;
 }
@@ -70,8 +71,8 @@ __device__ inline int end_query(const AttentionKernelArgs& args, const Work& wor
   return args.window > 0 ? min(work.count, key + args.window) : work.count;
 }
 
-// The initial value of a row's largest score. It is finite, so that a tile in which the window hides every key of a row leaves the row's
-// sums at zero; with minus infinity the difference of two such values would be NaN.
+// The initial value of the running maximum of a row's scores. It is finite because a window can hide all keys of a tile from a row: with
+// minus infinity, the difference of two such maxima would be NaN; with this value, the sums of the row stay zero.
 inline constexpr float kNoScore = -1e30f;
 
 // Writes zeros to the tail rows of one head. The thread blocks for the tail divide the rows among themselves.
@@ -98,8 +99,8 @@ __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Start an asynchronous copy of 16 or 4 bytes to shared memory; it writes zeros if `is_valid` is false.
-// Compute capability 8.0 and later.
+// Start an asynchronous copy of 16 or 4 bytes to shared memory. If `is_valid` is false, they write zeros instead. Compute capability 8.0
+// and later.
 __device__ inline void copy_16(uint32_t to, const void* from, bool is_valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_valid ? 16 : 0)
                : "memory");
@@ -112,13 +113,13 @@ __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// The values that dropout needs for attention_number() of attention.h and that are the same for all blocks of one call, computed once.
-// `site_high` and `site_low` are the halves of that product of the first Philox round which does not depend on the counter's block.
-// kept_halves() uses `addend` and `either` to compare two 16-bit numbers with the threshold at once.
+// The values from which dropout computes attention_number() of attention.h. They are the same for all blocks of one call. `site_high` and
+// `site_low` are the halves of the product in the first Philox round that does not depend on the block of the counter. `addend` and
+// `either` let kept_halves() compare two 16-bit numbers with the threshold at once.
 struct Dropout {
   uint32_t key[2] = {0, 0};
   uint32_t step = 0;
-  uint32_t site_high = 0, site_low = 0;  // kPhiloxM1 * site
+  uint32_t site_high = 0, site_low = 0;  // upper and lower half of kPhiloxM1 * site
   uint32_t addend = 0, either = 0;
 };
 
@@ -136,22 +137,22 @@ __device__ inline Dropout load_dropout(const AttentionKernelArgs& args) {
   return dropout;
 }
 
-// Returns a word in which bits 15 and 31 are set if the low and the high half of `numbers` are at least the
-// threshold; the other bits are arbitrary. The addition carries into the top bit of a half if its lower 15
-// bits reach those of the threshold. If the threshold is below 2^15, that carry or the number's own top bit
-// suffices; otherwise both are needed.
+// Compares two packed 16-bit numbers with the dropout threshold: bit 15 of the result is set if the lower half of `numbers` is at least the
+// threshold, bit 31 if the upper half is. The other bits are arbitrary. The addition carries into the top bit of a half if its lower 15
+// bits reach those of the threshold. If the threshold is below 2^15, this carry or the number's top bit suffices; otherwise both are
+// needed.
 __device__ inline uint32_t kept_halves(const Dropout& dropout, uint32_t numbers) {
   const uint32_t sum = (numbers & 0x7fff7fffu) + dropout.addend;
   return (sum & numbers) | ((sum | numbers) & dropout.either);
 }
 
-// Intermediate results of the Philox rounds for one block of keys, which are the same for all query rows. start_block() computes them once,
-// and draw_block() computes the rest for each row.
+// Intermediate results of the Philox rounds that are the same for all query rows. start_block() computes them once per block of random
+// numbers, and draw_block() completes the rounds for each row.
 struct BlockStart {
-  uint32_t word1 = 0, word3 = 0;  // word 1 of the Philox counter after two rounds, and word 3 after one round
-  uint32_t high = 0, low = 0;     // the third round's product of word 0
+  uint32_t word1 = 0, word3 = 0;  // word 1 of the Philox counter after two rounds, word 3 after one round
+  uint32_t high = 0, low = 0;     // halves of the product with word 0 in the third round
 };
-// Requires: `block` is the low half of attention_random_block().
+// Starts the Philox rounds of a block. Requires: `block` is the low half of attention_random_block().
 __device__ inline BlockStart start_block(const Dropout& dropout, uint32_t block) {
   BlockStart start;
   uint32_t high, low;
@@ -183,8 +184,8 @@ __device__ inline void draw_block(const Dropout& dropout, const BlockStart& star
   }
 }
 
-// Returns the position of key 32 a + j among the dropout bits of word a: 4 * (j % 8) + j / 8. With this order, one block of random numbers
-// yields one byte of the word, which covers 32 keys.
+// Returns the position of the dropout bit of key 32 a + j in the 32-bit word number a: 4 * (j % 8) + j / 8. In this order, one block of
+// random numbers yields one byte of the word.
 __host__ __device__ constexpr int keep_place(int j) {
   return 4 * (j % 8) + j / 8;
 }
@@ -195,13 +196,13 @@ __device__ inline uint32_t keep_byte(const Dropout& dropout, const BlockStart& s
   for (int n = 0; n < 4; ++n) bits = bits >> 1 | (kept_halves(dropout, words[n]) & 0x80008000u);
   return (bits >> 12 & 0xfu) | (bits >> 24 & 0xf0u);
 }
-// Returns the low half of attention_row() of query row t and a head of this rank, among the heads of all ranks.
+// Returns the low half of attention_row() of query row t and a head of this rank. The result counts the heads of all ranks.
 __device__ inline uint32_t keep_row(const AttentionKernelArgs& args, int t, int head) {
   return static_cast<uint32_t>(t) * static_cast<uint32_t>(args.all_heads) +
          static_cast<uint32_t>(args.first_head + head);
 }
 
-// Draws a complete word of dropout bits in one thread.
+// Draws the dropout bits of a query row and 32 keys in one thread.
 __device__ inline uint32_t keep_word(const Dropout& dropout, uint32_t row, int word) {
   uint32_t bits = 0;
 #pragma unroll

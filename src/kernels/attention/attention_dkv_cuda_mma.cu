@@ -1,6 +1,6 @@
-// The second kernel of the backward pass on tensor cores. A block takes key rows and loops over the queries of the
-// heads that read its head of k and v. The rows of its products are keys and the columns queries. The rounded
-// probabilities and d_x are therefore already the left operands of the products for d_v and d_k and need no transfer
+// Computes d_k and d_v on tensor cores, the second kernel of the backward pass. A thread block computes a tile of key rows and loops over
+// the queries of the heads that read its head of k and v. The rows of its products are keys and the columns are queries. The rounded
+// probabilities and d_x are therefore already in the registers of the left operands of the products for d_v and d_k, and need no transfer
 // through shared memory.
 #include <cstddef>
 
@@ -12,12 +12,12 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-// Shared memory: k and v, two tiles each of q and d_o, then lse, delta and the dropout bits of two tiles.
+// Shared memory: k and v, two tiles each of q and d_o, then lse, delta and the dropout bits of both tiles of queries.
 constexpr int dkv_mma_bytes(int dim, int rows) {
   return 2 * dim * (2 * rows + 4 * kQueries) + 2 * 4 * (2 * kQueries + rows / 32 * kQueries);
 }
 
-// Computes acc[m] = the dot products, over the head size, of a warp's rows of `left` with 8 * kN rows of a tile.
+// Multiplies a warp's rows of `left` by 8 * kN rows of `tile`: adds the dot products over the head size to acc[m].
 template <DType kType, int kWidth, int kM, int kN>
 __device__ void multiply_rows(uint32_t left, uint32_t by_columns, int warp_row, uint32_t tile,
                               uint32_t by_rows, int row, float (&acc)[kM][kN][4]) {
@@ -45,7 +45,8 @@ template <DType kType, int kDim, int kM, bool kDropout>
 __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(const AttentionKernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA
   constexpr int kRows = 64 * kM;
-  // The number of queries per step: as many as the registers allow, because more queries reuse the rows of k and v that a warp loads.
+  // The number of queries that a warp multiplies at a time. A larger number reuses the rows of k and v that the warp loads; this is the
+  // largest that the registers allow.
   constexpr int kStep = kHalves<kType, kDim> * kM <= 128 ? 32 : 16;
   const Work work = find_work(args, kRows, TileOrder::kForward);
   if (work.is_tail) {
@@ -57,7 +58,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   extern __shared__ __align__(128) std::byte shared[];
   constexpr int kWidth = kHalves<kType, kDim>;
   constexpr uint32_t kTile = kQueries * kWidth * 2, kOwn = kRows * kWidth * 2;
-  // Floats per tile of queries: lse, delta and the dropout bits.
+  // The number of 32-bit values per tile of queries: lse, delta and the dropout bits.
   constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;
   const uint32_t base = shared_address(shared), queries = base + 2 * kOwn;
   float* const row_values = reinterpret_cast<float*>(shared + 2 * kOwn + 4 * kTile);
@@ -65,8 +66,8 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   const uint32_t by_columns = lane_by_columns<kWidth>(), by_rows = lane_by_rows<kWidth>();
   const ColumnLanes<kType, kDim> of_queries;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM;
-  // The position of the dropout bit of the lane's first key in its word of 32 keys. The bits of the keys 8, 16 and 24 rows later are the
-  // next ones.
+  // The position of the dropout bit of the lane's first key in its word of 32 keys. The next three bits belong to the keys 8, 16 and 24
+  // rows later.
   const int keep_of_row = keep_place(warp_row % 32 + static_cast<int>(threadIdx.x) % 32 / 4);
 
   const auto fetch = [&](int head, int row, int stage) {
@@ -81,8 +82,8 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   };
   copy_tile<kType, kDim, kRows>(args, work, args.k, args.k_stride, work.row, base);
   copy_tile<kType, kDim, kRows>(args, work, args.v, args.v_stride, work.row, base + kOwn);
-  // Under a causal mask the loop starts at the block's own rows, whose first row is a multiple of the tile size, because earlier queries do
-  // not see them.
+  // Under a causal mask, a key is hidden from earlier queries. The loop therefore starts at the query with the same position as the block's
+  // first key, which is a multiple of the tile size.
   const int start = first_query(args, work.row) / kQueries * kQueries;
   const int end = end_query(args, work, work.row + kRows - 1);
   const int first_head = work.head * args.group, end_head = first_head + args.group;
@@ -93,7 +94,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   clear(d_v);
   const bool is_used = work.row + warp_row < work.count;
   const float exponent = args.scale * kLog2E;
-  // The range of queries that see any key row of the warp.
+  // The range of queries that see at least one key row of the warp.
   const int warp_start = first_query(args, work.row + warp_row);
   const int warp_end = end_query(args, work, work.row + warp_row + 16 * kM - 1);
   int stage = 0;

@@ -1,5 +1,5 @@
-// The first kernel of the backward pass on tensor cores. A block takes query rows and writes their delta, d_q
-// and, with dropout, the bits that the second kernel needs.
+// Computes d_q on tensor cores, the first kernel of the backward pass. A thread block computes a tile of query rows. It also writes delta
+// of these rows and, with dropout, the bits of the kept pairs, both of which the second kernel (attention_dkv_cuda_mma.cu) reads.
 #include <cstddef>
 
 #include "device/cuda/cuda_error.h"
@@ -15,7 +15,8 @@ constexpr int dq_mma_bytes(int dim, int rows) {
   return 2 * dim * (2 * rows + 4 * kKeys) + 4 * rows;
 }
 
-// Converts scores x and products y of one step of 16 keys to d_x, the left operand of the next matrix product.
+// Computes d_x, the gradients of the scores, for one step of 16 keys from the scores x and the products y of d_o and v. Returns it as left
+// operand of the next matrix product.
 template <DType kType, int kM, bool kDropout>
 __device__ void differentiate(const AttentionKernelArgs& args, const RowValues<kM>& rows, float exponent,
                               const KeepDraw<kM>& keep, int step, float (&x)[kM][2][4], float (&y)[kM][2][4],
@@ -80,7 +81,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
     }
   }
 
-  // True if a warp's rows of q and d_o are kept in registers, because they fit.
+  // True if the registers suffice to keep a warp's rows of q and d_o.
   constexpr bool kHolds = kWidth * kM <= 128;
   uint32_t held[2][kM][kHolds ? kWidth / 16 : 1][4];
   const auto own = [&](uint32_t(&a)[4], int which, int m, int step) {

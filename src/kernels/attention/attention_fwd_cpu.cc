@@ -1,6 +1,6 @@
-// Attention forward on the CPU. For each sequence and head, k (transposed) and v are packed once. Then, for
-// each block of up to 64 query rows, all scores of the block are computed into the thread's scratch, turned
-// into probabilities row by row and multiplied by v.
+// Attention forward on the CPU. For each sequence and head, k (transposed) and v are copied once into fp32 tiles. Then, for each block of
+// up to 64 query rows, all scores of the block are computed into the thread's scratch, turned into probabilities row by row and multiplied
+// by v.
 #include "device/cpu/simd_targets.h"
 // Must come before any Highway header.
 #undef HWY_TARGET_INCLUDE
@@ -23,7 +23,8 @@
 namespace plimsoll {
 namespace {
 
-// One task of a thread: query rows [first_row, end_row) and heads [h, end_head) of one sequence, and the scratch memory of the thread.
+// One task of a thread: o and lse of query rows first_row .. end_row - 1 and heads h .. end_head - 1 of one sequence, and the scratch
+// memory of the thread.
 struct FwdTask {
   const AttentionFwdArgs& args;
   AttentionSequence sequence;
@@ -32,8 +33,8 @@ struct FwdTask {
   int64_t first_row;
   int64_t end_row;
   float* scratch;
-  bool amx;                     // this thread's AMX tiles are configured for bf16 products
-  int64_t packed_kv_head = -1;  // the head of k and v whose packed tiles are in the scratch memory; -1: none
+  bool amx;                     // true if this thread has configured its AMX tiles for bf16 products
+  int64_t packed_kv_head = -1;  // head of k and v whose tiles are in scratch memory, or -1
 };
 
 // The arrays into which the scratch memory of one thread is divided.
@@ -52,12 +53,12 @@ struct FwdTiles {
     row_factors = dropout_factors + keys;
     PLIMSOLL_CHECK(row_factors + queries - scratch == attention_fwd_thread_floats(dims));
   }
-  float* k_transposed;  // tiles of [D][64 keys]
-  float* v;             // [keys][row]
-  float* k;             // [64][row], before it is transposed
-  float* q;             // [queries][row]
-  float* o;             // [queries][row]
-  float* scores;        // [queries][stride]
+  float* k_transposed;  // tiles of [D][64 keys] floats
+  float* v;             // [keys][padded D] floats
+  float* k;             // a tile of k before it is transposed: [64][padded D] floats
+  float* q;             // [query rows][padded D] floats
+  float* o;             // [query rows][padded D] floats
+  float* scores;        // [query rows][attention_score_stride] floats
   float* dropout_factors;
   float* row_factors;
 };
@@ -70,8 +71,8 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Converts the scores of rows first .. first + count - 1 to probabilities with dropout, which are not yet divided by their sums. The scores
-// are those of keys first_key .. first_key + width - 1.
+// Replaces the scores of query rows first .. first + count - 1 and keys first_key .. first_key + width - 1 by probabilities with dropout.
+// The probabilities are not yet divided by their sums.
 void fwd_softmax(const FwdTask& task, const FwdTiles& tiles, int64_t first, int64_t count, int64_t first_key,
                  int64_t width) {
   const AttentionFwdArgs& args = task.args;
@@ -101,8 +102,8 @@ void fwd_softmax(const FwdTask& task, const FwdTiles& tiles, int64_t first, int6
   }
 }
 
-// Packs the keys and values that the rows of the task see, unless they are already packed because the previous head uses the same head of k
-// and v.
+// Copies the keys and values that the rows of the task see into tiles. Does nothing if the previous head already did, because it uses the
+// same head of k and v.
 template <typename T>
 void fwd_pack_keys(FwdTask& task, const FwdTiles& tiles, int64_t first_key, int64_t end_key) {
   const AttentionFwdArgs& args = task.args;
@@ -132,7 +133,7 @@ void fwd_head(FwdTask& task) {
   T* o = args.o.as<T>() + task.sequence.first * args.dims.heads * head_dim + column;
   const FwdTiles tiles(args.dims, task.scratch);
   const AttentionReach reach = attention_reach(args, task.sequence);
-  // Returns the first tile that contains a key which row i sees.
+  // Returns the first tile that contains a key that row i sees.
   const auto first_tile = [&](int64_t i) { return reach.first_key(i) / kAttentionTile * kAttentionTile; };
   fwd_pack_keys<T>(task, tiles, first_tile(task.first_row), reach.end_key(task.end_row - 1));
 
@@ -169,8 +170,9 @@ namespace {
 
 HWY_EXPORT(fwd_task);
 
-// Returns the number of query rows per task: all rows of a sequence if sequences times heads are enough tasks for every thread, otherwise a
-// multiple of 64 that gives about four tasks per thread. Every task packs k and v again, and more rows per task amortize that.
+// Returns the number of query rows per task. If there are enough pairs of a sequence and a head to give every thread tasks, it is all rows
+// of a sequence; otherwise it is a multiple of 64 that gives about four tasks per thread. Every task copies k and v into tiles again, and
+// more rows per task amortize this.
 int64_t rows_of_task(const AttentionDims& dims, int threads) {
   if (threads == 1) return attention_padded_keys(dims.longest);
   const int64_t pairs = std::max<int64_t>(1, dims.sequences * dims.heads);

@@ -13,8 +13,8 @@ constexpr int fwd_mma_bytes(int dim, int rows) {
   return 2 * dim * (rows + 4 * kKeys);
 }
 
-// Computes score[m][n] = the product of a warp's query rows with the 64 keys of a tile. Calls between(part) for 0 <= part < 16, distributed
-// over the mma instructions, so that its arithmetic runs while the tensor cores work.
+// Computes score[m][n], the products of a warp's query rows with the 64 keys of a tile. Calls between(part) once for each part from 0 to
+// 15, distributed over the mma instructions, so that the arithmetic of `between` runs while the tensor cores work.
 template <DType kType, int kDim, int kM, typename Queries, typename Between>
 __device__ void multiply_by_keys(const Queries& queries, uint32_t k, uint32_t by_rows,
                                  float (&score)[kM][kKeys / 8][4], const Between& between) {
@@ -42,7 +42,7 @@ __device__ void multiply_by_keys(const Queries& queries, uint32_t k, uint32_t by
   }
 }
 
-// Computes out[m] += p times the values of a tile.
+// Adds the product of the probabilities p and the values of a tile to out[m].
 template <DType kType, int kDim, int kM, bool kDropout>
 __device__ void multiply_by_values(const float (&p)[kM][kKeys / 8][4], const KeepDraw<kM>& keep, uint32_t v,
                                    const ColumnLanes<kType, kDim>& by_columns,
@@ -91,7 +91,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
   copy_tile<kType, kDim, kRows>(args, work, args.q, args.q_stride, work.row, base);
   fetch(begin, 0);
 
-  // True if a warp's queries are kept in registers, which only 16-bit queries fit into.
+  // True if a warp's queries are kept in registers. Only 16-bit queries fit.
   constexpr bool kHolds = kType != DType::kF32;
   uint32_t q[kM][kHolds ? kWidth / 16 : 1][4];
   const auto queries = [&](uint32_t(&a)[4], int m, int step) {

@@ -77,8 +77,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_fwd_cuda_tiled_kernel(
   fetch_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, q);
   fetch_tile<kDim, kKeys>(args, of_keys, args.k, args.k_stride, begin, k);
   for (int key = begin; key < end; key += kKeys) {
-    // The loop overlaps copies with products: the values of this tile arrive while its scores are computed, and the keys of the next tile
-    // arrive while the values are summed. This call waits for the keys.
+    // The loop overlaps copies with products: the values of a tile are copied while its scores are computed, and the keys of the next tile
+    // are copied while the values are summed. This call waits for the keys.
     wait_for_fetches();
     __syncthreads();
     fetch_tile<kDim, kKeys>(args, of_keys, args.v, args.v_stride, key, v);
@@ -118,9 +118,10 @@ void launch(const AttentionKernelArgs& args, CudaStream stream) {
 }  // namespace attention
 
 void launch_attention_fwd_tiled(const AttentionKernelArgs& args, CudaStream stream) {
-  using namespace attention;  // the kernels of this file are in that namespace
+  using namespace attention;
   const int64_t shared = shared_bytes_of_block();
-  const bool is_short = args.tokens <= 64 * args.sequences;  // sequences have at most 64 tokens on average
+  // True if sequences have at most 64 tokens on average.
+  const bool is_short = args.tokens <= 64 * args.sequences;
   if (args.head_dim <= 32 && is_short) {
     launch<32, 4, 64>(args, stream);
   } else if (args.head_dim <= 32) {

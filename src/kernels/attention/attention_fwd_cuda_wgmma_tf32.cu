@@ -1,5 +1,5 @@
-// The forward pass in tf32 on Hopper. A block is one warpgroup with 64 query rows that loops over the keys;
-// three blocks share a multiprocessor.
+// The forward pass in tf32 on Hopper. A thread block is one warpgroup that computes 64 query rows and loops over the keys; three blocks
+// share a multiprocessor.
 #include <cstddef>
 
 #include "device/cuda/cuda_error.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kRows = 64;
 
-// Shared memory: two tiles of keys, one tile of values as loaded and one of transposed values.
+// Shared memory: two tiles of keys, one tile of values as they were copied and one of transposed values.
 constexpr int kSharedBytes = 4 * kTf32Tile;
 
 template <bool kDropout>
@@ -31,7 +31,8 @@ __global__ __launch_bounds__(kWarpgroup,
   const Dropout dropout = load_dropout(args);
   const Tf32Part part;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
-  // Loads the block's own rows into registers. They are copied through the second tile of keys, which the loop does not use yet.
+  // Loads the query rows that this block computes into registers, where they stay. They are copied through the second tile of keys, which
+  // the loop does not use yet.
   copy_tf32(args, work, part, args.q, args.q_stride, work.row, base + kTf32Tile);
   copy_tf32(args, work, part, args.k, args.k_stride, 0, base);
   copy_tf32(args, work, part, args.v, args.v_stride, 0, v);
@@ -84,7 +85,8 @@ __global__ __launch_bounds__(kWarpgroup,
     wait_for_products<0>();
     hold(out[0]);
   }
-  __syncthreads();  // all products must have read the tiles, because the results are stored through their memory
+  // The results are stored through the memory of the tiles, so all products must have read them.
+  __syncthreads();
   if (work.row + warp_row >= work.count) return;
   float factor[1][2];
   finish_softmax(args, work, warp_row, largest, sum, factor);
@@ -96,7 +98,7 @@ __global__ __launch_bounds__(kWarpgroup,
 }  // namespace attention
 
 void launch_attention_fwd_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream) {
-  using namespace attention;  // the kernels of this file are in that namespace
+  using namespace attention;
   launch_on_grid(
       args.dropout ? attention_fwd_cuda_wgmma_tf32_kernel<true> : attention_fwd_cuda_wgmma_tf32_kernel<false>,
       kRows, args.heads, kWarpgroup, kSharedBytes, args, stream);

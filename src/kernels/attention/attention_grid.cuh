@@ -1,5 +1,5 @@
-// Launches attention kernels that need more than 48 KiB of shared memory for tiles, and computes the bytes of
-// the fp32 tiles. Host code of CUDA sources.
+// Host code that launches the attention kernels, which need more than 48 KiB of shared memory per block, and computes the bytes of their
+// fp32 tiles. For CUDA sources only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@
 
 namespace plimsoll::attention {
 
-// Returns the shared memory available to a block on the current device.
+// Returns the largest number of bytes of shared memory that a thread block can use on the current device.
 inline int64_t shared_bytes_of_block() {
   int device = 0, bytes = 0;
   PLIMSOLL_CUDA(cudaGetDevice(&device));
@@ -19,24 +19,25 @@ inline int64_t shared_bytes_of_block() {
   return bytes;
 }
 
-// Returns the bytes of the tiles of q, k, v and scores.
+// Returns the bytes of shared memory for the tiles of q, k, v and scores in the forward pass.
 constexpr int64_t fwd_tile_bytes(int dim, int rows, int keys) {
   return int64_t{4} * (rows * dim + 2 * keys * dim + rows * keys);
 }
-// Returns the bytes of two tiles that a block keeps, two tiles that its loop replaces, and scores.
+// Returns the bytes of shared memory in the backward pass: two tiles that a thread block keeps, two tiles that its loop replaces, and a
+// tile of scores.
 constexpr int64_t bwd_tile_bytes(int dim, int rows, int passing) {
   return int64_t{4} * (2 * rows * dim + 2 * passing * dim + rows * passing);
 }
 
-// Launches one thread block per tile of `rows` rows of the bucket's longest sequence, for each of `heads` heads of every sequence, plus one
-// set of blocks for the tail rows. find_work() decodes the block indices.
+// Launches one thread block per tile of `rows` rows of the bucket's longest sequence, for each of `heads` heads of every sequence, plus as
+// many blocks as one more sequence would have, which clear the tail rows. find_work() decodes the block indices.
 inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int heads, int threads,
                            int64_t shared_bytes, const AttentionKernelArgs& args, CudaStream stream) {
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(shared_bytes)));
-  // Reserves the largest share of a multiprocessor's memory for shared memory, so that as many blocks as possible run on one
-  // multiprocessor.
+  // Requests the largest share of a multiprocessor's on-chip memory for shared memory (the rest is L1 cache), so that as many blocks as
+  // possible run on one multiprocessor.
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                      cudaFuncAttributePreferredSharedMemoryCarveout,
                                      cudaSharedmemCarveoutMaxShared));
@@ -46,7 +47,8 @@ inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int he
   kernel<<<grid, static_cast<unsigned>(threads), static_cast<size_t>(shared_bytes), stream>>>(args);
 }
 
-// Calls launch.operator()<kType, kDim, kM>() for the head size. Heads wider than 64 use blocks of 64 rows.
+// Calls the template `launch` for the smallest supported tile width (32, 64 or 128) that holds a head. Heads wider than 64 use blocks of 64
+// rows.
 template <DType kType, int kM, typename Launch>
 void launch_for_head(int head_dim, const Launch& launch) {
   if (head_dim <= 32) {
@@ -58,8 +60,8 @@ void launch_for_head(int head_dim, const Launch& launch) {
   }
 }
 
-// Calls launch for the data type as well as the head size, with blocks of `rows` (64 or 128) rows for 16-bit tensors
-// and of 64 kMOfF32 rows for fp32 tensors.
+// Does the same for the data type of the arguments as well. Blocks have `rows` (64 or 128) rows for 16-bit tensors and 64 * kMOfF32 rows
+// for fp32 tensors.
 template <int kMOfF32, typename Launch>
 void launch_mma(const AttentionKernelArgs& args, int rows, const Launch& launch) {
   const auto of_rows = [&]<DType kType>() {
@@ -71,7 +73,7 @@ void launch_mma(const AttentionKernelArgs& args, int rows, const Launch& launch)
   of_rows.template operator()<DType::kF16>();
 }
 
-// Calls launch.operator()<kType, kDim>() for 16-bit tensors, with tiles of kDim columns, 64 or 128.
+// Calls the template `launch` for the type of 16-bit tensors and for tiles of 64 or 128 columns, the smaller of the two that holds a head.
 template <typename Launch>
 void launch_for_warpgroups(const AttentionKernelArgs& args, const Launch& launch) {
   const auto of_type = [&]<DType kType>() {

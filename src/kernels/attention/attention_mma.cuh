@@ -1,21 +1,20 @@
 // Tiles in shared memory and their products on the tensor cores, in bf16, f16 or tf32 (DType::kF32), for
 // blocks of four warps. Device code only, compute capability 8.0 and later.
 //
-// A tile consists of rows of kDim 16-bit elements or kDim / 2 floats (kDim 32 to 256), in chunks of 16 bytes.
-// Chunk c of row r is stored at position c ^ s(r) of its row, with s(r) = r % 8, or r / 2 % 4 if a row has
-// four chunks. The same chunk of eight adjacent rows is then in eight different groups of banks; this is the
-// set that ldmatrix reads at once.
+// A tile consists of rows of kDim 16-bit elements or kDim / 2 floats (kDim 32 to 256), in chunks of 16 bytes. Chunk c of row r is stored at
+// position c ^ s(r) of its row, with s(r) = r % 8, or r / 2 % 4 if a row has four chunks. ldmatrix reads the same chunk of eight adjacent
+// rows at once; with this layout these chunks are in eight different groups of banks.
 //
-// Fragments are those of mma.sync.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"): of a 16 x 8
-// accumulator, lane l holds columns 2 (l % 4) and 2 (l % 4) + 1 of rows l / 4 (elements 0 and 1) and l / 4 +
-// 8 (elements 2 and 3). Two adjacent accumulators, rounded to 16 bits, are the left operand of the next
-// product over these 16 columns.
+// Fragments (the parts of an operand or accumulator in the registers of each lane) are those of mma.sync.m16n8k16 (PTX ISA, "Matrix
+// fragments for mma.m16n8k16"): of a 16 x 8 accumulator, lane l holds columns 2 (l % 4) and 2 (l % 4) + 1 of rows l / 4 (elements 0 and 1)
+// and l / 4 + 8 (elements 2 and 3). Two adjacent accumulators, rounded to 16 bits, are the left operand of the next product over these 16
+// columns.
 #pragma once
 
 #include "kernels/attention/attention_device.cuh"
 
-// The kernels have no body for older devices. attention_catalog.cc and attention_cuda.cc never choose them
-// there.
+// Kernels that use tensor cores are compiled with an empty body for devices older than compute capability 8.0. attention_catalog.cc and
+// attention_cuda.cc never choose them on these devices.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define PLIMSOLL_HAS_MMA
 #endif
@@ -25,27 +24,27 @@ namespace plimsoll::attention {
 inline constexpr int kMmaThreads = 128;
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-// Returns the byte offset of a chunk within a tile. The functions below use it for the chunks that a lane
-// passes to ldmatrix, at fragment (0, 0).
+// Returns the byte offset of a 16-byte chunk of a row within a tile. The functions below compute with it the address that a lane passes to
+// ldmatrix for the first fragment of a tile.
 template <int kDim>
 __device__ inline uint32_t lane_offset(int row, int chunk) {
   const int place = kDim == 32 ? chunk ^ ((row >> 1) & 3) : chunk ^ (row & 7);
   return static_cast<uint32_t>(row * kDim * 2 + place * 16);
 }
-// Returns the offset for a left operand, and for a right operand whose tile rows are the summed index.
+// Returns the lane's ldmatrix offset for a left operand, or for a right operand that is summed over the rows of its tile.
 template <int kDim>
 __device__ inline uint32_t lane_by_columns() {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return lane_offset<kDim>(lane % 16, lane / 16);
 }
-// Returns the offset for a right operand whose tile rows are the columns of the matrix product.
+// Returns the lane's ldmatrix offset for a right operand that is summed over the columns of its tile.
 template <int kDim>
 __device__ inline uint32_t lane_by_rows() {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return lane_offset<kDim>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
-// Returns the address of the fragment at `row` (a multiple of 8) and 16-element column `step`. The XOR selects the chunk, because chunks of
-// one row are stored at XORed positions.
+// Returns the lane's address for the fragment that starts at row `row` (a multiple of 8) and column 16 * step. `lane` is an offset of the
+// functions above. The XOR selects the chunk, because the chunks of a row are stored at XORed positions.
 template <int kDim>
 __device__ inline uint32_t fragment_at(uint32_t tile, uint32_t lane, int row, int step) {
   return tile + (lane ^ (static_cast<uint32_t>(step) << 5)) + static_cast<uint32_t>(row * kDim * 2);
@@ -64,7 +63,7 @@ __device__ inline void load_transposed(uint32_t (&x)[4], uint32_t address) {
                : "memory");
 }
 
-// Emits one mma.sync with the tile's `shape` and the `type` of both operands.
+// Expands to one mma.sync instruction of the given `shape` and operand `type`.
 #define PLIMSOLL_MMA(shape, type)                                            \
   asm("mma.sync.aligned." shape ".row.col.f32." type "." type                \
       ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
@@ -82,7 +81,7 @@ __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint3
 }
 #undef PLIMSOLL_MMA
 
-// Rounds two floats to nearest even and packs them, with `low` in the low half.
+// Rounds two floats to nearest even and packs them into one word, with `low` in the lower half.
 template <DType kType>
 __device__ inline uint32_t pack(float low, float high) {
   uint32_t x;
@@ -97,8 +96,8 @@ __device__ inline uint32_t pack(float low, float high) {
 // Rounds fp32 to the 11 bits of tf32 by adding half of the last bit that is kept. The tensor cores truncate the remaining bits, so they are
 // not cleared here; cvt.rna.tf32 would spend one more instruction on that.
 __device__ inline uint32_t round_tf32(uint32_t x) {
-  // NaNs are not changed: the device's default NaN has all bits set, and the sum would wrap around to a
-  // number.
+  // A NaN is returned unchanged. The GPU's default NaN has all lower bits set, so the addition would overflow into the exponent and sign
+  // and give a number.
   const float value = __uint_as_float(x);
   return value == value ? x + 0x1000u : x;
 }
@@ -106,15 +105,16 @@ __device__ inline uint4 round_tf32(const uint4& x) {
   return {round_tf32(x.x), round_tf32(x.y), round_tf32(x.z), round_tf32(x.w)};
 }
 
-// The width in 16-bit units of a tile of kDim elements per row; a float takes two units.
+// The width of a tile row of kDim elements, in units of 16 bits; a float takes two units.
 template <DType kType, int kDim>
 inline constexpr int kHalves = kType == DType::kF32 ? 2 * kDim : kDim;
-// The number of summed columns per mma instruction.
+// The number of terms that one mma instruction adds to each sum.
 template <DType kType>
 inline constexpr int kDepth = kType == DType::kF32 ? 8 : 16;
 
-// Converts accumulators to left operand number `part` of the next matrix product, which covers kDepth columns of accumulators. Floats stay
-// in the lane that holds them: columns 2 t and 2 t + 1 become summed indices t and t + 4 with t = lane % 4, as multiply_by_rows expects.
+// Converts accumulators to a left operand of the next matrix product. `part` selects kDepth columns of the accumulators. Floats stay in the
+// lane that holds them: with t = lane % 4, columns 2 t and 2 t + 1 become terms t and t + 4 of the sum, the order that multiply_by_rows
+// expects.
 template <DType kType, int kN>
 __device__ inline void take_fragment(uint32_t (&a)[4], const float (&acc)[kN][4], int part) {
   if constexpr (kType == DType::kF32) {
@@ -130,7 +130,7 @@ __device__ inline void take_fragment(uint32_t (&a)[4], const float (&acc)[kN][4]
   }
 }
 
-// Returns the offset with which a lane loads right operands whose tile rows are the summed index.
+// The offsets at which a lane loads right operands that are summed over the rows of their tile.
 template <DType kType, int kDim>
 struct ColumnLanes {
   uint32_t first, second;
@@ -159,10 +159,9 @@ __device__ inline void store_16(uint32_t address, const uint4& x) {
                : "memory");
 }
 
-// Computes acc[m] += a[m] times kDepth rows of a tile, starting at `row`; acc has the tile's columns.
-// ldmatrix transposes 16-bit elements. For floats, a lane reads four elements of a row at once, which belong
-// to four products: column c of product j, 0 <= j < 4, over the columns from 32 g on is column 32 g + 4 c +
-// j. store_rows uses the same order.
+// Computes acc[m] += a[m] times kDepth rows of a tile, starting at `row`. ldmatrix transposes 16-bit elements only. For floats, a lane
+// reads four adjacent elements of a row at once and uses them in four products: column c of product j (0 <= j < 4) is column 32 g + 4 c + j
+// of the tile, for the 32 columns that start at 32 g. store_rows undoes this order.
 template <DType kType, int kDim, int kM>
 __device__ inline void multiply_by_rows(const uint32_t (&a)[kM][4], uint32_t tile,
                                         const ColumnLanes<kType, kDim>& lanes, int row,
@@ -209,7 +208,7 @@ __device__ inline float exp2_approx(float x) {
   return y;
 }
 
-// Starts copying rows row .. row + kRows - 1 of the sequence. Elements past its end or past the head size are
+// Starts copying rows row .. row + kRows - 1 of the sequence into a tile. Elements past the end of the sequence or the head size become
 // zero.
 template <DType kType, int kDim, int kRows>
 __device__ inline void copy_tile(const AttentionKernelArgs& args, const Work& work, const void* data,
@@ -232,8 +231,8 @@ __device__ inline void copy_tile(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
-// Rounds floats to tf32 in place, after they have arrived. Each thread rounds the elements of the tile that it copied itself. All warps
-// then read the tile, most of them more than once, without rounding it again.
+// Rounds the floats of a tile to tf32 in place. Requires: the copies of the tile have ended. Each thread rounds the elements that it copied
+// itself. All warps read the tile afterwards, most elements more than once, so rounding here is done only once per element.
 template <DType kType, int kDim, int kRows>
 __device__ inline void round_tile(uint32_t tile) {
   if constexpr (kType == DType::kF32) {
@@ -256,9 +255,9 @@ __device__ inline void round_tile(uint32_t tile) {
   }
 }
 
-// Multiplies a warp's 16 * kM rows of a result by the `factor` of each row (elements 0, 1 and 2, 3 of the
-// accumulators), rounds them and stores them through shared rows that only this warp uses. The 16-byte chunk
-// number `chunk` of a row is at offset place(row, chunk) of `tile`.
+// Stores a warp's 16 * kM rows of a result. Multiplies each row by its `factor` (elements 0 and 1 of an accumulator belong to one row, 2
+// and 3 to another), rounds, and stores through rows of shared memory that only this warp uses. place(row, chunk) is the offset in `tile`
+// of a 16-byte chunk of a row.
 template <DType kType, int kDim, int kM, typename Place>
 __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& work, void* data,
                                   int64_t stride, std::byte* tile, const Place& place,
@@ -273,7 +272,7 @@ __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& w
       const int row = (warp * kM + m) * 16 + 8 * half + lane / 4;
       const float by = factor[m][half];
       if constexpr (kType == DType::kF32) {
-        // Stores a chunk of 16 bytes at a time: one number each of four accumulators.
+        // Stores 16 bytes at a time: four adjacent columns, which are in four accumulators (see multiply_by_rows).
 #pragma unroll
         for (int part = 0; part < kDim / 16; ++part) {
           const int n = part / 2 * 4, e = 2 * half + part % 2;
@@ -305,23 +304,24 @@ __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& w
 }
 
 // Draws the dropout numbers of a warp's 16 * kM query rows and 64 keys. Each lane draws the numbers of the accumulator elements that it
-// holds: for one row and 32 keys, these are the numbers of one Philox block. The arithmetic is distributed over kParts calls so that the
+// holds; for one row and 32 keys, these are the numbers of one Philox block. The work is divided into kParts calls of draw(), so that the
 // compiler can place it between the mma instructions, during which the integer units are idle.
 template <int kM>
 class KeepDraw {
  public:
   static constexpr int kParts = 16;
-  static constexpr int kRows = 2 * kM;  // rows per lane
+  static constexpr int kRows = 2 * kM;  // number of query rows per lane
 
   KeepDraw() = default;
-  // Starts to draw for 64 keys from key `key` of the sequence on.
+  // Starts to draw the numbers of 64 keys, the first of which is `key` of the sequence.
   __device__ KeepDraw(const AttentionKernelArgs& args, const Work& work, int warp_row, int key) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     row_ = keep_row(args, work.first + work.row + warp_row + lane / 4, work.head);
     block_ = static_cast<uint32_t>(key / 8 + lane % 4);
   }
 
-  // Draws one of the kParts shares. Requires: `part` is a constant, 0 <= part < kParts, and all of them are drawn in order.
+  // Performs one of kParts equal parts of the work. Requires: `part` is a compile-time constant, 0 <= part < kParts, and the parts are
+  // drawn in order.
   __device__ void draw(const AttentionKernelArgs& args, const Dropout& dropout, int part) {
     constexpr int kApart = kParts / (2 * kRows);
     if (part % kApart != 0) return;
@@ -335,22 +335,23 @@ class KeepDraw {
     }
   }
 
-  // Returns the dropout bits of a row. Requires: all kParts shares were drawn. Columns 8 n + 2 (lane % 4) and the next one of row 8 * row +
-  // lane / 4 are kept if bits 8 + n and 24 + n are set.
+  // Returns the dropout bits of row 8 * row + lane / 4 of the warp. Bit 8 + n is set if column 8 n + 2 (lane % 4) is kept, bit 24 + n if
+  // the next column is. Requires: draw() was called for all parts.
   __device__ uint32_t bits(int row) const {
     return bits_[row];
   }
   __device__ bool keeps(int row, int n, int column) const {
     return (bits_[row] & 1u << (8 + n + 16 * column)) != 0;
   }
-  // Returns bits 8 + n and 24 + n of bits(row) as a mask of two 16-bit elements.
+  // Returns a mask of two 16-bit elements: all bits of the lower half are set if bit 8 + n of bits(row) is set, those of the upper half if
+  // bit 24 + n is.
   __device__ uint32_t mask(int row, int n) const {
     uint32_t mask;  // the top bit of each half, copied to all bits of the half
     asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(mask) : "r"(bits_[row] << (7 - n)));
     return mask;
   }
 
-  // Stores the bits in scratch, in the layout that the kernel for d_k and d_v reads.
+  // Stores the dropout bits in scratch memory, in the layout that the kernel for d_k and d_v reads.
   __device__ void store(const AttentionKernelArgs& args, const Work& work, int warp_row, int key) const {
     if (args.keep == nullptr) return;
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -389,8 +390,7 @@ __device__ inline void clear(float (&acc)[kM][kN][kE]) {
   }
 }
 
-// Return the sum and the maximum over the four lanes that share a row, in a fixed order; all four lanes get
-// the result.
+// Return the sum and the maximum over the four lanes that hold elements of the same row, in a fixed order. All four lanes get the result.
 __device__ inline float sum_of_quad(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   return x + __shfl_xor_sync(0xffffffffu, x, 2);

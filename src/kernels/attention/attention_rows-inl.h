@@ -1,5 +1,5 @@
-// The operations of attention on one row of scores: exponentials, softmax, dropout, and the gradient through
-// all of them. Compiled once per instruction set, like attention_tiles-inl.h.
+// The operations of attention on one row of scores: exponentials, softmax, dropout, and the gradient through all of them. These functions
+// are compiled once per instruction set, like attention_tiles-inl.h.
 #if defined(PLIMSOLL_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_ATTENTION_ROWS_INL_H_
 #undef PLIMSOLL_ATTENTION_ROWS_INL_H_
@@ -20,19 +20,19 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Computes exp(x) for x <= 88. The relative error is below 1.5e-7 (2.5 u) for x >= -87.3. Below that the
-// result, which would be denormal, is zero; NaN stays NaN. exp(x) = 2^n exp(r) with n the nearest integer to
-// x / ln 2 and |r| <= ln 2 / 2. The polynomial is the minimax approximation of (exp(r) - 1 - r) / r^2 that
-// minimises the relative error of exp(r) (3.1e-9 in exact arithmetic; Remez exchange).
+// Computes exp(x) for x <= 88. The relative error is below 1.5e-7 (2.5 times the rounding error 2^-24) for x >= -87.3. Below that the
+// result, which would be denormal, is zero; NaN stays NaN. exp(x) = 2^n exp(r) with n the nearest integer to x / ln 2 and |r| <= ln 2 / 2.
+// The polynomial is the minimax approximation of (exp(r) - 1 - r) / r^2 that minimises the relative error of exp(r) (3.1e-9 in exact
+// arithmetic; Remez exchange).
 HWY_INLINE FloatVec exp_floats(FloatVec x) {
   const Floats df;
   const hn::RebindToUnsigned<Floats> du;
-  // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits of the sum. Adding 127, the bias of fp32 exponents, makes these
-  // bits the exponent of 2^n.
+  // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits of the sum. Adding 127, the exponent bias of fp32, as well makes
+  // these bits the exponent field of 2^n.
   const FloatVec magic = hn::Set(df, 12582912.0f + 127.0f);
   const FloatVec sum = hn::MulAdd(x, hn::Set(df, 1.44269504f), magic);
   const FloatVec n = hn::Sub(sum, magic);
-  // ln 2 is split into two parts. The first has nine significant bits, so n times it is exact.
+  // ln 2 is split into a large and a small number. The large one has nine significant bits, so its product with n is exact.
   FloatVec r = hn::NegMulAdd(n, hn::Set(df, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(df, -2.12194440e-4f), r);
   FloatVec q = hn::MulAdd(r, hn::Set(df, 1.38145956e-3f), hn::Set(df, 8.368716853e-3f));
@@ -44,9 +44,9 @@ HWY_INLINE FloatVec exp_floats(FloatVec x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(df, -87.33f)), hn::Mul(exp_r, power));
 }
 
-// Dropout of the probabilities of one query row and head. For c < count rounded up to a multiple of 64,
-// fill() sets factors[c] to the factor of the probability of key first_key + c: 0 or dropout_scale. Requires:
-// first_key is a multiple of 32; row = attention_row(t, H, h).
+// The dropout factors of the probabilities of one query row and head. fill() sets factors[c] to the factor of key first_key + c, 0 or
+// dropout_scale, for all c below `count` rounded up to a multiple of 64. Requires: first_key is a multiple of 32; row = attention_row(t, H,
+// h).
 #if HWY_TARGET == HWY_SCALAR
 class DropoutRow {
  public:
@@ -98,8 +98,8 @@ class DropoutRow {
   }
   static HWY_INLINE hn::Vec<Words> word(uint32_t value) { return hn::Set(Words(), value); }
 
-  // A 64-bit lane holds a product of a counter. Between rounds only the lower half of each lane is
-  // meaningful.
+  // Computes one Philox round. Each counter word is in the lower half of a 64-bit lane, because the round needs 64-bit products. After a
+  // round the upper halves are arbitrary.
   HWY_INLINE Counters next_round(const Counters& c, uint32_t key0, uint32_t key1) const {
     const auto p0 = product(c.c0, kPhiloxM0);
     const auto p1 = product(c.c2, kPhiloxM1);
@@ -107,8 +107,8 @@ class DropoutRow {
             hn::Xor3(hn::Shuffle2301(p0), c.c3, word(key1)), p0};
   }
 
-  // Draws the numbers of 64 keys from eight blocks; four blocks serve 32 keys. Word n of four consecutive
-  // blocks holds the numbers of keys 8 n .. 8 n + 7 in order.
+  // Draws the random numbers of 64 keys from eight Philox blocks, four per 32 keys. The words number n of four consecutive blocks contain
+  // the numbers of keys 8 n .. 8 n + 7 in order.
   HWY_INLINE void draw(uint32_t row, uint32_t first_block, uint16_t* numbers) const {
     constexpr int64_t kMostLanes = 8;
     const hn::Rebind<uint32_t, Pairs> narrow;
@@ -138,7 +138,7 @@ class DropoutRow {
 };
 #endif
 
-// Returns a mask of the lanes of the vector at c whose index is below `count`.
+// Returns a mask of the lanes of the vector that starts at index c; a lane is set if its index is below `count`.
 HWY_INLINE hn::Mask<Floats> below(int64_t c, int64_t count) {
   return hn::FirstN(Floats(), static_cast<size_t>(std::min(count - c, lanes())));
 }
@@ -148,14 +148,14 @@ struct SoftmaxRow {
   float lse;
 };
 
-// Writes zeros to whole vectors from `first` on until element `end` is reached.
+// Writes whole vectors of zeros, starting at `first`, until at least element `end` - 1 is zero.
 inline void clear_floats(float* values, int64_t first, int64_t end) {
   for (int64_t c = first; c < end; c += lanes()) hn::StoreU(hn::Zero(Floats()), Floats(), values + c);
 }
 
-// Replaces the scores of keys first .. visible - 1 with exp(scale * (score - largest)), times the dropout factors
-// unless they are null, and zeroes those below `first` and from `visible` up to `width` rounded up to whole vectors.
-// Requires: 0 <= first < visible, scale > 0.
+// Replaces the scores of keys first .. visible - 1 with exp(scale * (score - largest)), multiplied by the dropout factors unless `factors`
+// is null. Writes zeros for the other keys below `width` rounded up to whole vectors. Returns 1 / sum and the lse of the row. Requires: 0
+// <= first < visible, scale > 0.
 inline SoftmaxRow softmax_row(float* scores, int64_t first, int64_t visible, int64_t width, float scale,
                               const float* factors) {
   const Floats df;
@@ -184,9 +184,9 @@ inline SoftmaxRow softmax_row(float* scores, int64_t first, int64_t visible, int
   return {1.0f / total, shift + std::log(total)};
 }
 
-// Processes one row of a tile in the backward pass. On entry `scores` holds q.k and `products` holds d_o.v.
-// On return `scores` holds p_ij m_ij and `products` holds d_x_ij = p_ij (m_ij d_o.v - delta); both are zero
-// below `first` and from `visible` to `width` rounded up to whole vectors. `factors` holds m_ij, or is null if all are 1.
+// Computes the gradients of one row of a tile of scores. On entry `scores` holds q.k and `products` holds d_o.v. On return `scores` holds
+// p_ij m_ij and `products` holds d_x_ij = p_ij (m_ij d_o.v - delta); both are zero below `first` and from `visible` to `width` rounded up
+// to whole vectors. `factors` holds m_ij, or is null if all are 1.
 inline void gradient_row(float* scores, float* products, int64_t first, int64_t visible, int64_t width,
                          float scale, float lse, float delta, const float* factors) {
   const Floats df;
@@ -207,7 +207,7 @@ inline void gradient_row(float* scores, float* products, int64_t first, int64_t 
   }
 }
 
-// Returns delta of one query row: the dot product of packed rows of o and d_o.
+// Returns delta of one query row: the dot product of its elements of o and d_o, both as fp32 rows of a tile.
 inline float dot_rows(const float* a, const float* b, int64_t head_dim) {
   const Floats df;
   FloatVec sum = hn::Zero(df);

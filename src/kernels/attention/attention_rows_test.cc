@@ -1,5 +1,5 @@
-// Tests the row functions of attention on every instruction set of this machine: exp against the C library,
-// dropout against random_halves.
+// Tests the row functions of attention on every instruction set of this machine: exp must be as accurate as stated, compared with the C
+// library, and dropout must use the numbers of random_halves.
 #include "device/cpu/simd_targets.h"
 // Must come before any Highway header.
 #undef HWY_TARGET_INCLUDE

@@ -1,4 +1,4 @@
-// Steps around the arithmetic that every implementation of attention needs: checking the arguments, ordering the sequences by length
+// The work around the arithmetic that every implementation of attention needs: checking the arguments, ordering the sequences by length
 // (longest first) and clearing the tail rows. Thread-safety: as in attention.h.
 #pragma once
 
@@ -15,7 +15,7 @@ struct AttentionSequence {
   int64_t count = 0;
 };
 
-// Returns the mask and window of a call for a sequence.
+// Returns which keys the rows of a sequence see, given the mask and window of the call's arguments.
 template <typename Args>
 AttentionReach attention_reach(const Args& args, const AttentionSequence& sequence) {
   return {args.options.mask, args.dims.window, sequence.count};
@@ -29,32 +29,32 @@ inline AttentionSequence attention_sequence(const int32_t* cu_seqlens, int64_t b
 void check_attention_args(const AttentionFwdArgs& args, int64_t scratch_bytes);
 void check_attention_args(const AttentionBwdArgs& args, int64_t scratch_bytes);
 
-// Check everything except the lengths of the sequences, which are in device memory where the host cannot read
-// them.
+// Check everything except the lengths of the sequences. The *_cuda functions call these, because the lengths are in device memory, which
+// the host cannot read.
 void check_attention_device_args(const AttentionFwdArgs& args, int64_t scratch_bytes);
 void check_attention_device_args(const AttentionBwdArgs& args, int64_t scratch_bytes);
 
 // Checks that the *_cpu functions support the type. Errors: kInternal if not.
 void check_cpu_type(DType dtype);
 
-// The contents of the scratch memory of *_cpu: the sequence numbers 0 .. B-1 (longest first, equal lengths by number), then the tiles of
-// all threads.
+// The two arrays in the scratch memory of *_cpu: the numbers of the sequences, longest first (and lowest number first if lengths are
+// equal), and the tiles of all threads.
 struct AttentionCpuScratch {
   std::span<const int32_t> order;
   float* tiles;
 };
-// Writes the order of the sequences into the scratch memory, and returns the order and the memory for tiles. Requires: scratch of
+// Sorts the sequences by length, writes their numbers into the scratch memory, and returns both arrays. Requires: scratch memory of
 // attention_order_bytes(dims) bytes plus the bytes of the tiles.
 AttentionCpuScratch lay_out_scratch(const AttentionDims& dims, const int32_t* cu_seqlens,
                                     const View& scratch);
 
-// Returns the number of consecutive heads of a sequence that one task computes. While one head is computed, the rows of the next one are
-// prefetched into the cache. The number yields about four tasks per thread, and is a multiple of the heads of a group, which share their
-// keys and values.
+// Returns the number of consecutive heads of a sequence that one task computes. A task of several heads can prefetch the rows of the next
+// head while it computes one. The number gives about four tasks per thread, and is a multiple of the number of query heads that share keys
+// and values.
 int64_t heads_of_task(const AttentionDims& dims, int threads);
 
-// Prefetches head h of row t into the second-level cache. The hardware does not prefetch these rows, because the other heads are stored
-// between them. kWrite: for cache lines that will be written.
+// Prefetches head h of row t into the second-level cache. The hardware does not prefetch these rows, because other heads are stored between
+// them. kWrite announces that the cache lines will be written.
 enum class Fetch : uint8_t { kRead, kWrite };
 template <Fetch kFetch>
 [[gnu::always_inline]] inline void fetch_head(const ConstRows& rows, int64_t t, int64_t h, int64_t head_dim) {
@@ -65,7 +65,7 @@ template <Fetch kFetch>
   }
 }
 
-// Writes zeros to the first `columns` columns of rows [first, end).
+// Writes zeros to the first `columns` columns of rows first .. end - 1.
 void clear_rows(const Rows& rows, int64_t columns, int64_t first, int64_t end);
 // Writes zeros to the rows from `first` on of d_q, d_k and d_v.
 void clear_gradient_tails(const AttentionBwdArgs& args, int64_t first);

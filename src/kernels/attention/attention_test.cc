@@ -1,5 +1,5 @@
-// Tests attention: the fast passes against the reference within the contract's bound, the reference against
-// finite differences, and the contract's promises about bits, tail rows, dropout and memory.
+// Tests attention on a CPU: the fast implementations against the reference within the contract's error bound, the reference against finite
+// differences, and the contract's promises about repeatable bits, tail rows, dropout and memory.
 #include "kernels/attention/attention.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 namespace plimsoll::test {
 namespace {
 
-// The rows of the kernel catalog that the tests in this executable cover.
+// The implementations in the kernel catalog that the tests in this executable cover.
 #define PLIMSOLL_ROWS "kernels/attention/attention_catalog.inc"
 const TestedRows kTestedRows(
     {
@@ -38,7 +38,7 @@ Comparison compare_values(const std::vector<double>& got, const std::vector<doub
   return compare(view, want, limit);
 }
 
-// Runs the fast implementations of both passes and compares everything that they write with the results of the reference.
+// Runs the fast implementations of both passes and compares all of their outputs with those of the reference.
 void expect_within_bounds(const AttentionProblem& problem) {
   SCOPED_TRACE(problem.name);
   AttentionCase inputs(problem);
@@ -70,7 +70,7 @@ void expect_within_bounds(const AttentionProblem& problem) {
 class AttentionHeadDims : public testing::TestWithParam<int64_t> {};
 
 TEST_P(AttentionHeadDims, FastIsWithinItsBoundOfTheReference) {
-  // Tests only half of the combinations, because the reference takes a second for each.
+  // For large heads, tests only half of the combinations of mask and dropout, because the reference takes a second for each.
   const bool large = GetParam() >= 64;
   int problems = 0;
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
@@ -115,7 +115,7 @@ TEST(Attention, BFloat16IsWithinTheBound) {
   }
 }
 
-// Cases of heads that share keys and values, with windows smaller than, equal to and larger than the tiles of 16, 64 and 128 rows.
+// Cases in which query heads share keys and values, with windows smaller than, equal to and larger than the tiles of 16, 64 and 128 rows.
 struct SharedCase {
   int64_t heads = 1, kv_heads = 1, window = 0;
 };
@@ -158,7 +158,8 @@ TEST(AttentionSharedHeads, EveryInstructionSetIsWithinTheBound) {
   });
 }
 
-// Tests ModernBERT's local attention: sequences consist of many tiles, and each row sees 64 rows on both sides.
+// Tests a symmetric window as in ModernBERT's local attention: sequences consist of many tiles, and each row sees 64 rows on both sides, so
+// the kernels must skip tiles on both sides.
 TEST(AttentionWindow, SymmetricWindowsSkipTilesOnBothSides) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     AttentionProblem problem{
@@ -170,8 +171,8 @@ TEST(AttentionWindow, SymmetricWindowsSkipTilesOnBothSides) {
   }
 }
 
-// All scores are equal because q is zero, so a row of o is the mean of the rows of v that it sees. Sequences are stored end to end, and no
-// row may see rows of a neighbouring sequence.
+// q is zero, so all scores are equal and a row of o is the mean of the rows of v that it sees. This shows whether a row sees exactly the
+// rows within the window, and none of a neighbouring sequence, which is stored directly before or after its own.
 TEST(AttentionWindow, ASymmetricWindowSeesAsManyRowsOnBothSides) {
   for (const int64_t window : {1, 2, 5, 65}) {
     for (const Implementation implementation : {Implementation::kRef, Implementation::kCpu}) {
@@ -202,8 +203,8 @@ TEST(AttentionWindow, ASymmetricWindowSeesAsManyRowsOnBothSides) {
   }
 }
 
-// Attention with a window at least as long as the sequence, and with groups of one head, must have the bits of attention without a window
-// and groups.
+// A window at least as long as the sequence and one query head per head of k and v are the defaults. If they are set explicitly, the
+// results must have the same bits as without them.
 TEST(AttentionSharedHeads, AWindowThatHidesNothingChangesNoBit) {
   AttentionProblem problem{.name = test_name(), .lengths = kRagged, .tail = 5, .heads = 2, .head_dim = 24};
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
@@ -222,8 +223,8 @@ TEST(AttentionSharedHeads, AWindowThatHidesNothingChangesNoBit) {
   }
 }
 
-// If several heads of q read one head of k and v, the results must be those with copies of that head, and its gradients the sums of the
-// copies' gradients.
+// If several query heads read one head of k and v, the results must equal those of attention in which each query head has its own copy of
+// that head. The gradients of the shared head must be the sums of the copies' gradients.
 TEST(AttentionSharedHeads, EqualCopiesOfTheSharedHeads) {
   AttentionProblem shared{.name = test_name(), .lengths = {40, 7}, .tail = 2, .heads = 6, .head_dim = 8};
   shared.dtype = DType::kF64;
@@ -315,7 +316,8 @@ TEST(Attention, EmptyBatchesAreAllTail) {
   }
 }
 
-// With v_j = unit vector j, o_id is the probability of key d with dropout.
+// Row j of v is unit vector j, so element d of o is the probability of key d after dropout. This shows whether exactly the specified keys
+// are dropped.
 TEST(Attention, DropsExactlyTheElementsOfPhilox) {
   AttentionProblem problem{.name = test_name(), .lengths = {5, 50, 64}, .heads = 2, .head_dim = 64};
   problem.dropout = 0.3;
@@ -355,7 +357,8 @@ TEST(Attention, DropsExactlyTheElementsOfPhilox) {
   EXPECT_EQ(checked, 2 * (25 + 2500 + 4096));
 }
 
-// Returns the sum of w * o for random weights w = d_o, computed by the reference.
+// Returns the sum of all elements of o, weighted by random numbers (those of d_o). The gradients of this sum are the results of the
+// backward pass. Runs the reference.
 double weighted_output(AttentionCase& some) {
   some.forward(Implementation::kRef);
   double sum = 0;
@@ -365,8 +368,8 @@ double weighted_output(AttentionCase& some) {
   return sum;
 }
 
-// The error of central differences with step 1e-5 is about step^2 (third derivative of order 1) plus 1e-15 /
-// step.
+// Compares the reference's gradients with central differences of step 1e-5. The error of a central difference is about step^2 (for a third
+// derivative of order 1) plus 1e-15 / step.
 void expect_finite_differences(int64_t kv_heads) {
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
     AttentionProblem problem{
@@ -451,8 +454,7 @@ TEST(Attention, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-// Copies the inputs and output gradients of one sequence from one case to another with the same number of
-// heads and head size.
+// Copies q, k, v and d_o of one sequence from one case to another with the same number of heads and head size.
 void copy_sequence(const AttentionCase& from, int64_t from_row, AttentionCase& to, int64_t to_row,
                    int64_t count) {
   const AttentionDims& dims = from.dims();
@@ -490,8 +492,7 @@ TEST(Attention, ASequenceDoesNotDependOnTheBatchAroundIt) {
   for (const double dropout : {0.0, 0.1}) {
     AttentionProblem here{.name = test_name(), .lengths = {3, 77, 20}, .tail = 0, .heads = 2, .head_dim = 40};
     here.dropout = dropout;
-    // With dropout the sequence must start at the same row, because the numbers depend on the row in the
-    // batch.
+    // With dropout the sequence must start at the same row in both batches, because the random numbers depend on the row in the batch.
     AttentionProblem there = here;
     there.lengths = dropout > 0 ? std::vector<int64_t>{1, 2, 77} : std::vector<int64_t>{200, 10, 77};
     there.tail = 9;
@@ -507,7 +508,7 @@ TEST(Attention, ASequenceDoesNotDependOnTheBatchAroundIt) {
   }
 }
 
-// Uses scores of up to 1e6: every query selects one key, whose probability is 1 to the last bit.
+// With scores of up to 1e6, every query selects one key, whose probability must be exactly 1.
 TEST(Attention, LargeScoresStayExact) {
   for (const double size : {1e4, -1e4}) {
     AttentionProblem problem{.name = test_name(), .lengths = {64}, .heads = 1, .head_dim = 64};
@@ -588,13 +589,14 @@ TEST(Attention, BrokenRequirementsAreNamed) {
             std::string::npos);
 }
 
-// Returns a view of the same rows that starts at head `head`.
+// Returns a view of the same rows that begins with head `head`.
 ConstRows from_head(ConstRows rows, int64_t head, int64_t head_dim) {
   rows.view.data = rows.view.as<float>() + head * head_dim;
   return rows;
 }
 
-// A rank that computes some of the heads must draw the same random numbers for them as one rank that computes all heads, in both passes.
+// If ranks divide the heads, a rank that computes some of them must draw the same random numbers for them as a single rank that computes
+// all heads, in both passes.
 TEST(AttentionDropout, OfSomeHeadsIsThatOfAllHeads) {
   constexpr int64_t kHeads = 4, kLocal = 2, kDim = 8, kTail = 3;
   const AttentionProblem problem{

@@ -1,8 +1,8 @@
-// The matrix products of attention on small fp32 tiles, and the packing of rows into these tiles. Compiled
-// once per instruction set; include it after hwy/highway.h in a file that foreach_target.h re-includes.
+// The matrix products of attention on small fp32 tiles, and the packing of rows into these tiles. The functions are compiled once per
+// instruction set. Include this file after hwy/highway.h in a source file that Highway's foreach_target.h includes repeatedly.
 //
-// Numerics: every element of a product is one chain of fused multiply-adds in order of increasing depth,
-// starting from zero or from the stored fp32 value. Tiling therefore changes no bit.
+// Numerics: every element of a product is summed by fused multiply-adds in the order of its terms, starting from zero or from the stored
+// fp32 value. The division into tiles therefore changes no bit.
 #if defined(PLIMSOLL_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_ATTENTION_TILES_INL_H_
 #undef PLIMSOLL_ATTENTION_TILES_INL_H_
@@ -30,9 +30,9 @@ HWY_INLINE constexpr int64_t lanes() {
   return static_cast<int64_t>(hn::MaxLanes(Floats()));
 }
 
-// The register tile: 8 x 2 accumulators on instruction sets with 32 registers, 6 x 2 on those with 16. It was
-// the fastest of nine shapes at depth 64 (180 of at most 186 GFLOP/s with 512-bit vectors at 2.9 GHz, 71 with
-// 256-bit vectors).
+// The number of accumulators that a matrix product keeps in registers: 8 rows x 2 vectors on instruction sets with 32 vector registers, 6 x
+// 2 on those with 16. It was the fastest of nine shapes for sums of 64 terms: 180 of at most 186 GFLOP/s with 512-bit vectors at 2.9 GHz,
+// and 71 GFLOP/s with 256-bit vectors.
 #if HWY_TARGET <= HWY_AVX3
 inline constexpr int kTileRows = 8;
 #else
@@ -72,7 +72,7 @@ HWY_NOINLINE void multiply_tile(int64_t depth, const float* HWY_RESTRICT a, int6
   }
 }
 
-// Computes one column of register tiles. The remaining rows that do not fill a tile are computed four, two and one at a time.
+// Computes a range of kVectors vectors of columns, kTileRows rows at a time. Remaining rows are computed four, two and one at a time.
 template <int kVectors, LeftOperand kLeft>
 void multiply_panel(int64_t rows, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb,
                     float* c, int64_t ldc, ProductStart start) {
@@ -92,9 +92,9 @@ void multiply_panel(int64_t rows, int64_t depth, const float* a, int64_t lda, co
   }
 }
 
-// Computes c[rows x columns] = (or +=) a[rows x depth] * b[depth x columns], where b and c are stored by rows. Whole vectors are written:
-// ldb and ldc must be at least `columns` rounded up to lanes(). The depth is divided such that the rows of b that are used at a time stay
-// in the L1 cache.
+// Computes c = a b or c += a b for matrices a[rows x depth] and b[depth x columns]; b and c are stored by rows. Whole vectors are written,
+// so ldb and ldc must be at least `columns` rounded up to lanes(). The depth is divided into blocks, so that the rows of b that are in use
+// stay in the L1 cache.
 template <LeftOperand kLeft>
 void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t lda, const float* b,
               int64_t ldb, float* c, int64_t ldc, ProductStart start) {
@@ -131,8 +131,8 @@ void multiply(bool amx, int64_t rows, int64_t columns, int64_t depth, const floa
                 .start = start});
 }
 
-// Returns whether the kernels for this instruction set use AMX for bf16 products. Only those with 512-bit
-// vectors do, so that tests of the other instruction sets exercise their own products.
+// Returns true if the kernels for this instruction set use AMX for bf16 products. Only the kernels with 512-bit vectors do, so that the
+// tests of other instruction sets also test their matrix products.
 inline bool uses_amx(DType dtype) {
 #if HWY_TARGET <= HWY_AVX3
   return dtype == DType::kBF16 && may_use_amx_tiles();
@@ -142,7 +142,7 @@ inline bool uses_amx(DType dtype) {
 #endif
 }
 
-// Calls the function for the element type of q for each head of a task, one head after another.
+// Computes the heads of a task one after another. Calls the function for the element type of q for each of them.
 template <typename Task, typename Head>
 void run_heads(Task& task, Head* of_f32, Head* of_bf16) {
   const DType dtype = task.args.q.view.dtype;
@@ -221,8 +221,8 @@ void unpack_rows(const float* tile, int64_t count, int64_t head_dim, const float
   }
 }
 
-// Transposes a packed tile of up to 64 rows: to[d * 64 + i] = tile[i * row + d], for i up to `count` rounded
-// up to a multiple of 16 and d up to head_dim rounded up to a multiple of 4.
+// Transposes a tile of up to 64 rows: to[d * 64 + i] = tile[i * row + d], for i up to `count` rounded up to a multiple of 16 and d up to
+// head_dim rounded up to a multiple of 4.
 #if HWY_TARGET == HWY_SCALAR
 inline void transpose_tile(const float* tile, int64_t count, int64_t head_dim, float* to) {
   const int64_t row = attention_padded_dim(head_dim);
@@ -231,13 +231,12 @@ inline void transpose_tile(const float* tile, int64_t count, int64_t head_dim, f
   }
 }
 #else
-// The numbers 0 to 15, one per vector lane. Highway's Iota writes such an array at every call, and GCC 12 neither inlines it nor moves it
-// out of a loop: it took 9 % of a training step of a GPT-2 of width 192.
+// The numbers of the vector lanes. Highway's Iota returns the same numbers, but writes them to memory at every call, and GCC 12 neither
+// inlines it nor moves it out of a loop. It took 9 % of a training step of a GPT-2 of width 192.
 alignas(64) inline constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 static_assert(hn::MaxLanes(Floats()) <= 16);
 
-// Loads four floats from each of the rows at `from` + 4 b rows, b = 0, 1, .., into 128-bit block b of the
-// vector.
+// Loads four floats from each of several rows that are 4 * row floats apart, one row per 128-bit block of the vector.
 HWY_INLINE FloatVec gather_blocks(const float* from, int64_t row) {
   const Floats df;
   FloatVec blocks = hn::LoadDup128(df, from);

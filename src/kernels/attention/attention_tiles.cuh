@@ -1,5 +1,5 @@
-// Products of fp32 tiles in shared memory on the CUDA cores, for blocks of 128 threads: 16 groups (`ty`) of 8
-// threads (`tx`); each group is within one warp. Device code only.
+// Products of fp32 tiles in shared memory on the CUDA cores, for blocks of 128 threads: 16 groups, numbered `ty`, of 8 threads, numbered
+// `tx`. Each group is within one warp. Device code only.
 //
 // A tile consists of rows of W floats (W a multiple of 32), in units of four floats. Unit c of row r is
 // stored at position c ^ (r / 4 % 8) of its row. Eight threads that read the same unit of every fourth row,
@@ -19,7 +19,7 @@ __device__ inline int unit_at(int row, int unit) {
   return row * (kWidth / 4) + (unit ^ ((row >> 2) & 7));
 }
 
-// Loads four elements starting at `offset` as floats; elements from number `valid` on are zero.
+// Loads four elements starting at `offset` as floats. Elements from index `valid` on are zero.
 __device__ inline float4 load_four(const void* data, DType dtype, int64_t offset, int valid, bool vectors) {
   float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
   if (valid <= 0) return {0.0f, 0.0f, 0.0f, 0.0f};
@@ -55,7 +55,7 @@ __device__ inline uint16_t round_to_half(DType dtype, float value) {
                                : __half_as_ushort(__float2half_rn(value));
 }
 
-// Rounds and stores four elements; elements from number `valid` on are not written.
+// Rounds and stores four elements. Elements from index `valid` on are not written.
 __device__ inline void store_four(void* data, DType dtype, int64_t offset, int valid, bool vectors,
                                   float4 x) {
   if (valid <= 0) return;
@@ -79,8 +79,8 @@ __device__ inline void store_four(void* data, DType dtype, int64_t offset, int v
   }
 }
 
-// Fills a tile of kRows rows of kDim floats with rows row .. of the sequence. Elements past its end or the
-// head size are zero.
+// Fills a tile with kRows rows of kDim floats, starting at `row` of the sequence. Elements after the end of the sequence or of the head are
+// zero.
 template <int kDim, int kRows>
 __device__ inline void load_tile(const AttentionKernelArgs& args, const Work& work, const void* data,
                                  int64_t stride, int row, float4* tile) {
@@ -95,7 +95,7 @@ __device__ inline void load_tile(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
-// Fills a tile as the function above does, but asynchronously if the rows allow it. The data are available after
+// Fills a tile in the same way, with asynchronous copies if the alignment of the rows allows it. The data are available after
 // wait_for_fetches() and a barrier.
 template <int kDim, int kRows>
 __device__ inline void fetch_tile(const AttentionKernelArgs& args, const Work& work, const void* data,
@@ -179,8 +179,8 @@ __device__ inline void add_rows_by_columns(const float4* a, const float4* b, int
   }
 }
 
-// Stores a thread's elements of a kR-row tile of scores in the layout that add_rows_by_columns reads. Only threads of the same group read
-// them, so a warp barrier orders the write and the read.
+// Stores a thread's elements of a tile of scores with kR rows per thread in the layout that add_rows_by_columns reads. Only threads of the
+// same group, and therefore of one warp, read them, so a warp barrier is sufficient between the write and the read.
 template <int kWidth, int kR>
 __device__ inline void store_scores(const float (&acc)[kR][kWidth / 8], int ty, int tx, float4* tile) {
 #pragma unroll
@@ -193,7 +193,7 @@ __device__ inline void store_scores(const float (&acc)[kR][kWidth / 8], int ty, 
   }
 }
 
-// Multiplies rows R * ty + i of a result by `factor` and stores them as rows row + R * ty + i of the sequence.
+// Multiplies this thread's rows of a result by their `factor` and stores them: row i of the thread is row R * ty + i of the thread block.
 template <int kDim, int kR>
 __device__ inline void store_result(const AttentionKernelArgs& args, const Work& work, void* data,
                                     int64_t stride, int ty, int tx, const float (&acc)[kR][kDim / 8],
@@ -225,8 +225,7 @@ __device__ inline void clear(float (&acc)[kR][kN]) {
   for (auto& row : acc) clear(row);
 }
 
-// Return the sum and the maximum over the eight threads of a group, in a fixed order; all eight get the
-// result.
+// Return the sum and the maximum over the eight threads of a group, in a fixed order. All eight threads get the result.
 __device__ inline float sum_of_group(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   x += __shfl_xor_sync(0xffffffffu, x, 2);
@@ -238,8 +237,8 @@ __device__ inline float max_of_group(float x) {
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));
 }
 
-// Computes the keep bits of one row and 32 * kWords keys starting at `key` (a multiple of 32); all eight threads of a group get them. Each
-// thread draws one Philox block; for two words (64 keys) the eight threads draw exactly the eight blocks needed.
+// Draws the dropout bits of one row and 32 * kWords keys, starting at `key` (a multiple of 32). All eight threads of a group get them. Each
+// thread draws one Philox block; 64 keys need exactly the eight blocks of the eight threads.
 template <int kWords>
 __device__ inline void keep_of_group(const Dropout& dropout, uint32_t row, int key, int tx,
                                      uint32_t (&words)[kWords]) {
@@ -256,13 +255,13 @@ __device__ inline void keep_of_group(const Dropout& dropout, uint32_t row, int k
     words[1] = word == 0 ? other : bits;
   }
 }
-// Shifts the bits of a word so that those of a thread's columns 4 * tx + e are at bit 4 * e.
+// Shifts a word of dropout bits so that the bit of the thread's column 4 * tx + e is bit 4 * e.
 __device__ inline uint32_t keep_of_columns(uint32_t word, int tx) {
   return word >> keep_place(4 * tx);
 }
 
-// For tiles whose rows are keys: returns the keep bits of a query and the 32 keys that include all keys of
-// the warp. The four groups of the warp draw them together. `key` is the first of the 32.
+// Returns the dropout bits of one query and of the 32 keys that start at `key`, for tiles whose rows are keys. These are all keys of the
+// warp. The four groups of the warp draw the bits together.
 __device__ inline uint32_t keep_of_warp(const Dropout& dropout, uint32_t row, int key, int ty) {
   const BlockStart start = start_block(dropout, static_cast<uint32_t>(key / 8 + ty % 4));
   uint32_t bits = keep_byte(dropout, start, row) << (8 * (ty % 4));

@@ -1,8 +1,8 @@
-// Products on Hopper's tensor cores by a warpgroup of four warps (wgmma: compute capability 9.0 only, code
-// for sm_90a) of tiles of 64 rows of 64 or 128 16-bit elements. A tile of 128 columns is two tiles of 64, one
-// after the other. attention_wgmma_tf32.cuh has the tiles of floats. The products are asynchronous: their
-// accumulators must not be accessed between close_products() and wait_for_products(). A warp's accumulators
-// and left operands have the layout of mma.sync, for 16 of the warpgroup's 64 rows. Device code only.
+// Matrix products of tiles on Hopper's tensor cores by a warpgroup of four warps, with the wgmma instructions of sm_90a (compute capability
+// 9.0 only). A tile has 64 rows of 64 or 128 16-bit elements. A tile of 128 columns is two tiles of 64, one after the other.
+// attention_wgmma_tf32.cuh contains the functions for tiles of floats. The products are asynchronous: their accumulators must not be
+// accessed between close_products() and wait_for_products(). A warp's accumulators and left operands have the layout of mma.sync, for 16 of
+// the warpgroup's 64 rows. Device code only.
 #pragma once
 
 #include "kernels/attention/attention_steps.cuh"
@@ -10,8 +10,8 @@
 
 namespace plimsoll::attention {
 
-inline constexpr int kWgmmaDim = 64;                 // the widest head of the kernels for floats
-inline constexpr uint32_t kWgmmaPart = 64 * 64 * 2;  // bytes of 64 rows of 64 columns
+inline constexpr int kWgmmaDim = 64;  // the largest head size of the warpgroup kernels for floats
+inline constexpr uint32_t kWgmmaPart = 64 * 64 * 2;  // bytes of a tile of 64 rows of 64 16-bit elements
 template <int kDim>
 inline constexpr uint32_t kWgmmaTile = kDim / 64 * kWgmmaPart;
 // Returns the byte offset of a chunk of 16 bytes within a tile.
@@ -21,11 +21,11 @@ __device__ inline uint32_t wgmma_offset(int row, int chunk) {
 
 using wgmma::begin_products;
 using wgmma::close_products;
-using wgmma::descriptor;  // for tiles in the layout of attention_mma.cuh
+using wgmma::descriptor;  // describes a tile in the layout of attention_mma.cuh
 using wgmma::fence_async_proxy;
 using wgmma::kWarpgroup;
 using wgmma::wait_for_products;
-// Keeps the compiler from moving reads of the accumulators to a position before the wait.
+// Keeps the compiler from reading the accumulators before wait_for_products().
 template <int kN>
 __device__ inline void hold(float (&acc)[kN][4]) {
 #pragma unroll
@@ -35,7 +35,7 @@ __device__ inline void hold(float (&acc)[kN][4]) {
   }
 }
 
-// The operands "+f" of eight accumulators of four floats, starting at c[from].
+// Inline assembler operands: eight accumulators of four floats each, starting at c[from], that are read and written ("+f").
 #define PLIMSOLL_FOUR(x) "+f"((x)[0]), "+f"((x)[1]), "+f"((x)[2]), "+f"((x)[3])
 #define PLIMSOLL_EIGHT_FOURS(c, from)                                                     \
   PLIMSOLL_FOUR(c[from]), PLIMSOLL_FOUR(c[from + 1]), PLIMSOLL_FOUR(c[from + 2]),         \
@@ -48,14 +48,14 @@ __device__ inline void hold(float (&acc)[kN][4]) {
   PLIMSOLL_ACCUMULATORS_64                                                                            \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, " \
   "%51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-// Returns the text of one PTX product with the given `shape`, the `type` of both operands and the list of
-// accumulators. `adds` names the last operand, which says if the product is added to the accumulators.
-// `operands` are the left operand, the right operand and the flags after them.
+// The text of one PTX wgmma instruction with the given `shape`, the `type` of both operands and the list of accumulators. `adds` names the
+// operand that states if the product is added to the accumulators. `operands` are the left operand, the right operand and the flags after
+// them.
 #define PLIMSOLL_WGMMA_TEXT(shape, type, accumulators, adds, operands) \
   "{\n.reg .pred p;\nsetp.ne.b32 p, " adds                             \
   ", 0;\n"                                                             \
   "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" accumulators "}, " operands ";\n}"
-// Emits one product with 64 x 64 or 64 x 128 accumulators in c.
+// Expand to one wgmma instruction with 64 x 64 or 64 x 128 accumulators in c.
 #define PLIMSOLL_WGMMA_64(shape, type, adds, operands, c, ...)                            \
   asm volatile(PLIMSOLL_WGMMA_TEXT(shape, type, PLIMSOLL_ACCUMULATORS_64, adds, operands) \
                : PLIMSOLL_EIGHT_FOURS(c, 0)                                               \
@@ -65,7 +65,7 @@ __device__ inline void hold(float (&acc)[kN][4]) {
                : PLIMSOLL_EIGHT_FOURS(c, 0), PLIMSOLL_EIGHT_FOURS(c, 8)                    \
                : __VA_ARGS__)
 
-// Computes c = a b^T, or c += a b^T if `adds` is not 0, where a and b are 16 columns of two tiles of 64 rows.
+// Computes c = a b^T, or c += a b^T if `adds` is not 0. a and b are descriptors of 16 columns of two tiles of 64 rows.
 template <DType kType>
 __device__ inline void multiply_tiles(float (&c)[8][4], uint64_t a, uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
@@ -85,7 +85,7 @@ __device__ inline void multiply_whole_tiles(float (&c)[8][4], uint32_t a, uint32
   }
 }
 
-// Computes c = a b, or c += a b if `adds` is not 0, where b is 16 rows of a tile of 64 columns.
+// Computes c = a b, or c += a b if `adds` is not 0. b is the descriptor of 16 rows of a tile of 64 columns.
 template <DType kType>
 __device__ inline void multiply_rows_of(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
@@ -96,7 +96,7 @@ __device__ inline void multiply_rows_of(float (&c)[8][4], const uint32_t (&a)[4]
                       "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
   }
 }
-// Computes the same for a tile of 128 columns. Requires: b comes from row_descriptor().
+// Computes the same for 16 rows of a tile of 128 columns. Requires: b comes from row_descriptor().
 template <DType kType>
 __device__ inline void multiply_rows_of(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
@@ -107,15 +107,14 @@ __device__ inline void multiply_rows_of(float (&c)[16][4], const uint32_t (&a)[4
                        "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
   }
 }
-// Returns the descriptor of a tile for multiply_rows_of(): the leading dimension offset, in units of 16 bytes,
-// is the distance from its first 64 columns to the next 64 (PTX ISA, "Asynchronous warpgroup-level matrix
-// shared memory layout").
+// Returns the descriptor of a tile for multiply_rows_of(). Its "leading dimension byte offset" is the distance from the first 64 columns to
+// the next 64, in units of 16 bytes (PTX ISA, "Asynchronous warpgroup-level matrix shared memory layout").
 template <int kDim>
 __device__ inline uint64_t row_descriptor(uint32_t tile) {
   if constexpr (kDim == 64) return descriptor(tile);
   return (descriptor(tile) & ~(uint64_t{0x3fff} << 16)) | uint64_t{kWgmmaPart / 16} << 16;
 }
-// Computes c += a b, where b is all 64 rows of a tile and a contains one left operand per 16 of these rows.
+// Computes c += a b, where b is a tile of 64 rows and a consists of four left operands, one per 16 of these rows.
 template <DType kType, int kDim>
 __device__ inline void multiply_by_tile(float (&c)[kDim / 8][4], const uint32_t (&a)[4][1][4],
                                         uint32_t tile) {
@@ -124,7 +123,7 @@ __device__ inline void multiply_by_tile(float (&c)[kDim / 8][4], const uint32_t 
   for (int step = 0; step < 4; ++step) multiply_rows_of<kType>(c, a[step][0], b + 128 * step, 1);
 }
 
-// Computes c = a b^T, or c += a b^T if `adds` is not 0, in tf32, where b is 8 columns of a tile of 64 rows of floats.
+// Computes c = a b^T, or c += a b^T if `adds` is not 0, in tf32. b is the descriptor of 8 columns of a tile of 64 rows of floats.
 __device__ inline void multiply_columns_of(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int adds) {
   PLIMSOLL_WGMMA_64("m64n64k8", "tf32", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1", c, "r"(a[0]), "r"(a[1]),
                     "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
@@ -137,7 +136,7 @@ __device__ inline void multiply_columns_of(float (&c)[8][4], const uint32_t (&a)
 #undef PLIMSOLL_EIGHT_FOURS
 #undef PLIMSOLL_FOUR
 
-// Converts the scores of a warp's rows with 64 keys to probabilities.
+// Replaces the scores of a warp's rows and 64 keys by probabilities.
 __device__ inline void exponentiate(const RowValues<1>& rows, float exponent, float (&x)[1][8][4]) {
 #pragma unroll
   for (int n = 0; n < 8; ++n) {
@@ -145,7 +144,7 @@ __device__ inline void exponentiate(const RowValues<1>& rows, float exponent, fl
     for (int e = 0; e < 4; ++e) x[0][n][e] = exp2_approx(fmaf(x[0][n][e], exponent, -rows.lse[0][e / 2]));
   }
 }
-// Computes d_x from probabilities x and products y (of d_o and the values), and stores it in x.
+// Computes d_x, the gradients of the scores, from the probabilities x and the products y of d_o and the values. Stores them in x.
 template <bool kDropout>
 __device__ inline void differentiate(const AttentionKernelArgs& args, const RowValues<1>& rows,
                                      const KeepDraw<1>& keep, float (&x)[1][8][4],
@@ -161,7 +160,8 @@ __device__ inline void differentiate(const AttentionKernelArgs& args, const RowV
   }
 }
 
-// Adds up the lanes' partial sums of exponentials. Returns the factor that normalizes each of a warp's rows of o, and writes lse.
+// Adds up the partial sums of exponentials of all lanes. Returns the factors by which the rows of o must be multiplied, and writes lse of
+// each row.
 __device__ inline void finish_softmax(const AttentionKernelArgs& args, const Work& work, int warp_row,
                                       const float (&largest)[1][2], const float (&sum)[1][2],
                                       float (&factor)[1][2]) {
@@ -178,12 +178,12 @@ __device__ inline void finish_softmax(const AttentionKernelArgs& args, const Wor
   }
 }
 
-// Copies consecutive tiles of 64 rows with a warpgroup. All threads together copy 16 rows of eight 16-byte chunks at a time. Only a pointer
-// and a count of rows are updated per tile, to keep the number of instructions in the loop over tiles small.
+// Copies consecutive tiles of 64 rows with all threads of a warpgroup, which together copy 16 rows of eight 16-byte chunks at a time. Only
+// a pointer and a count of rows change from tile to tile, which keeps the number of instructions in the loop over tiles small.
 template <int kDim>
 class TileReader {
  public:
-  // Starts at `row` of the sequence. Requires: rows aligned to 16 bytes.
+  // Sets the first row to copy, counted from the start of the sequence. Requires: rows aligned to 16 bytes.
   __device__ TileReader(const AttentionKernelArgs& args, const Work& work, const void* data, int64_t stride,
                         int row) {
     const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
@@ -214,8 +214,9 @@ class TileReader {
  private:
   const std::byte* from_;
   int64_t rows_apart_;
-  int rows_left_;     // rows of the sequence from this thread's next one on; 0 if its chunk is past the head
-  int columns_left_;  // columns of the head from this thread's first one on
+  // Rows of the sequence from this thread's next row on; 0 if its chunk is after the end of the head.
+  int rows_left_;
+  int columns_left_;  // columns of the head from the first column of this thread's chunk on
   uint32_t place_;
 };
 

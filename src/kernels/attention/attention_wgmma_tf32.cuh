@@ -1,23 +1,23 @@
 // Tiles of 64 rows of 64 floats for Hopper's tensor cores, multiplied in tf32. A tile consists of two halves
 // of 64 rows of 32 columns; each half has the layout that attention_mma.cuh describes for rows of 128 bytes.
 //
-// In tf32 the summed index of a right operand must run along its rows. If it does not, the operand is transposed when its tile is rounded
-// after its arrival. The thread that copied an element also rounds and transposes it. Left operands are held in registers. Device code
-// only.
+// In tf32 the summed index of a right operand must run along its rows. Operands that are stored differently are transposed: after a tile
+// has been copied, each thread rounds the elements that it copied itself and stores them transposed. Left operands are held in registers.
+// Device code only.
 #pragma once
 
 #include "kernels/attention/attention_wgmma.cuh"
 
 namespace plimsoll::attention {
 
-inline constexpr uint32_t kTf32Half = kWgmmaPart;  // bytes
+inline constexpr uint32_t kTf32Half = kWgmmaPart;  // bytes of half a tile
 inline constexpr uint32_t kTf32Tile = 2 * kTf32Half;
 
-// The elements of a tile that one thread copies: chunk threadIdx.x % 16 of rows first + 32 i + 2 j, for 0 <= i < 2 and 0 <= j < 4, which is
-// every other row of eight.
+// The elements of a tile that one thread copies: the 16-byte chunk number threadIdx.x % 16 of the rows first() + 32 i + 2 j, for 0 <= i < 2
+// and 0 <= j < 4.
 struct Tf32Part {
   int chunk, group;
-  uint32_t offset;  // offset in the tile of the element with i = j = 0
+  uint32_t offset;  // byte offset in the tile of the thread's element with i = j = 0
   __device__ Tf32Part() {
     chunk = static_cast<int>(threadIdx.x) % 16;
     group = static_cast<int>(threadIdx.x) / 16;
@@ -29,7 +29,7 @@ struct Tf32Part {
   }
 };
 
-// Starts copying 64 rows with one warpgroup. Elements past the end of the sequence or the head size are zero.
+// Starts copying 64 rows with one warpgroup. Elements after the end of the sequence or of the head are zero.
 __device__ inline void copy_tf32(const AttentionKernelArgs& args, const Work& work, const Tf32Part& part,
                                  const void* data, int64_t stride, int row, uint32_t tile) {
   const int end = 4 * part.chunk < args.head_dim ? work.count - row - part.first() : 0;
@@ -40,18 +40,19 @@ __device__ inline void copy_tf32(const AttentionKernelArgs& args, const Work& wo
   for (int i = 0; i < 2; ++i) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      // The copy instruction does not load masked rows, so their addresses need not be valid.
+      // For rows after the end, the copy instruction writes zeros without loading anything, so the address may be invalid.
       copy_16(part.at(tile, i, j), from + (32 * i + 2 * j) * stride, 32 * i + 2 * j < end);
     }
   }
 }
 
-// kStays: products also read the original tile, so it is rounded in place; kGoes: they read only its transpose.
+// States whether transpose_tf32() also rounds the original tile in place. kStays: it does, because products read the original tile too.
+// kGoes: it does not, because they read only the transposed one.
 enum class Rounded { kStays, kGoes };
 
-// Rounds the elements of a tile that this thread copied: in place, into `transposed`, or both. Column 4 c + j of the 32 columns of a half
-// becomes row 8 j + c, so that accumulators hold the columns that store_rows expects. Of eight rows, the even ones are stored first and
-// then the odd ones, in the order of take_fragment.
+// Rounds the elements of a tile that this thread copied and stores them transposed in `transposed`. The order of rows and columns is the
+// one that the products need: column 4 c + j of 32 columns becomes row 8 j + c, so that accumulators hold the columns that store_rows
+// expects, and of eight rows the even ones are stored first and then the odd ones, the order of take_fragment.
 template <Rounded kRounded>
 __device__ inline void transpose_tf32(const Tf32Part& part, uint32_t tile, uint32_t transposed) {
   const uint32_t to = transposed + wgmma_offset(part.chunk / 8 * 32 + part.chunk % 8, part.group);
@@ -83,10 +84,10 @@ __device__ inline void round_tf32_tile(const Tf32Part& part, uint32_t tile) {
   }
 }
 
-// The 64 rows of a left operand over 64 columns, in registers; each warp holds 16 of the rows.
+// A left operand of 64 rows and 64 columns in registers. Each warp holds 16 of the rows.
 using Tf32Rows = uint32_t[8][1][4];
 
-// Loads the rows from a tile that has not been rounded, and rounds them.
+// Loads the left operand from a tile that has not been rounded, and rounds it.
 __device__ inline void load_tf32_rows(Tf32Rows& a, uint32_t tile, int warp_row) {
   const uint32_t lane = lane_by_columns<64>();
 #pragma unroll
@@ -97,10 +98,9 @@ __device__ inline void load_tf32_rows(Tf32Rows& a, uint32_t tile, int warp_row) 
   }
 }
 
-// Adds minus_zero, which is -0 (unknown to the compiler), before rows that stay in registers are multiplied
-// again. ptxas of CUDA 13.0 considers the left operand of an asynchronous product dead after it and reuses
-// its registers for the next left operand, even if a loop multiplies it again. It does not reuse the registers
-// of the sum, because it cannot know that adding minus_zero changes nothing.
+// Prevents a compiler error: ptxas of CUDA 13.0 treats the left operand of an asynchronous product as unused afterwards and reuses its
+// registers for the next left operand, even if a loop multiplies the same operand again. Adding minus_zero, which is -0 but unknown to the
+// compiler, before each product changes no value, and ptxas does not reuse the registers of this sum.
 __device__ inline void keep_alive(Tf32Rows& a, float minus_zero) {
 #pragma unroll
   for (auto& step : a) {
@@ -109,7 +109,7 @@ __device__ inline void keep_alive(Tf32Rows& a, float minus_zero) {
   }
 }
 
-// Computes acc = or += a times the transpose of a tile of rounded floats.
+// Computes acc = a b^T, or acc += a b^T if `adds` is not 0, where b is a tile of rounded floats.
 __device__ inline void multiply_tf32(float (&acc)[8][4], const Tf32Rows& a, uint32_t tile, int adds) {
   const uint64_t b = descriptor(tile);
 #pragma unroll

@@ -1,6 +1,6 @@
 // Attention of only the first row of each sequence, including the projections of queries, keys and values. A classifier that reads only
-// first tokens needs nothing else from its last layer. This header holds the contract and the reference. There is no backward pass. The
-// functions allocate no memory.
+// first tokens needs nothing else from its last layer. This header contains the contract, the reference and the declarations of the GPU
+// functions. There is no backward pass. The functions allocate no memory.
 //
 // Shape letters: T rows of the bucket, B sequences, H heads, D head size, C columns of x, S_b rows of
 // sequence b. w stacks the weights of q, k and v of all heads. x_0 is the first row of sequence b. For each
@@ -9,8 +9,8 @@
 //   q = W_q x_0 + b_q      k_j = W_k x_j + b_k      v_j = W_v x_j + b_v
 //   p_j = softmax over j of scale q . k_j           o = sum_j p_j v_j
 //
-// The GPU kernel computes neither keys nor values, of which there would be T H D each. Because q . k_j is
-// (W_k^T q) . x_j plus a number that does not depend on j, and because the p_j add up to 1, it computes
+// The GPU kernel computes neither keys nor values, which would be T H D numbers each. Because q . k_j is (W_k^T q) . x_j plus a number that
+// does not depend on j, and because the p_j add up to 1, it computes
 //
 //   u = scale W_k^T q      p_j = softmax over j of u . x_j      o = W_v (sum_j p_j x_j) + b_v
 //
@@ -24,8 +24,8 @@
 //
 // Error bound: first_token_attention_error_bounds() below.
 //
-// Repeatability: the same bits on the same GPU model, whatever the other sequences of the batch are. If dims.longest exceeds 8192 rows, the
-// length of the parts in which sums are taken depends on it, and so do the bits.
+// Repeatability: the same bits on the same GPU model, whatever the other sequences of the batch are. Sums are taken per part of a sequence.
+// If dims.longest exceeds 8192 rows, the length of these parts, and therefore the bits, depend on dims.longest.
 //
 // Cost: 6 B H D C + 4 T H C FLOPs, and x is read once. The usual projection of all T rows to q, k and v alone takes 6 T H D C FLOPs.
 // Thread-safety and ownership: as in attention.h.
@@ -42,33 +42,33 @@ namespace plimsoll {
 struct FirstTokenAttentionArgs {
   AttentionDims dims;
   int64_t columns = 0;  // C
-  double scale = 1.0;   // multiplies the scores; > 0 and finite
+  double scale = 1.0;   // factor of the scores, positive and finite
   ConstView x_TC;
   ConstView w_3HDC;
   ConstView bias_3HD;
   ConstView cu_seqlens;  // i32[B + 1]
   View o_BHD;
-  View scratch = {};          // aligned to 256 bytes; the reference needs none
+  View scratch = {};          // scratch memory, aligned to 256 bytes; the reference needs none
   int64_t scratch_bytes = 0;  // at least first_token_attention_cuda_scratch_bytes(dims, columns)
 };
 
-// Computes o with plain loops in double, from keys and values as in the formula, and rounds it once.
+// Computes o in double from keys and values as in the formula, with plain loops, and rounds it once.
 void first_token_attention_ref(const FirstTokenAttentionArgs& args);
 
 // Returns a bound of |error| for each element of o that the GPU kernel computes. Symbols: C is the number of columns, D the width of a
 // head, S_b the length of sequence b; x_j is row j of the sequence, p_j its probability, v_j = W_v x_j its value. Sums are over rows j and
-// columns c, and u_c, with an index, is the vector u of the formula above. u = 2^-22 for sums on tensor cores (attention.h); r = 2^-8 in
-// bf16 and 2^-11 in f16; w = 2^-25 in f16 (the rounding error below 2^-14) and 0 in bf16. A prime marks the quantity that results if every
-// weight, bias and input in its formula is replaced by its absolute value (q' = |W_q| |x_0| + |b_q|; v'_j likewise):
+// columns c. u_c (with an index) is an element of the vector u of the formula above; u without an index is a rounding error. u = 2^-22 for
+// sums on tensor cores (attention.h); r = 2^-8 in bf16 and 2^-11 in f16; w = 2^-25 in f16 (the rounding error below 2^-14) and 0 in bf16. A
+// prime marks the quantity that results if every weight, bias and input in its formula is replaced by its absolute value (q' = |W_q| |x_0|
+// + |b_q|; v'_j likewise):
 //
 //   e       = max_j ((2 C + D + 8) u scale sum_c (|W_k|^T q')_c |x_jc| + r sum_c |u_c x_jc| + w sum_c |x_jc|)
 //   |error| <= (exp(2 e) - 1 + r + r^2 + (S_b + 2 C + 32) u) sum_j p_j v'_j + w sum_j v'_j + u |b_v| + r |o|
 std::vector<double> first_token_attention_error_bounds(const FirstTokenAttentionArgs& args);
 
-// The function below runs on an NVIDIA GPU of compute capability 9.0, whose 227 KiB of shared memory hold two
-// tiles of rows of x at once. Views point to device memory; x, w and scratch are aligned to 16 bytes. The
-// function allocates nothing and may be captured in a CUDA graph. It does not check cu_seqlens
-// (attention_cuda.h states the requirements).
+// The function below runs on an NVIDIA GPU of compute capability 9.0, which has 227 KiB of shared memory per thread block, enough for two
+// tiles of rows of x. Views point to device memory; x, w and scratch are aligned to 16 bytes. The function allocates nothing and may be
+// captured in a CUDA graph. It does not check cu_seqlens (attention_cuda.h states the requirements).
 
 // Requires: first_token_attention_sizes_fit() and a GPU of compute capability 9.0. Errors: kInternal if the sizes do not fit or scratch is
 // too small, kDevice for an error from CUDA.

@@ -1,6 +1,6 @@
-// Runs four kernels one after another. They compute the queries; u = W_k^T q; the scores and weighted sums of rows of x
-// (first_token_row_sums.cuh); and the outputs from these sums. A thread block of these kernels computes 16 sequences, a head, or a part of
-// a sequence.
+// Runs four kernels one after another. They compute the queries q of the first tokens; u = W_k^T q; the scores and the weighted sums of
+// rows of x (first_token_row_sums.cuh); and the outputs from these sums. Each thread block computes 16 sequences, except in the third
+// kernel, where it computes one part of one sequence.
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/first_token_attention.h"
 #include "kernels/attention/first_token_row_sums.cuh"
@@ -9,7 +9,7 @@ namespace plimsoll {
 namespace first_token {
 namespace {
 
-// Computes q of 16 sequences and 32 outputs (of all heads).
+// Computes 32 elements of q, counted over all heads, of 16 sequences.
 template <DType kType, int kColumns>
 __global__ void __launch_bounds__(kThreads) query_kernel(KernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads) key_kernel(KernelArgs args) {
 #endif
 }
 
-// Computes 32 outputs of a head for 16 sequences.
+// Computes 32 elements of a head's output for 16 sequences.
 template <DType kType, int kColumns>
 __global__ void __launch_bounds__(kThreads) output_kernel(KernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) output_kernel(KernelArgs args) {
   const int head = output / args.head_dim;
   find_shares(args, first, head, shares);
   __syncthreads();
-  // Returns two columns of the sum of x weighted by probabilities, over all parts.
+  // Returns two columns of the mean of the rows of x, weighted by their probabilities, over all parts of a sequence.
   const auto mean_at = [&](int sequence, int column) {
     float2 mean = {0.0f, 0.0f};
     for (int i = 0; i < args.num_parts; ++i) {

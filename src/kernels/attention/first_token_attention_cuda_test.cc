@@ -25,8 +25,8 @@ struct Case {
   int64_t head_dim = 32;
   int64_t columns = 384;
   DType dtype = DType::kBF16;
-  int64_t longest = 0;  // 0: the longest of the lengths
-  double spread = 1.0;  // approximate spread of the scores
+  int64_t longest = 0;  // upper bound of the lengths given to the kernel; 0 means the longest of `lengths`
+  double spread = 1.0;  // factor of the random weights; larger values give scores that are further apart
 };
 
 bool is_hopper() {

@@ -10,8 +10,7 @@ namespace {
 enum class Projection : uint8_t { kQuery, kKey, kValue };
 enum class Factors : uint8_t { kAsTheyAre, kAbsolute };
 
-// Computes one head of one sequence: projections of its rows as in the formula, or projections of absolute values by absolute weights for
-// error bounds.
+// Computes one head of one sequence. With absolute values of all inputs and weights it computes the sums that the error bounds need.
 class Head {
  public:
   Head(const FirstTokenAttentionArgs& args, int64_t sequence, int64_t head)
@@ -65,7 +64,7 @@ class Head {
   int64_t count_;
 };
 
-// Returns scale W_k^T q, or the same with absolute values.
+// Returns the vector u = scale W_k^T q, or the same with absolute values.
 std::vector<double> key_sums(const FirstTokenAttentionArgs& args, const Head& head, Factors factors) {
   std::vector<double> u(static_cast<size_t>(args.columns), 0.0);
   for (int64_t d = 0; d < args.dims.head_dim; ++d) {
@@ -79,9 +78,9 @@ std::vector<double> key_sums(const FirstTokenAttentionArgs& args, const Head& he
 }
 
 struct Roundings {
-  double sum = 0x1p-22;  // relative error of one term of a sum
-  double type = 0;       // relative error of a stored number
-  double tiny = 0;       // absolute error of a small stored number
+  double sum = 0x1p-22;  // relative error of a term in a sum
+  double type = 0;       // relative error of a rounded number
+  double tiny = 0;       // absolute error of a rounded number near zero
 };
 
 double score_error(const FirstTokenAttentionArgs& args, const Head& head, const Roundings& by) {

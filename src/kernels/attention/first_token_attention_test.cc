@@ -13,7 +13,8 @@ namespace {
 
 using test::GuardedBuffer;
 
-// Compares the reference with projections followed by full attention, of which only the first rows are kept.
+// Compares the reference with the same computation done the usual way: projections of all rows, then full attention, of whose output only
+// the first row per sequence is used.
 TEST(FirstTokenAttention, TheReferenceIsAttentionOfProjections) {
   const AttentionDims dims{.tokens = 12, .sequences = 4, .longest = 6, .heads = 2, .head_dim = 3};
   constexpr int64_t kColumns = 5, kWidth = 6;

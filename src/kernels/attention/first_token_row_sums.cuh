@@ -1,6 +1,6 @@
-// Computes the scores of a part of a sequence for all heads, and the sums of its rows weighted by their probabilities. This is the only
-// kernel of first_token_attention_cuda.cu that reads all of x, and reading x limits its speed. Device code only, for compute capability
-// 9.0, where shared memory holds two tiles of rows.
+// Computes, for one part of a sequence and all heads, the scores of the rows of x and the sum of these rows weighted by their
+// probabilities. This is the only kernel of first_token_attention_cuda.cu that reads all of x, and reading x limits its speed. Device code
+// only, for compute capability 9.0, where shared memory holds two tiles of rows.
 #pragma once
 
 #include "kernels/attention/first_token_tiles.cuh"
@@ -13,21 +13,21 @@ using attention::load_transposed;
 
 inline constexpr int kRows = 32;  // rows of x in a tile
 
-// The shared memory of row_sum_kernel.
+// The shared memory of row_sum_kernel: two tiles of x, the scores of each warp, and probabilities.
 template <int kColumns>
 struct RowTiles {
-  uint4 x[2][kRows * kColumns / 8];  // chunk c of row r is at position c ^ r % 8
+  uint4 x[2][kRows * kColumns / 8];  // the 16-byte chunk c of row r is stored at position c ^ r % 8
   float scores[kWarps][kSide][kRowStride];
-  uint32_t p[kSide][kRows / 2 + 4];  // pairs of probabilities
+  uint32_t p[kSide][kRows / 2 + 4];  // probabilities of two adjacent rows per word
   float shrink[kSide];
 };
 
-// The online softmax over the rows of a part of a sequence, for all heads. 16 threads compute one head.
+// The online softmax over the rows of a part of a sequence, for all heads. 16 threads compute one head, two rows of a tile each.
 template <DType kType>
 class Softmax {
  public:
-  // Adds the partial scores of all warps for a tile with `there` rows, and converts the scores to probabilities relative to the largest
-  // score so far. The caller must multiply its earlier sums by shared.shrink.
+  // Adds up the scores of all warps, each of which covers some of the columns, for a tile of which `there` rows exist. Converts the scores
+  // to probabilities relative to the largest score so far. The caller must multiply its sums of earlier tiles by shared.shrink.
   template <typename Tiles>
   __device__ void take(Tiles& shared, int there) {
     const int head = static_cast<int>(threadIdx.x) / 16, row = static_cast<int>(threadIdx.x) % 16 * 2;
@@ -51,7 +51,7 @@ class Softmax {
     shared.p[head][row / 2] = pack<kType>(p.x, p.y);
     if (row == 0) shared.shrink[head] = shrink;
   }
-  // Returns the largest score and the sum of exponentials over all 16 threads of the head.
+  // Returns the largest score and the sum of exponentials over all rows of the part. All 16 threads of a head must call it.
   __device__ float2 result() {
 #pragma unroll
     for (int apart = 8; apart > 0; apart /= 2) sum_ += __shfl_xor_sync(0xffffffffu, sum_, apart);
@@ -60,10 +60,11 @@ class Softmax {
 
  private:
   float largest_ = -INFINITY;
-  float sum_ = 0.0f;  // sum over this thread's rows
+  float sum_ = 0.0f;  // sum of the exponentials of this thread's rows
 };
 
-// The weighted sums of rows of a part of a sequence, for all heads. Each warp computes an eighth of the columns of u and of the sums.
+// The sums of the rows of a part of a sequence, weighted by their probabilities, for all heads. Each warp processes an eighth of the
+// columns.
 template <DType kType, int kColumns>
 class RowSums {
  public:
@@ -84,7 +85,7 @@ class RowSums {
     }
   }
 
-  // Starts copying a tile; rows from `there` on are zero.
+  // Starts copying a tile of x. Rows from index `there` on become zero.
   __device__ void copy(const void* x, int64_t row, int there, int stage) const {
     constexpr int kChunks = kColumns / 8;
     const auto* from = static_cast<const uint4*>(x) + row * kChunks;
@@ -95,7 +96,7 @@ class RowSums {
     }
   }
 
-  // Computes the partial scores over this warp's columns.
+  // Computes the dot products of the tile's rows with u over this warp's columns. Softmax::take() adds up those of all warps.
   __device__ void score(int stage) const {
     float acc[kRows / 8][4] = {};
 #pragma unroll
@@ -135,7 +136,7 @@ class RowSums {
     }
   }
 
-  // Stores the sums of each head, starting at `sums`.
+  // Stores the weighted sum of each head, one after another from `sums` on.
   __device__ void store(float* sums, int heads) const {
 #pragma unroll
     for (int n = 0; n < 2 * kSteps; ++n) {
@@ -154,7 +155,8 @@ class RowSums {
   __device__ uint32_t tile(int stage) const {
     return tile_ + static_cast<uint32_t>(stage) * kRows * kColumns * 2;
   }
-  // Returns the address, for ldmatrix, of eight adjacent columns of a row: half `half` of this warp's group of 16 columns number `step`.
+  // Returns the address of eight adjacent columns of a row for ldmatrix. This warp's columns are numbered in groups of 16: `step` is the
+  // number of the group, `half` selects its first or last eight columns.
   __device__ uint32_t address(int stage, int row, int step, int half) const {
     const int chunk = (warp() * kSteps + step) * 2 + half;
     return tile(stage) + static_cast<uint32_t>(row * (kColumns / 8) + (chunk ^ (row & 7))) * 16;
@@ -198,8 +200,7 @@ __global__ void __launch_bounds__(kThreads, 1) row_sum_kernel(KernelArgs args) {
 #endif
 }
 
-// Computes the weight of each part of a sequence in a head's sums, such that the probabilities of all parts
-// add up to 1.
+// Computes the factor of each part's weighted sum in the total of a head, so that the probabilities of all parts add up to 1.
 __device__ inline void find_shares(const KernelArgs& args, int first, int head, float* shares) {
   if (threadIdx.x >= kSide) return;
   const int b = first + static_cast<int>(threadIdx.x);

@@ -13,12 +13,11 @@ using attention::unpack;
 
 inline constexpr int kThreads = 256;
 inline constexpr int kWarps = kThreads / 32;
-inline constexpr int kSide = 16;     // rows of a matrix product's left operand: sequences or heads
-inline constexpr int kOutputs = 32;  // columns of outputs per thread block
-// The largest head size of the queries in shared memory; first_token_attention_sizes_fit() allows no larger
-// one.
+inline constexpr int kSide = 16;     // rows of the left operand of a matrix product: sequences or heads
+inline constexpr int kOutputs = 32;  // output columns per thread block
+// The largest head size for which the array of queries in shared memory has space. first_token_attention_sizes_fit() declines larger heads.
 inline constexpr int kMostHeadDim = 128;
-// The number of floats from one row of results to the next. It places the rows of one matrix product in different banks.
+// The distance of two rows of results in floats. The eight extra floats place the rows in different banks of shared memory.
 inline constexpr int kRowStride = 32 + 8;
 
 struct KernelArgs {
@@ -27,10 +26,11 @@ struct KernelArgs {
   cuda::AnyFloats bias;
   const int32_t* cu_seqlens = nullptr;
   cuda::AnyFloatsOut o;
-  float* q = nullptr;       // [B, H D], times scale log2(e)
-  void* u = nullptr;        // [B, H, C], with the type of x
-  float* sums = nullptr;    // [B, parts, H, C]
-  float2* parts = nullptr;  // [B, parts, H]: the largest score and the sum of 2^(score - largest)
+  float* q = nullptr;     // [B, H D], multiplied by scale log2(e)
+  void* u = nullptr;      // [B, H, C], in the type of x
+  float* sums = nullptr;  // [B, parts, H, C]
+  // [B, parts, H]: the largest score and the sum of 2^(score - largest) of each part.
+  float2* parts = nullptr;
   float scale = 1.0f;
   int sequences = 0, heads = 0, head_dim = 0, num_parts = 0, part_rows = 0;
 };
@@ -41,14 +41,14 @@ __device__ inline int lane() {
 __device__ inline int warp() {
   return static_cast<int>(threadIdx.x) / 32;
 }
-// Loads two adjacent 16-bit numbers.
+// Loads two adjacent 16-bit numbers as one word.
 __device__ inline uint32_t pair_at(const void* data, int64_t element) {
   return *reinterpret_cast<const uint32_t*>(static_cast<const std::byte*>(data) + 2 * element);
 }
 
 // Multiplies 16 rows by the transpose of rows `output` .. output + 31 of w. Thread t returns elements 2 t and 2 t + 1 of the 16 x 32
-// results. Each warp sums an eighth of the columns. fragment(column, a) returns the warp's left operands as kTerms terms: a rounded number
-// and, for two terms, what its rounding lost.
+// results. Each warp multiplies an eighth of the columns. fragment(column, a) returns the left operands of the warp: for kTerms = 1 the
+// rounded numbers, for kTerms = 2 also the differences that their rounding lost.
 template <DType kType, int kColumns, int kTerms, typename Fragment>
 __device__ inline float2 rows_times_weights(const void* w, int64_t output, const Fragment& fragment) {
   constexpr int kSteps = kColumns / kWarps / 16;

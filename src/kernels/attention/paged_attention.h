@@ -11,9 +11,10 @@
 //   lengths      i32 [B]            L_b, at least n_b; the entries of sequences without new rows are not read
 //   copy_from    i32 [B] or null    a page whose first tokens sequence b continues, or -1
 //
-// append_kv: row i of sequence b has position t = L_b - n_b + i; its k and v go to slot t % S of page page_table[b, t / S]. If copy_from[b]
-// is a page, the (L_b - n_b) % S tokens before the new ones are first copied from it to the sequence's page: beams that share a partly
-// filled page each continue a copy of it. No element is rounded. All other slots keep their bytes.
+// append_kv writes the keys and values of new tokens: row i of sequence b has position t = L_b - n_b + i; its k and v go to slot t % S of
+// page page_table[b, t / S]. If copy_from[b] is a page, the (L_b - n_b) % S tokens before the new ones are first copied from it to the
+// sequence's page: beams that share a partly filled page each continue a copy of it. No element is rounded. All other slots keep their
+// bytes.
 //
 // paged_attention: with t as above, query head h reads the keys and values of head g = h / (H / G) (grouped-query attention, Ainslie et
 // al., arXiv 2305.13245) at positions j with max(0, t - W + 1) <= j <= t, where W is the window, or from 0 without one:
@@ -25,7 +26,7 @@
 // Types: qkv, cache and o have one floating type: f32 and bf16 on a CPU, also f16 on a GPU; the references take any. Accumulation
 // is in fp32 (references: double), and the result is rounded once.
 //
-// Summation order: the positions of a sequence form parts of kPagedPart. Each part has its softmax and its lse; the results are
+// Summation order: the positions of a sequence are divided into parts of kPagedPart. Softmax and lse are computed per part; the results are
 // joined from the first part to the last, with the weights exp(lse - the larger lse). Parts begin at multiples of kPagedPart, so the bits
 // of a row depend on its own sequence only, not on the bucket, the batch, the pages, the number of rows per call, or the number of threads.
 // Different devices and instruction sets give other bits. On a GPU the number of positions per part (paged_attention_cuda_part()) depends
@@ -63,46 +64,46 @@ struct AppendKvArgs {
   ConstView cu_seqlens;  // i32[B + 1]
   ConstView page_table;  // i32[B, M]
   ConstView lengths;     // i32[B]
-  ConstView copy_from;   // i32[B]; null if no page is copied
+  ConstView copy_from;   // i32[B]; null if no sequence copies a page
   View cache;            // [P, 2, S, G, D]
 };
 
 struct PagedAttentionArgs {
   PagedAttentionDims dims;
-  double scale = 1.0;         // > 0 and finite
-  ConstView qkv;              // [T, (H + 2 G) D], of which q is read
+  double scale = 1.0;         // factor of the scores, positive and finite
+  ConstView qkv;              // [T, (H + 2 G) D]; only q is read
   ConstView cu_seqlens;       // i32[B + 1]
   ConstView page_table;       // i32[B, M]
   ConstView lengths;          // i32[B]
   ConstView cache;            // [P, 2, S, G, D]
   View o;                     // [T, H D]
-  View scratch;               // aligned to 64 bytes
+  View scratch;               // scratch memory, aligned to 64 bytes
   int64_t scratch_bytes = 0;  // at least paged_attention_{cpu,ref,cuda}_scratch_bytes()
 };
 
-// Write k and v of the new rows into their pages. Requires: the conditions at the fields and above. Errors: kInternal if one is violated,
-// for example by a page number outside the cache.
+// Write k and v of the new rows into their pages. Requires: the conditions stated above and at the members of the arguments. Errors:
+// kInternal if one is violated, for example by a page number outside the cache.
 void append_kv_ref(const AppendKvArgs& args);
 void append_kv_cpu(const AppendKvArgs& args);
 
-// Compute o. Errors: as append_kv.
+// Compute o. Errors: kInternal under the same conditions as append_kv.
 void paged_attention_ref(const PagedAttentionArgs& args);
 void paged_attention_cpu(const PagedAttentionArgs& args);
 
-// The functions below run on an NVIDIA GPU. Views point to device memory. They may be captured in a CUDA graph and do not check the
-// contents of device memory: cu_seqlens, page_table, lengths and copy_from. Before the previous launches have ended, they read these
-// arrays, copied tokens, and the keys and values in all pages before that of the first new token of a sequence; the launches directly
-// before them must not write any of these (element_wise/cuda/early_launch.cuh).
+// The functions below run on an NVIDIA GPU. Views point to device memory. The functions may be captured in a CUDA graph and do not check
+// the contents of cu_seqlens, page_table, lengths and copy_from, which are in device memory. They start early
+// (element_wise/cuda/early_launch.cuh): they read these arrays, tokens to be copied, and all pages before the one with the first new token
+// of a sequence before the previous launches have ended. The launches directly before them must therefore write none of these.
 void append_kv_cuda(const AppendKvArgs& args, CudaStream stream);
 void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream);
 
-// Returns the offset of a token in the cache, in elements: head 0 of its key (part 0) or value (part 1).
+// Returns the offset in the cache, in elements, of head 0 of a token's key (part 0) or value (part 1).
 constexpr int64_t cache_element(const PagedAttentionDims& dims, int64_t page, int64_t part, int64_t slot) {
   return ((page * 2 + part) * dims.page_size + slot) * dims.kv_heads * dims.head_dim;
 }
 
-// Check the arguments against the contract, including all page numbers; the *_cpu and *_ref functions call them. The second function of
-// each pair checks only what the host can read when the operands are in device memory.
+// Check the arguments against the contract, including all page numbers. The *_cpu and *_ref functions call the first function of each pair.
+// The GPU functions call the second one, which checks only what the host can read.
 void check_paged_args(const AppendKvArgs& args);
 void check_paged_device_args(const AppendKvArgs& args);
 void check_paged_args(const PagedAttentionArgs& args, int64_t scratch_bytes);

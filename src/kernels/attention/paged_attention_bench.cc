@@ -1,5 +1,5 @@
-// Benchmarks decoding with paged attention: the bytes of keys and values per second. Compare them with the bandwidth of reading
-// memory that BM_ReadMemory measures in the same run.
+// Benchmarks decoding with paged attention and prints the bytes of keys and values read per second. BM_ReadMemory measures, in the same
+// run, the memory bandwidth with which to compare them.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -25,8 +25,8 @@ constexpr DecodeShape kShapes[] = {
     {"llama8b_8x4096", 8, 4096, 32, 8, 128}, {"qwen05b_8x4096", 8, 4096, 14, 2, 64},
 };
 
-// Runs one decoding step. There are so many layers, each with its own KV cache, that none of these is in the processor's cache when it is
-// read again.
+// Runs one decoding step of a model. The model has enough layers, each with its own KV cache, that no KV cache is still in the processor's
+// cache when the next step reads it.
 void decode(benchmark::State& state, const DecodeShape& shape, DType dtype) {
   constexpr int64_t kPageSize = 16, kBytesOfAllLayers = 1 << 29;
   PagedAttentionDims dims{.tokens = shape.sequences,
@@ -44,7 +44,8 @@ void decode(benchmark::State& state, const DecodeShape& shape, DType dtype) {
   const int64_t layer_bytes = dims.num_pages * kPageSize * 2 * dims.kv_heads * dims.head_dim * element;
   const int64_t layers = std::max<int64_t>(1, kBytesOfAllLayers / layer_bytes);
   std::vector<uint16_t> cache(static_cast<size_t>(layers * layer_bytes / 2),
-                              0x3c01);  // bits of about 0.008 in bf16 and in fp32
+                              // A bit pattern that is about 0.008 in bf16 and, two at a time, in fp32.
+                              0x3c01);
   std::vector<uint16_t> qkv(
       static_cast<size_t>(dims.tokens * (dims.heads + 2 * dims.kv_heads) * dims.head_dim * element / 2),
       0x3c01);
@@ -74,7 +75,7 @@ void decode(benchmark::State& state, const DecodeShape& shape, DType dtype) {
   state.SetBytesProcessed(state.iterations() * layer_bytes);
 }
 
-// Reads 512 MiB on all threads, eight words at a time: the bandwidth of reading.
+// Measures the bandwidth of reading memory: reads 512 MiB on all threads, eight words at a time.
 void BM_ReadMemory(benchmark::State& state) {
   const std::vector<uint64_t> memory(size_t{1} << 26, 1);
   constexpr int64_t kBlock = 1 << 15;

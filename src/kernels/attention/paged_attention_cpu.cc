@@ -1,5 +1,6 @@
-// Attention over pages on the CPU. The speed of a decoding step is limited by reading keys and values, so they are read once, in the order
-// of memory: the keys of a part of the sequence for all heads, then its values. Up to kPagedRows rows of one sequence share a pass.
+// Attention over the pages of a KV cache on the CPU. Reading keys and values limits the speed of a decoding step. Each is therefore read
+// only once, in the order of memory: for each part of kPagedPart positions first the keys of all heads, then the values. Up to kPagedRows
+// new rows of a sequence are computed in the same pass over the keys.
 #include "device/cpu/simd_targets.h"
 // Must come before any Highway header.
 #undef HWY_TARGET_INCLUDE
@@ -27,13 +28,13 @@ namespace {
 // One task of a thread: adjacent new rows of one sequence, and the scratch memory of the thread.
 struct PagedTask {
   const PagedAttentionArgs& args;
-  const int32_t* pages;  // the pages of the sequence
+  const int32_t* pages;  // the row of page_table that belongs to the sequence
   int64_t first_row;     // index of the first row in the batch
   int64_t num_rows;      // at most kPagedRows
   int64_t position;      // position of the first row in the sequence
   float* scratch;
 
-  // Return the positions first_key(i) .. end_key(i) - 1 that row i sees.
+  // Return the range of positions first_key(i) .. end_key(i) - 1 that row i of the task sees.
   int64_t first_key(int64_t i) const {
     const int64_t window = args.dims.window;
     return window > 0 ? std::max<int64_t>(0, position + i - window + 1) : 0;
@@ -51,19 +52,20 @@ struct PagedTask {
   float* result(int64_t row) const { return part_result(kPagedRows + row); }
 };
 
-// The arrays that store a row's result.
+// The result of a row, or of a row and one part of its sequence: pointers into scratch memory.
 struct PagedResult {
   PagedResult(const PagedAttentionDims& dims, float* floats)
       : o(floats), lse(floats + dims.heads * attention_padded_dim(dims.head_dim)), sum(lse + dims.heads) {}
-  float* o;    // [H][padded D]
-  float* lse;  // [H]: the largest lse of the parts so far; -infinity without a key
+  float* o;    // [H][padded D]: the sum of values, weighted by probabilities
+  float* lse;  // [H]: the largest lse of the parts so far; -infinity if they contain no visible key
   float* sum;  // [H]: the sum of the weights of the parts so far
 };
 
-// The keys of one part of the sequence that at least one row sees, rounded up to a multiple of four by repeating the last key.
+// The keys of one part of the sequence that at least one row of the task sees. Their number is rounded up to a multiple of four by
+// repeating the last key.
 struct PartKeys {
-  int64_t first = 0;                // position of offsets[0]
-  int64_t count = 0;                // a multiple of four
+  int64_t first = 0;                // position in the sequence of the key of offsets[0]
+  int64_t count = 0;                // number of keys, a multiple of four
   int64_t offsets[kPagedPart + 4];  // offsets of the keys in the cache, in elements
 };
 
@@ -88,7 +90,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Loads the elements of a head from element d on; elements after the end of the head are zero.
+// Loads a vector of elements of a head, starting at element d. Elements after the end of the head are zero.
 template <typename T>
 HWY_INLINE FloatVec load_head(const T* from, int64_t d, int64_t head_dim) {
   if (HWY_LIKELY(d + lanes() <= head_dim)) return load_floats(from + d);
@@ -97,8 +99,8 @@ HWY_INLINE FloatVec load_head(const T* from, int64_t d, int64_t head_dim) {
   return hn::LoadU(Floats(), elements);
 }
 
-// Prefetches one head of the four keys or values that are kFetchAhead keys after key j. The hardware does not prefetch them, because the
-// rows of a head are far apart and pages are in any order.
+// Prefetches the keys (or values) j + kFetchAhead .. j + kFetchAhead + 3 of one head. The hardware does not prefetch them, because the
+// tokens of a head are far apart in memory and the pages of a sequence are in any order.
 inline constexpr int64_t kFetchAhead = 8;
 template <typename T>
 HWY_INLINE void fetch_keys(const T* cache, const PartKeys& keys, int64_t j, int64_t head_dim) {
@@ -110,7 +112,7 @@ HWY_INLINE void fetch_keys(const T* cache, const PartKeys& keys, int64_t j, int6
   }
 }
 
-// Stores, for each of four vectors, the sum of its lanes.
+// Adds up the lanes of each of four vectors and stores the four sums.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void store_sums(const FloatVec (&v)[4], float* to) {
   for (int i = 0; i < 4; ++i) to[i] = hn::GetLane(v[i]);
@@ -136,7 +138,8 @@ HWY_INLINE void store_sums(const FloatVec (&v)[4], float* to) {
 }
 #endif
 
-// The number of query heads whose dot products with four keys are accumulated in registers at the same time.
+// The number of query heads whose dot products with four keys are accumulated in registers at the same time, limited by the number of
+// registers.
 #if HWY_TARGET <= HWY_AVX3
 inline constexpr int kMostQueries = 4;
 #else
@@ -168,7 +171,7 @@ HWY_INLINE void score_tile(const float* q, const T* const (&k)[4], int64_t head_
   for (int i = 0; i < kQueries; ++i) store_sums(sums[i], scores + i * kPagedScoreStride);
 }
 
-// Computes the scores of all rows and heads with the keys of a part of the sequence.
+// Computes the scores of all rows and query heads of the task with the keys of one part of the sequence.
 template <typename T>
 void compute_scores(const PagedTask& task, const PartKeys& keys) {
   const PagedAttentionDims& dims = task.args.dims;
@@ -198,8 +201,8 @@ void compute_scores(const PagedTask& task, const PartKeys& keys) {
   }
 }
 
-// Turns the scores of a row and head into probabilities, which are zero for keys that the row does not see, and returns their
-// log-sum-exp.
+// Replaces the scores of a row and head by probabilities, which are zero for keys that the row does not see. Returns the log-sum-exp of the
+// scores.
 inline float paged_softmax(float* scores, int64_t first, int64_t end, int64_t count, float scale) {
   const Floats df;
   if (first >= end) {
@@ -207,7 +210,8 @@ inline float paged_softmax(float* scores, int64_t first, int64_t end, int64_t co
     return -std::numeric_limits<float>::infinity();
   }
   std::fill(scores, scores + first, 0.0f);
-  // Starts at the first visible key, so that the bits do not depend on the keys that other rows of the task see.
+  // The vectors of the softmax start at the first visible key. The bits therefore do not depend on the other keys of the part, which only
+  // other rows see.
   const SoftmaxRow softmax = softmax_row(scores + first, 0, end - first, count - first, scale, nullptr);
   for (int64_t c = first; c < end; c += lanes()) {
     hn::StoreU(hn::Mul(hn::LoadU(df, scores + c), hn::Set(df, softmax.inverse_sum)), df, scores + c);
@@ -215,8 +219,8 @@ inline float paged_softmax(float* scores, int64_t first, int64_t end, int64_t co
   return softmax.lse;
 }
 
-// Adds four values, weighted by the probabilities of each row and head of a group, to the results of these rows, for kVectors vectors of
-// elements from d on.
+// Adds four values to the results of all rows of the task and all query heads that read these values, weighted by the probabilities.
+// Processes kVectors vectors of elements, starting at element d.
 template <int kVectors, typename T>
 HWY_INLINE void add_value_tile(const PagedTask& task, const T* const (&v)[4], int64_t head, int64_t j,
                                int64_t d) {
@@ -249,7 +253,7 @@ HWY_INLINE void add_value_tile(const PagedTask& task, const T* const (&v)[4], in
   }
 }
 
-// Adds the values of a part of the sequence, weighted by the probabilities, to the results of the rows.
+// Sets the results of the rows to the sum of the values of one part of the sequence, weighted by the probabilities.
 template <typename T>
 void add_values(const PagedTask& task, const PartKeys& keys) {
   const PagedAttentionDims& dims = task.args.dims;
@@ -290,7 +294,8 @@ void compute_part_of(const PagedTask& task, int64_t part) {
   add_values<T>(task, keys);
 }
 
-// Computes the results of one part of the sequence for all rows of the task into part_result(). Requires: load_queries() was called.
+// Computes the results of one part of the sequence for all rows of the task and stores them in part_result(). Requires: load_queries() was
+// called.
 void compute_part(const PagedTask& task, int64_t part) {
   if (task.args.cache.dtype == DType::kBF16) return compute_part_of<BF16>(task, part);
   compute_part_of<float>(task, part);
@@ -311,7 +316,7 @@ void load_queries(const PagedTask& task) {
   load_queries_of<float>(task);
 }
 
-// Joins the result of a later part with that of the parts before it.
+// Adds the result of a part of the sequence to the joined result of the parts before it.
 void join_results(const PagedAttentionDims& dims, float* part_floats, float* floats) {
   const Floats df;
   const int64_t row = attention_padded_dim(dims.head_dim);
@@ -332,7 +337,7 @@ void join_results(const PagedAttentionDims& dims, float* part_floats, float* flo
   }
 }
 
-// Divides a result by the sum of its weights and stores it as row t of o.
+// Divides the joined result of a row by the sum of its weights and stores it as row t of o.
 void store_result(const PagedAttentionArgs& args, float* floats, int64_t t) {
   const PagedAttentionDims& dims = args.dims;
   const PagedResult result(dims, floats);
@@ -358,7 +363,8 @@ HWY_EXPORT(load_queries);
 HWY_EXPORT(join_results);
 HWY_EXPORT(store_result);
 
-// Calls body(task) for each block of rows of each sequence, on all threads.
+// Calls body(task, index) on all threads. A task covers up to kPagedRows adjacent rows of a sequence; tasks_per_block calls are made for
+// each of these blocks of rows.
 template <typename Body>
 void for_row_blocks(const PagedAttentionArgs& args, int64_t tasks_per_block, const Body& body) {
   const PagedAttentionDims& dims = args.dims;
@@ -380,12 +386,12 @@ void for_row_blocks(const PagedAttentionArgs& args, int64_t tasks_per_block, con
   });
 }
 
-// Returns true if a row of the task sees a key of this part of the sequence.
+// Returns true if at least one row of the task sees a key of this part of the sequence.
 bool sees_part(const PagedTask& task, int64_t part) {
   return part * kPagedPart < task.end_key(task.num_rows - 1) && (part + 1) * kPagedPart > task.first_key(0);
 }
 
-// Computes all parts of a sequence in one task per block of rows.
+// Computes each block of rows in one task, which processes all parts of the sequence one after another.
 void compute_whole_sequences(const PagedAttentionArgs& args) {
   const PagedAttentionDims& dims = args.dims;
   const int64_t floats = paged_attention_result_floats(dims);
@@ -409,7 +415,8 @@ void compute_whole_sequences(const PagedAttentionArgs& args) {
   });
 }
 
-// Computes each part of a sequence in a separate task per block of rows. The tasks store their results, which are then joined in order.
+// Computes each block of rows in one task per part of the sequence. The tasks store their results in scratch memory; afterwards the results
+// are joined in the order of the parts.
 void compute_parts_of_sequences(const PagedAttentionArgs& args) {
   const PagedAttentionDims& dims = args.dims;
   const int64_t parts = paged_attention_parts(dims);

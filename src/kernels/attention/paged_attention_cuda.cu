@@ -1,10 +1,12 @@
-// Attention over pages on a GPU. A thread block computes one row over one part of its positions, for up to kMostHeads query heads that
-// share their keys: each of its four warps reads several keys at a time, a few lanes per key, and updates a running softmax. The sums of
-// the warps are joined in shared memory. If a sequence is divided into several parts, the blocks of all parts of a row form a cluster and
-// join them through their shared memories (CUDA C++ Programming Guide, "Distributed Shared Memory"), or a second kernel joins them.
+// Attention over the pages of a KV cache on a GPU. A thread block computes one new row over one part of the positions that it sees, for up
+// to kMostHeads query heads that read the same keys. Each of its four warps reads several keys at a time, a few lanes per key, and updates
+// a running softmax. The sums of the warps are joined in shared memory. If a sequence is divided into several parts, the blocks of all
+// parts of a row form a cluster and join them through their shared memories (CUDA C++ Programming Guide, "Distributed Shared Memory"), or a
+// second kernel joins them.
 //
-// In a chain of early launches, no launch writes the offsets, lengths and page numbers, or the pages before the one that contains the first
-// new token of a sequence. The kernels therefore read both before they wait for the previous launch.
+// The kernels are launched early (early_launch.cuh): they start before the previous launch has ended and wait for it later. No launch that
+// can still be running writes cu_seqlens, lengths or page_table, or the pages before the one that contains the first new token of a
+// sequence. The kernels therefore read all of these before they wait.
 #include <cooperative_groups.h>
 
 #include <algorithm>
@@ -30,23 +32,23 @@ struct KernelArgs {
   const int32_t* page_table = nullptr;
   const int32_t* lengths = nullptr;
   void* o = nullptr;
-  float* results = nullptr;  // [T, parts, H, D]; null if there is one part
+  float* results = nullptr;  // [T, parts, H, D]: the result of each part; null if there is one part
   float* lse = nullptr;      // [T, parts, H], in base 2: log2 of the sum of 2^score
-  float scale = 1.0f;        // scale of the scores, multiplied by log2(e)
+  float scale = 1.0f;        // factor of the scores, multiplied by log2(e)
   int sequences = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int page_size = 0, max_pages = 0, window = 0, parts = 0;
   int part_size = 0;  // positions per part of a sequence
 };
 
-// The sequence of a row, or -1 for a tail row, and the position of the row in the sequence.
+// The sequence that a row belongs to (-1 for a tail row) and the position of the row in it.
 struct Row {
   int sequence = -1;
   int position = 0;
   int first_new = 0;  // position of the first new token of the sequence
 };
 
-// Finds the sequence of row t. All threads of a warp must call it. Each lane counts some of the sequences that end at or before t: the
-// loads of all lanes wait for memory once, while a binary search would wait once per step.
+// Finds the sequence of row t: counts the sequences that end at or before t. Each lane counts some of them, so all loads are in flight at
+// once, while a binary search would wait for memory once per step. All threads of a warp must call it.
 __device__ Row find_row(const int32_t* cu_seqlens, const int32_t* lengths, int sequences, int t) {
   int before = 0;
   for (int i = static_cast<int>(threadIdx.x) % 32; i < sequences; i += 32)
@@ -58,7 +60,7 @@ __device__ Row find_row(const int32_t* cu_seqlens, const int32_t* lengths, int s
   return {sequence, length - (end - t), length - (end - cu_seqlens[sequence])};
 }
 
-// The positions first .. end - 1 of a part of the sequence that a row sees.
+// The range of positions first .. end - 1 that are in one part of the sequence and that a row sees.
 struct Keys {
   int first = 0;
   int end = 0;
@@ -75,10 +77,10 @@ __device__ void store(void* o, int64_t at, float value) {
   cuda::store_raw<T, 1>(static_cast<T*>(o) + at, cuda::pack<T, 1>(one));
 }
 
-// The running softmax of one query head over the keys that some lanes read.
+// The running softmax of one query head over the keys that one group of lanes reads.
 template <int kElements>
 struct Sums {
-  float largest = -INFINITY;  // the largest score, in base 2
+  float largest = -INFINITY;  // the largest score so far, in base 2
   float total = 0.0f;         // the sum of 2^(score - largest)
   float o[kElements] = {};
 
@@ -90,7 +92,7 @@ struct Sums {
     for (int i = 0; i < kElements; ++i) o[i] = o[i] * kept + weight * v[i];
     largest = next;
   }
-  // Adds the sums of the lane whose number differs in the bits of `mask`.
+  // Adds the sums of another lane, whose number differs from this lane's in the bits of `mask`.
   __device__ void join_lane(int mask) {
     const float other_largest = __shfl_xor_sync(0xffffffffu, largest, mask);
     const float other_total = __shfl_xor_sync(0xffffffffu, total, mask);
@@ -104,7 +106,7 @@ struct Sums {
   }
 };
 
-// The range of parts of its sequence that a row sees.
+// The first and the last part of the sequence that contain positions that a row sees.
 struct Parts {
   int first = 0;
   int last = 0;
@@ -113,7 +115,8 @@ __device__ Parts parts_of(const KernelArgs& args, int position) {
   const int seen = args.window > 0 ? max(0, position - args.window + 1) : 0;
   return {seen / args.part_size, position / args.part_size};
 }
-// Joins the results lse_of(part) and o_of(part) of a row and head, from the first part of the sequence to the last one.
+// Joins the results of all parts for one element of a row and head, in the order of the parts. lse_of(part) and o_of(part) return the lse
+// and the element of a part.
 template <class LseOf, class OOf>
 __device__ float join_parts(const Parts& parts, const LseOf& lse_of, const OOf& o_of) {
   float largest = -INFINITY;
@@ -127,15 +130,16 @@ __device__ float join_parts(const Parts& parts, const LseOf& lse_of, const OOf& 
   return o / total;
 }
 
-// Computes one part for one row. kPack elements are loaded at a time, kLanes lanes read one key, each of them kPacks packs, and a block
-// computes kHeads query heads. kCluster: the blocks of a row's parts form a cluster, which joins them.
+// Computes one row over one part of its sequence. A load reads kPack elements; kLanes lanes read one key, with kPacks loads per lane; a
+// thread block computes kHeads query heads. With kCluster, the thread blocks of all parts of a row form a cluster, which joins their
+// results.
 template <typename T, int kPack, int kLanes, int kPacks, int kHeads, bool kCluster>
 __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   cuda::let_next_launch_begin();
   constexpr int kElements = kPack * kPacks;
   constexpr int kKeysPerWarp = 32 / kLanes;
-  // The number of keys that a lane loads before it uses the first one. Several loads are in flight at a time, because decoding waits for
-  // memory most of the time.
+  // The number of keys (a batch) that a lane loads before it uses the first one. Decoding waits for memory most of the time, so several
+  // loads must be in flight.
   constexpr int kBatch = kPacks == 1 ? 4 : 1;
   __shared__ float shared_o[kWarps][kHeads][kElements * kLanes];
   __shared__ float shared_largest[kWarps][kHeads], shared_total[kWarps][kHeads];
@@ -160,7 +164,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
 
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int key = lane / kLanes, sub = lane % kLanes;
-  // Returns the index within a head of this lane's element i.
+  // Returns the index within a head of the first element of this lane's load i.
   const auto element_of = [&](int i) { return (i * kLanes + sub) * kPack; };
   using Pack = cuda::Raw<T, kPack>;
   const auto load_packs = [&](const T* from, Pack(&packs)[kPacks]) {
@@ -182,17 +186,17 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   const int32_t* pages = args.page_table + int64_t{row.sequence} * args.max_pages;
   const int64_t token_width = int64_t{args.kv_heads} * args.head_dim;
   constexpr int kApart = kWarps * kKeysPerWarp;
-  // Positions before this one are in pages that no launch of the chain writes, so they may be read before the wait.
+  // The keys before this position are in pages that no running launch writes, so they may be read before the wait.
   const int num_kept = row.first_new / args.page_size * args.page_size;
   const int first_of_warp = keys.first + warp * kKeysPerWarp;
-  // The slots in the cache of the keys of a batch, one per load of this lane.
+  // The slots in the cache of the keys of one batch, one per load of this lane.
   int64_t slots[kBatch] = {};
   const auto find_slot = [&](int first, int u) {
     const int j = first + u * kApart + key;
     if (j < keys.end) slots[u] = int64_t{pages[j / args.page_size]} * 2 * args.page_size + j % args.page_size;
   };
   Pack k_packs[kBatch][kPacks] = {}, v_packs[kBatch][kPacks] = {};
-  // Loads the key and the value of load `u` of a batch, if its position is at least `begin` and less than `end`.
+  // Loads key and value number `u` of the batch that starts at `first`, if their position is at least `begin` and less than `end`.
   const auto load_key = [&](int first, int u, int begin, int end) {
     const int j = first + u * kApart + key;
     if (j < begin || j >= end) return;
@@ -208,7 +212,8 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   cuda::wait_for_launch_before();
 #pragma unroll
   for (int u = 0; u < kBatch; ++u) load_key(first_of_warp, u, num_kept, keys.end);
-  // Each batch is loaded while the one before it is used, and the numbers of its pages one batch earlier.
+  // A batch is loaded while the batch before it is used. Its page numbers are loaded one batch earlier still, because the addresses depend
+  // on them.
   constexpr int kStep = kBatch * kApart;
 #pragma unroll
   for (int u = 0; u < kBatch; ++u) find_slot(first_of_warp + kStep, u);
@@ -270,7 +275,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
     for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, shared_largest[w][h]);
     float total = 0.0f, o = 0.0f;
     for (int w = 0; w < kWarps; ++w) {
-      // The weight is 0 for a warp without visible keys, even if no warp has any.
+      // A warp without visible keys has weight 0. The test also avoids NaN if no warp has a visible key.
       const float weight = shared_total[w][h] == 0.0f ? 0.0f : exp2f(shared_largest[w][h] - largest);
       total += weight * shared_total[w][h];
       o += weight * shared_o[w][h][d];
@@ -301,19 +306,19 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
           [&](int of) { return *cluster.map_shared_rank(&part_o[h][d], of); });
       store<T>(args.o, (int64_t{t} * args.heads + head + h) * args.head_dim + d, o);
     }
-    cluster.sync();  // other blocks of the cluster read this block's shared memory until here
+    cluster.sync();  // waits until the other blocks of the cluster have read this block's shared memory
   }
 #endif
 }
 
-// Joins the results of all parts for a row and head.
+// Joins the results of all parts for one row and head, if part_kernel did not join them in a cluster.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) join_kernel(KernelArgs args) {
   cuda::let_next_launch_begin();
   const int head = static_cast<int>(blockIdx.x), t = static_cast<int>(blockIdx.y);
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
   cuda::wait_for_launch_before();
-  if (row.sequence < 0) return;  // a tail row, which part_kernel has cleared
+  if (row.sequence < 0) return;  // a tail row, to which part_kernel has written zeros
   const Parts parts = parts_of(args, row.position);
   const auto place = [&](int part) { return (int64_t{t} * args.parts + part) * args.heads + head; };
   for (int d = static_cast<int>(threadIdx.x); d < args.head_dim; d += kThreads) {
@@ -364,7 +369,7 @@ void launch(const KernelArgs& args, int tokens, CudaStream stream) {
   if (packs <= 8) return launch_heads<T, kPack, 8, 1>(args, tokens, stream);
   if (packs <= 16) return launch_heads<T, kPack, 16, 1>(args, tokens, stream);
   if (packs <= 32) return launch_heads<T, kPack, 32, 1>(args, tokens, stream);
-  // Only heads in fp32 have more than 32 packs, so only they need two packs per lane.
+  // Only fp32 heads can need more than 32 loads (of kPack elements) per key, so only they need two loads per lane.
   if constexpr (kPack * 32 < kPagedCudaHeadDim) launch_heads<T, kPack, 32, 2>(args, tokens, stream);
 }
 
@@ -376,14 +381,14 @@ struct AppendArgs {
   const int32_t* lengths = nullptr;
   const int32_t* copy_from = nullptr;
   int sequences = 0, page_size = 0, max_pages = 0;
-  int q_units = 0, token_units = 0;  // sizes of q, and of k (or v), in a row of qkv, in elements of type Unit
+  int q_units = 0, token_units = 0;  // numbers of Units of q, and of k (or v), in a row of qkv
 };
 
-// The number of threads of a block that appends: enough to copy most of the tokens of a page at once.
+// The number of threads per block of append_kernel: enough to copy most of the tokens of a page with one load per thread.
 constexpr int kAppendThreads = 512;
 
-// Elements of type Unit, the type that is copied at a time. A thread copies element `first` and every kAppendThreads-th element after it,
-// and loads kCount of them before it stores the first one.
+// The elements that one thread copies: element `first` and every kAppendThreads-th element after it, up to kCount elements. All are loaded
+// before the first one is stored. An element is of type Unit, the widest type that alignment allows.
 template <typename Unit>
 struct Units {
   static constexpr int kCount = 4;
@@ -403,7 +408,7 @@ struct Units {
   }
 };
 
-// Copies elements begin .. count - 1 of k and of v with all threads of a block.
+// A key and a value that all threads of a block copy together. copy() copies the elements begin .. count - 1 of both.
 template <typename Unit>
 struct Pair {
   const Unit* from[2];
@@ -421,8 +426,8 @@ struct Pair {
   }
 };
 
-// Writes k and v of one row per block. The block of the first new row of a sequence also copies the tokens of a shared page. Unit is the
-// type that is copied at a time.
+// Writes k and v of one new row per thread block. The block of the first new row of a sequence also copies the earlier tokens of a shared
+// page into the sequence's own page. The elements that are copied have type Unit.
 template <typename Unit>
 __global__ void __launch_bounds__(kAppendThreads) append_kernel(AppendArgs args) {
   cuda::let_next_launch_begin();
@@ -438,7 +443,7 @@ __global__ void __launch_bounds__(kAppendThreads) append_kernel(AppendArgs args)
   const int slot = row.position % args.page_size;
   const bool copies = args.copy_from != nullptr && t == args.cu_seqlens[row.sequence];
   const int source = copies ? args.copy_from[row.sequence] : -1;
-  // Loads the first elements of a shared page before the wait, because no launch of the chain writes its tokens.
+  // Loads the first elements of the shared page before the wait, because no running launch writes them.
   const int shared_units = source < 0 ? 0 : slot * args.token_units;
   const Unit* shared = cache + int64_t{max(source, 0)} * 2 * part_units;
   const Pair<Unit> shared_page{{shared, shared + part_units}, {page, page + part_units}};

@@ -37,7 +37,7 @@ void check_operands(const Args& args) {
   check_integers(args.lengths, "lengths");
 }
 
-// Checks the sequences that have new rows: their lengths and the pages of all their tokens.
+// Checks the lengths of the sequences that have new rows, and the numbers of all pages that contain their tokens.
 template <typename Args>
 void check_sequences(const Args& args) {
   const PagedAttentionDims& dims = args.dims;

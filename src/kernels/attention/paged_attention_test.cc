@@ -19,7 +19,7 @@ using test::GuardedBuffer;
 using test::PagedCase;
 using test::PagedShape;
 
-// The rows of the kernel catalog that the tests in this executable cover.
+// The implementations in the kernel catalog that the tests in this executable cover.
 #define PLIMSOLL_ROWS "kernels/attention/attention_catalog.inc"
 const test::TestedRows kTestedRows(
     {
@@ -27,7 +27,7 @@ const test::TestedRows kTestedRows(
     },
     {"append_kv", "paged_attention"});
 
-// Sets the number of threads, and restores the previous number when it is destroyed.
+// Sets the number of threads. The destructor restores the previous number.
 class Threads {
  public:
   explicit Threads(int n) : before_(num_threads()) { set_num_threads(n); }
@@ -48,8 +48,8 @@ void attend(PagedCase* c, const std::string& name) {
   attend(c, name, paged_attention_cpu);
 }
 
-// Calls append_kv of both implementations and compares every byte of the cache, then calls paged_attention and compares its results with
-// the reference.
+// Runs append_kv of the reference and of a fast implementation and compares every byte of the cache. Then runs paged_attention of both and
+// compares the results within the contract's error bound.
 template <typename Append, typename Attend>
 void check_kernels(const std::string& name, const PagedShape& shape, DType dtype, const Append& append_kv,
                    const Attend& paged_attention) {
@@ -132,7 +132,8 @@ TEST(PagedAttention, Windows) {
   }
 }
 
-// The output of a row must have the same bits if the tokens arrive one by one, in other pages, or in another batch.
+// The output of a row must have the same bits if the tokens arrive one by one instead of in one call, if they are in other pages, or if
+// other sequences are in the batch.
 TEST(PagedAttention, BitsDependOnTheSequenceOnly) {
   const std::string name = "paged/alone";
   const PagedShape whole{
@@ -148,7 +149,7 @@ TEST(PagedAttention, BitsDependOnTheSequenceOnly) {
     step.lengths = {length, 12};
     step.new_rows = {1, 3};
     PagedCase c(name, step, DType::kF32, 9);
-    // Copies the keys and values of the first sequence from `all`, which computed the whole sequence in one call.
+    // Copies the keys and values of the first sequence from `all`, the case that computed the whole sequence in one call.
     for (int64_t j = 0; j < length; ++j) {
       for (int64_t part = 0; part < 2; ++part) {
         for (int64_t d = 0; d < c.token_width(); ++d) {
@@ -167,7 +168,7 @@ TEST(PagedAttention, BitsDependOnTheSequenceOnly) {
   }
 }
 
-// If all tokens of a sequence are new, paged attention equals causal attention.
+// If all tokens of a sequence are new, paged attention must equal causal attention without a cache.
 TEST(PagedAttention, TheReferenceIsCausalAttention) {
   PagedCase c("paged/causal", {.lengths = {9, 1, 14}, .new_rows = {9, 1, 14}, .heads = 3, .kv_heads = 3},
               DType::kF64);
@@ -196,7 +197,8 @@ TEST(PagedAttention, TheReferenceIsCausalAttention) {
 
 TEST(AppendKv, ContinuesACopyOfASharedPage) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    // Three beams share the first page; the last one writes into the shared page itself.
+    // Three beams share the first page, which is only partly filled. Two of them must continue in a copy of the page; the last one writes
+    // into the shared page itself.
     PagedCase c("append/copy", {.lengths = {7, 7, 7}, .new_rows = {1, 1, 1}}, dtype);
     PagedCase by_reference("append/copy", {.lengths = {7, 7, 7}, .new_rows = {1, 1, 1}}, dtype);
     for (PagedCase* each : {&c, &by_reference}) {

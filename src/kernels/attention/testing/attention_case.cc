@@ -139,7 +139,7 @@ bool AttentionCase::guards_intact() const {
 
 namespace {
 
-// Computes the error bound of attention.h for one sequence and head, with the names of the formulas there.
+// Computes the error bound of attention.h for one sequence and head. The variables are named like the symbols of the formulas there.
 class HeadBounds {
  public:
   HeadBounds(const AttentionCase& exact, const AttentionRounding& rounding, int64_t b, int64_t h,

@@ -1,5 +1,5 @@
-// Test cases of attention: guarded tensors for both passes, results in double precision, and the error bound
-// of attention.h. Thread-safety: none; use one object per test.
+// Test cases of attention: tensors for both passes with guard bytes around them, results in double precision, and the error bound of
+// attention.h. Thread-safety: none; use one object per test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace plimsoll::test {
 
-// Sequence lengths below, at and above the kernels' tiles of 16, 64 and 128 rows.
+// Sequence lengths below, at and above the kernels' tile sizes of 16, 64 and 128 rows.
 inline const std::vector<int64_t> kRagged = {7, 0, 64, 1, 129, 2, 65};
 
 // Returns the name of the running test with its suite. Tests use it as the seed of their tensors.
@@ -36,21 +36,22 @@ struct AttentionProblem {
   double dropout = 0.0;
   DType dtype = DType::kF32;
   QkvLayout layout = QkvLayout::kOneTensor;
-  int64_t longest_slack = 0;  // the plan's longest sequence minus the longest of this batch
-  int64_t kv_heads = 0;       // 0: as many as heads
-  int64_t window = 0;         // 0: no limit
+  // The difference between the bucket's longest sequence and the longest of this batch.
+  int64_t longest_slack = 0;
+  int64_t kv_heads = 0;  // number of heads of k and v; 0 means as many as `heads`
+  int64_t window = 0;    // window of attention.h; 0 means no limit
 
   int64_t num_kv_heads() const { return kv_heads == 0 ? heads : kv_heads; }
 };
 
 enum class Implementation : uint8_t { kCpu, kRef };
 
-// The tensors of one problem. Inputs are random except in tail rows, which stay poisoned: a kernel that reads
-// them gives NaN. Outputs start poisoned.
+// The tensors of one attention problem. Inputs are random, except that tail rows are filled with NaN, so that results of a kernel that
+// reads them are NaN. Outputs are filled with NaN at the start.
 class AttentionCase {
  public:
   explicit AttentionCase(const AttentionProblem& problem);
-  // Returns a copy with the same inputs in double and poisoned outputs, for the reference.
+  // Returns a copy with the same inputs in double precision and with NaN in all outputs. The tests run the reference on it.
   std::unique_ptr<AttentionCase> in_double() const;
 
   AttentionFwdArgs fwd_args(Implementation implementation);
@@ -58,13 +59,13 @@ class AttentionCase {
   void forward(Implementation implementation);
   void backward(Implementation implementation);
 
-  // Returns the index of element (t, h, d) of q (part 0), k (1) or v (2); the gradients have the same indices.
+  // Returns the index of element (t, h, d) in q (part 0), k (part 1) or v (part 2). It is also the index of its gradient.
   int64_t index(int part, int64_t t, int64_t h, int64_t d) const;
   GuardedBuffer& qkv(int part) { return *qkv_[layout_slot(part)]; }
   GuardedBuffer& d_qkv(int part) { return *d_qkv_[layout_slot(part)]; }
   double load(int part, int64_t t, int64_t h, int64_t d) const;
   int64_t heads_of(int part) const { return part == 0 ? problem_.heads : problem_.num_kv_heads(); }
-  // Returns the gradient of q (part 0), k (1) or v (2) as [T, heads_of(part), D] doubles.
+  // Returns the gradient of q (part 0), k (part 1) or v (part 2) as [T, heads_of(part), D] doubles.
   std::vector<double> gradient(int part);
 
   const AttentionProblem& problem() const { return problem_; }
@@ -106,7 +107,7 @@ struct AttentionRounding {
 // The largest error that attention.h allows for each element of the results.
 struct AttentionBounds {
   std::vector<double> o, lse;
-  std::vector<double> d_q, d_k, d_v;  // [T, H, D], [T, G, D], [T, G, D]
+  std::vector<double> d_q, d_k, d_v;  // [T, H, D] for q and [T, G, D] for k and v
 };
 AttentionBounds attention_bounds(const AttentionCase& exact, const AttentionRounding& rounding);
 // Returns the bounds of the *_cpu functions for tensors of this type.

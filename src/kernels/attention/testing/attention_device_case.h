@@ -1,5 +1,5 @@
-// The tensors of a GPU test of attention, and the kernels under test. Thread-safety: none; use one object per
-// test.
+// Runs the GPU kernels of attention in tests: copies the tensors of a test case to the device, and lists the kernels under test.
+// Thread-safety: none; use one object per test.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,13 @@ struct Kernels {
   void (*forward)(const AttentionFwdArgs&, const int64_t*, CudaStream);
   void (*backward)(const AttentionBwdArgs&, const int64_t*, CudaStream);
   int64_t (*scratch_bytes)(const AttentionDims&);
-  bool multiplies_16_bits;  // true: 16-bit operands; false: fp32 or tf32
+  // True if products round their operands (to 16 bits or tf32), false if they use fp32.
+  bool multiplies_16_bits;
 };
 inline constexpr Kernels kTiled = {"tiled", attention_fwd_cuda_tiled, attention_bwd_cuda_tiled,
                                    attention_bwd_cuda_tiled_scratch_bytes, false};
 
-// The mma.sync kernels with large blocks and with small blocks.
+// The mma.sync kernels with thread blocks of 128 rows and of 64 rows.
 inline constexpr Kernels kMma = {"mma",
                                  [](const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
                                    attention_fwd_cuda_mma_of(args, rng, {128, 128, 128}, stream);
@@ -40,7 +41,7 @@ inline constexpr Kernels kMmaSmall = {
     },
     attention_bwd_cuda_mma_scratch_bytes, true};
 
-// The kernels that use warpgroup instructions on devices that have them, and mma.sync on others.
+// The kernels that use warpgroup instructions. On devices without these instructions they call the mma.sync kernels.
 inline constexpr Kernels kWgmma = {"wgmma", attention_fwd_cuda_wgmma, attention_bwd_cuda_wgmma,
                                    attention_bwd_cuda_mma_scratch_bytes, true};
 
@@ -50,7 +51,7 @@ inline constexpr Kernels kTf32Wgmma = {"tf32 wgmma", attention_fwd_cuda_tf32_wgm
                                        attention_bwd_cuda_tf32_wgmma, attention_bwd_cuda_mma_scratch_bytes,
                                        true};
 
-// The tensors of a case on the device. The constructor uploads their current contents.
+// A copy of the tensors of a test case on the device. The constructor uploads their contents.
 class OnDevice {
  public:
   OnDevice(AttentionCase& host, const Kernels& kernels);
@@ -60,7 +61,7 @@ class OnDevice {
   void forward() { kernels_.forward(fwd_args(), rng(), nullptr); }
   void backward() { kernels_.backward(bwd_args(), rng(), nullptr); }
   const int64_t* rng() const { return host_.options().dropout > 0 ? rng_.as<int64_t>() : nullptr; }
-  // Copies the results into the case that the constructor was given.
+  // Copies the results back into the test case that was passed to the constructor.
   void download();
   void run() {
     forward();
@@ -78,7 +79,7 @@ class OnDevice {
   std::vector<std::unique_ptr<DeviceBuffer>> qkv_, d_qkv_;
 };
 
-// A family of kernels and an element type that it supports.
+// A family of kernels together with an element type that it supports.
 struct Family {
   const Kernels* kernels;
   DType dtype;

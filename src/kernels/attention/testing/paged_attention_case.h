@@ -24,9 +24,10 @@ struct PagedShape {
   int64_t head_dim = 16;
   int64_t page_size = 4;
   int64_t window = 0;
-  int64_t tail = 0;         // number of tail rows
-  int64_t extra_pages = 3;  // unused pages in the cache, and unused entries in a row of the table
-  double spread = 1.0;      // spread of the elements of q; larger values give scores that are further apart
+  int64_t tail = 0;  // number of tail rows
+  // Number of unused pages in the cache, and of unused entries per row of the page table.
+  int64_t extra_pages = 3;
+  double spread = 1.0;  // factor of the elements of q; larger values give scores that are further apart
 };
 
 class PagedCase {
@@ -104,7 +105,8 @@ class PagedCase {
   }
   double scale() const { return 1.0 / std::sqrt(static_cast<double>(dims.head_dim)); }
 
-  // Returns o of the reference, computed from the same elements in double. Requires: the new rows were appended.
+  // Returns o as the reference computes it from the same elements in double precision. Requires: the keys and values of the new rows were
+  // written to the cache.
   std::vector<double> expected() const {
     GuardedBuffer wide_qkv(name_ + "/qkv64", DType::kF64, qkv->count()),
         wide_cache(name_ + "/cache64", DType::kF64, cache->count());
@@ -180,7 +182,7 @@ class PagedCase {
     return std::make_unique<GuardedBuffer>(name_ + "/" + tensor, dtype, count);
   }
 
-  // Fills the tokens in the order of sequences and positions, so that their values do not depend on the pages.
+  // Fills the cache in the order of sequences and positions. The values of a token therefore do not depend on the page that it is in.
   void fill() {
     GuardedBuffer old(name_ + "/old", DType::kF64, 2 * token_width());
     for (int64_t b = 0; b < dims.sequences; ++b) {
