@@ -5,12 +5,14 @@
 namespace plimsoll {
 namespace {
 
-// The layout of a step: for each bf16 part, the tile of the first 16 rows or columns and then that of the other 16.
+// The layout of a step (32 terms of 32 rows of A, or of 32 columns of B): for each of the three bf16 parts, first the tile of 16 rows or
+// columns and then the tile of the other 16.
 constexpr int64_t kPartBytes = 2 * kTileBytes;
 static_assert(kPartsStepBytes == kParts * kPartBytes && kPartsStepTerms == kTileTerms);
 
-// A word of a tile contains the terms of two positions that are 16 apart. The two numbers of a word therefore come from two vectors (from
-// one row of A, or from two rows of B), and a shift and a mask convert them back to fp32.
+// Each 32-bit word of a tile contains two bf16 numbers, whose terms are 16 apart: term i in the lower half and term i + 16 in the upper
+// half. The two numbers therefore come from two vectors of fp32 numbers. A shift and a mask convert them back to fp32, to compute what
+// their rounding lost.
 struct WordOrder {
   __m512i halves;
   __m512i upper;
@@ -21,7 +23,7 @@ PLIMSOLL_AMX_INLINE WordOrder word_order() {
   return {_mm512_or_si512(lane, other), _mm512_set1_epi32(static_cast<int>(0xffff0000u))};
 }
 
-// Splits two vectors of fp32 numbers, and writes one row of the tile of each bf16 part.
+// Splits two vectors of fp32 numbers into three bf16 parts each, and writes one row of the tile of each part.
 PLIMSOLL_AMX_INLINE void split_words(__m512 first, __m512 second, const WordOrder& order, std::byte* row) {
   for (int64_t part = 0; part < kParts; ++part) {
     const auto rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
@@ -32,7 +34,7 @@ PLIMSOLL_AMX_INLINE void split_words(__m512 first, __m512 second, const WordOrde
   }
 }
 
-// Loads 16 rows, of which only the columns in the mask exist, and transposes them.
+// Loads 16 rows and transposes them. Only the columns in the mask and the first `rows` rows exist; the other elements become zero.
 PLIMSOLL_AMX_INLINE void load_transposed(const float* from, int64_t stride, int64_t rows, __mmask16 columns,
                                          __m512i (&words)[16]) {
   for (int64_t r = 0; r < 16; ++r) {
@@ -48,7 +50,7 @@ PLIMSOLL_AMX_INLINE void split_transposed(__m512i (&first)[16], __m512i (&second
   }
 }
 
-// Splits a tile whose rows are rows of A. The terms of a row are adjacent in memory.
+// Splits 16 rows of A into tiles. The terms of a row are adjacent in memory.
 PLIMSOLL_AMX void split_row_tile(const float* from, int64_t stride, int64_t rows, int64_t terms,
                                  std::byte* tile) {
   const WordOrder order = word_order();
@@ -62,7 +64,7 @@ PLIMSOLL_AMX void split_row_tile(const float* from, int64_t stride, int64_t rows
   }
 }
 
-// Splits the same tile from a matrix A whose terms are `stride` elements apart.
+// Splits 16 rows of A into tiles. The terms of a row are `stride` elements apart in memory.
 PLIMSOLL_AMX void split_row_tile_apart(const float* from, int64_t stride, int64_t rows, int64_t terms,
                                        std::byte* tile) {
   __m512i first[16], second[16];
@@ -71,7 +73,8 @@ PLIMSOLL_AMX void split_row_tile_apart(const float* from, int64_t stride, int64_
   split_transposed(first, second, tile);
 }
 
-// Splits a tile whose rows are pairs of terms and whose words are columns of B. The terms of a column are `stride` elements apart.
+// Splits 16 columns of B into tiles, whose rows contain two terms of every column. The terms of a column are `stride` elements apart in
+// memory.
 PLIMSOLL_AMX void split_column_tile_apart(const float* from, int64_t stride, int64_t columns, int64_t terms,
                                           std::byte* tile) {
   const WordOrder order = word_order();
@@ -84,7 +87,7 @@ PLIMSOLL_AMX void split_column_tile_apart(const float* from, int64_t stride, int
   }
 }
 
-// Splits the same tile from a matrix B whose terms are adjacent.
+// Splits 16 columns of B into tiles. The terms of a column are adjacent in memory.
 PLIMSOLL_AMX void split_column_tile(const float* from, int64_t stride, int64_t columns, int64_t terms,
                                     std::byte* tile) {
   __m512i first[16], second[16];
@@ -146,7 +149,7 @@ PLIMSOLL_AMX void multiply_parts_amx(const PartsProduct& product) {
     _tile_loadd(2, c_below, pitch);
     _tile_loadd(3, c_below + kTileRows, pitch);
   } else if (product.start == PartsStart::kBias) {
-    // With a pitch of zero, every row of the tile is loaded from the same address.
+    // With a stride of zero, every row of the tile is loaded from the same address, here the bias.
     _tile_loadd(0, product.bias, 0);
     _tile_loadd(1, product.bias + kTileRows, 0);
     _tile_loadd(2, product.bias, 0);
@@ -159,8 +162,8 @@ PLIMSOLL_AMX void multiply_parts_amx(const PartsProduct& product) {
   }
   const std::byte* a = product.a;
   const std::byte* b = product.b;
-  // The order of the six products is such that each shares one operand with the product before it, so that one tile need not be loaded
-  // again.
+  // The six products of parts are computed in an order in which each shares one operand with the product before it, so that only one
+  // operand is loaded per product.
   for (int64_t s = 0; s < product.steps; ++s, a += kPartsStepBytes, b += kPartsStepBytes) {
     load_a(a + 2 * kPartBytes);
     load_b(b);

@@ -1,5 +1,5 @@
-// cuBLASLt, opened at run time so that a program without a GPU does not need the library and `plan` stays
-// fast. Only for sources that are built with CUDA.
+// cuBLASLt, opened at run time so that the program does not need the library on a machine without a GPU, and so that commands that do not
+// compute, such as `plan`, do not spend time on loading it. Only for sources that are built with CUDA.
 #pragma once
 
 #include <cublasLt.h>

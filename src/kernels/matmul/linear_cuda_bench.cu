@@ -1,17 +1,17 @@
 // Times linear layers on the current GPU at the shapes of the project's targets:
 // - with a bias, with a separate addend, with the result as addend, and with neither: by Plimsoll's own
 //   kernel and by cuBLASLt;
-// - with GELU: by Plimsoll's own kernel, by the choice of prepare_linear_gelu_cuda(), by cuBLASLt's product followed by bias_gelu, and that
-//   product alone;
+// - with GELU: by Plimsoll's own kernel, by the kernel that prepare_linear_gelu_cuda() chooses, by cuBLASLt's product followed by
+//   bias_gelu, and by cuBLASLt's product without bias_gelu;
 // - a widening layer followed by the layer that adds a residual, over all rows at once and over chunks of
 //   rows;
 // - with a residual and the norm that follows: by Plimsoll's own kernel, and by the product with an addend followed by the norm in place;
-// - of few rows, as in a decoding step, by Plimsoll's own kernel with weights that it may or may not read early, and by cuBLASLt. Each of
-//   the captured calls reads another copy of the weights, so that they come from device memory.
+// - of few rows, as in a decoding step, by Plimsoll's own kernel, once allowed to read the weights before the previous kernel has ended and
+//   once not, and by cuBLASLt. Each of the captured calls reads another copy of the weights, so that they come from device memory.
 //
 // Prints milliseconds, the mean of consecutive calls for kSeconds: products keep a GPU at its power limit and slow it down within that
 // time, which single calls would not show. Compared kernels alternate, kRepetitions times each; the median counts, provided that the
-// results agree. This is a plain program.
+// results agree. This is a program that does not use a benchmark library.
 //
 //   linear_cuda_bench [bias] [addend] [plain] [gelu] [norm] [chunks] [few]     default: all
 #include <cuda_runtime.h>
@@ -38,7 +38,7 @@ constexpr double kSeconds = 0.2;
 constexpr int kRepetitions = 3;
 constexpr int kSm = 90;
 
-// Returns a stream other than the default stream, because that one cannot be captured.
+// Returns a stream that can be captured in a CUDA graph, which the default stream cannot.
 cudaStream_t stream() {
   static const cudaStream_t made = [] {
     cudaStream_t to = nullptr;
@@ -48,8 +48,8 @@ cudaStream_t stream() {
   return made;
 }
 
-// Fills with sums of four hashes of the index: roughly normal with a standard deviation of `scale`, truncated
-// to bf16.
+// Fills a tensor with reproducible numbers in bf16, roughly normal with a standard deviation of `scale`. Each is the sum of four hashes of
+// the index.
 __global__ void fill(uint16_t* data, int64_t count, float scale) {
   for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     uint64_t hash = static_cast<uint64_t>(i + 1) * 0x9e3779b97f4a7c15ull;
@@ -92,7 +92,7 @@ double mean_ms(const Call& call) {
   }
 }
 
-// Returns the median over the repetitions for each call.
+// Returns the median time of each call over kRepetitions repetitions.
 std::vector<double> medians_ms(const std::vector<std::function<void()>>& calls) {
   std::vector<std::vector<double>> times(calls.size());
   for (int repetition = 0; repetition < kRepetitions; ++repetition) {
@@ -106,7 +106,8 @@ std::vector<double> medians_ms(const std::vector<std::function<void()>>& calls) 
   return medians;
 }
 
-// Counts the elements of two bf16 results that differ by more than the allowed error: two roundings plus the error of sums of about one.
+// Counts the elements of two bf16 results that differ by more than the allowed error: two roundings to bf16, and the error of sums whose
+// magnitude is about one.
 __global__ void count_far(const uint16_t* a, const uint16_t* b, int64_t count, float slack,
                           unsigned long long* far) {
   for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
@@ -115,7 +116,7 @@ __global__ void count_far(const uint16_t* a, const uint16_t* b, int64_t count, f
     if (!(fabsf(x - y) <= slack * (0x1p-6f * fabsf(x) + 0x1p-7f))) atomicAdd(far, 1ull);
   }
 }
-// Returns whether two results agree. `slack` multiplies the allowed difference.
+// Returns true if two results agree. `slack` multiplies the allowed difference.
 bool near(const View& a, const View& b, int64_t count, const char* what, float slack = 1) {
   unsigned long long* far = nullptr;
   unsigned long long found = 0;
@@ -191,8 +192,8 @@ void layer(Added added, int64_t rows, int64_t columns, int64_t terms) {
   run_with(*own, o.y, addend);
   run_with(*library, o.z, addend);
   const bool right = near(o.y, o.z, rows * columns, name);
-  // If the result is also the addend, its numbers grow with every call, so the results are not compared here. y and z contain the results
-  // of the comparison above.
+  // If the addend is also the result, it changes with every call, so the results of the timed calls cannot be compared. The comparison
+  // above has compared y and z already.
   const auto run = [&](CudaMatmul& matmul, const View& c) {
     run_with(matmul, c, added == Added::kAddendInPlace ? c : addend);
   };
@@ -255,7 +256,8 @@ void norm(int64_t rows, int64_t columns, int64_t terms) {
   };
   run(own, o.y);
   run(apart, o.z);
-  // The tolerance is 12: both methods round sums of up to six twice, at different points, and gains reach three.
+  // The allowed difference is 12 times the usual one: both methods round sums of up to six twice, at different points, and the norm
+  // multiplies by gains of up to three.
   if (near(o.y, o.z, rows * columns, "a layer with a norm", 12)) {
     const std::vector<double> ms = medians_ms({[&] { run(own, o.y); }, [&] { run(apart, o.z); }});
     std::printf("norm %6lld x %5lld x %5lld: own %8.4f ms %6.1f TFLOP/s, separate %8.4f ms (%s), %s\n",
@@ -267,8 +269,8 @@ void norm(int64_t rows, int64_t columns, int64_t terms) {
   for (const View& view : {residual, gain, beta}) PLIMSOLL_CUDA(cudaFree(view.data));
 }
 
-// Computes y = gelu(x w^T + b) v^T + x as a graph of calls over `chunk` rows each, whose wide results share
-// one buffer.
+// Computes y = gelu(x w^T + b) v^T + x in chunks of `chunk` rows each, captured in a CUDA graph. All chunks use the same buffer for the
+// wide result of the first layer.
 class FeedForward {
  public:
   FeedForward(const Operands& wide, const View& v, const View& y, const MatmulProblem& problem, int64_t chunk)
@@ -334,7 +336,7 @@ void chunks(int64_t rows, int64_t columns, int64_t terms) {
   for (const View& view : {v, first, other}) PLIMSOLL_CUDA(cudaFree(view.data));
 }
 
-// Captures a call per copy of the weights, and returns the graph.
+// Captures one call per copy of the weights, and returns the CUDA graph.
 cudaGraphExec_t capture_calls(CudaMatmul& product, const Operands& operands, const View& y,
                               const std::vector<View>& weights) {
   cudaGraph_t graph = nullptr;

@@ -1,9 +1,9 @@
 // Linear layers on Hopper. One thread block per multiprocessor loops over tiles of 128 rows and 256 columns of y. One of its threads loads
 // 64 columns of x and w at a time by TMA into a ring of stages, and two warpgroups multiply them, 64 rows each. A finished tile, rounded to
 // 16 bits, stays in registers ("waits") while the products of the next tile run; a quarter of its columns, called a part, is written to
-// memory for every four stages of these products. The activation and its bias are applied when a part is written. A bias without activation
-// is added before the tile is rounded, and is loaded while the last products of the tile run. An addend is also added when a part is
-// written: two stages earlier, TMA loads the addend of the part into the buffer ("box") from which the part will be written.
+// memory during every four stages of these products. The activation and its bias are applied when a part is written. A bias without
+// activation is added before the tile is rounded, and is loaded while the last products of the tile run. An addend is also added when a
+// part is written: two stages earlier, TMA loads the addend of the part into the buffer ("box") from which the part will be written.
 #include <algorithm>
 
 #include "base/check.h"
@@ -15,15 +15,15 @@
 namespace plimsoll {
 namespace {
 
-using namespace linear;  // the kernels of this file are in that namespace
+using namespace linear;
 
 enum class Epilogue : uint8_t { kNone, kBias, kAddend, kBiasGelu };
 
 struct Biases {
   float left[2], right[2];
 };
-// Returns this thread's biases for the 16 columns of one step of a part: for the left and the right eight columns. Returns zeros unless a
-// bias is added after the tile is rounded.
+// Returns this thread's biases for step number `step` of a part, which has 16 columns: two biases for its left and two for its right eight
+// columns. Returns zeros unless the bias is added after the tile was rounded, as with GELU.
 template <Epilogue kEpilogue>
 __device__ __forceinline__ Biases biases_of(const Args& args, const Warp& warp, const Tile& tile, int part,
                                             int step) {
@@ -48,8 +48,9 @@ __device__ __forceinline__ uint32_t finish(uint32_t sums, const float (&bias)[2]
   }
 }
 
-// Writes 16 columns of a part (`sums` contains the part's 16 words) to the box, which already contains their addend if there is one. The
-// last of the four steps of a part sends the box to memory.
+// Finishes 16 columns of a part (adds the addend or applies bias and GELU) and writes them to the part's box in shared memory. `sums`
+// contains the 16 words of the part. The box already contains the addend, if there is one. In the last of the four steps of a part, starts
+// to copy the box to y.
 template <typename T, Epilogue kEpilogue>
 __device__ __forceinline__ void store_16_columns(const Args& args, const Warp& warp, const Tile& tile,
                                                  const uint32_t* sums, int part, int step,
@@ -83,8 +84,8 @@ __device__ __forceinline__ void store_part(const Args& args, const Warp& warp, c
                                    biases_of<kEpilogue>(args, warp, tile, part, step), place);
 }
 
-// Multiplies four stages. If a tile is waiting, one of its parts is written meanwhile. fetch() is called after two stages, when the box
-// that the previous part sent has probably been copied out.
+// Multiplies four stages of x and w. If a finished tile waits to be written, one of its parts is written at the same time. fetch() is
+// called after two stages, when the copy of the previous part from its box to memory has probably ended.
 template <typename T, Epilogue kEpilogue, typename Fetch>
 __device__ __forceinline__ void multiply_part(const Args& args, const Warp& warp, Ring& ring,
                                               float (&acc)[128], bool adds, const Tile& tile,
@@ -101,8 +102,8 @@ __device__ __forceinline__ void multiply_part(const Args& args, const Warp& warp
   }
 }
 
-// Writes the waiting tile after the last products. All addends are requested at once: that of the first part has already arrived, the box
-// of the second part is free, and the other two are loaded into the memory of this warp's rows of x, which its warpgroup no longer reads.
+// Writes the last tile, after which no products follow. All addends are loaded at once: that of the first part has already arrived, that of
+// the second part goes to the free box, and the other two go to the shared memory of this warp's rows of x, which are no longer needed.
 template <typename T, Epilogue kEpilogue>
 __device__ void store_last_tile(const Args& args, const Warp& warp, const Ring& ring,
                                 const Waiting& waiting) {
@@ -128,7 +129,8 @@ __device__ void store_last_tile(const Args& args, const Warp& warp, const Ring& 
     store_part<T, kEpilogue>(args, warp, waiting.tile, waiting.sums + 16 * part, part, places[part]);
 }
 
-// Computes the layer. kHidden is the number of parts of a waiting tile that are written while products run.
+// Computes the tiles of a thread block. kHidden is the number of parts of a waiting tile (0 to 4) that are written while the products of
+// the next tile run; the others are written after these products.
 template <typename T, Epilogue kEpilogue, int kHidden>
 __device__ void consume(const Args& args, const Warp& warp, Ring ring) {
   constexpr bool kAdds = kEpilogue == Epilogue::kAddend;

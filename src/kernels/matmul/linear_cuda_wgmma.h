@@ -1,6 +1,5 @@
-// Linear layers with Plimsoll's own product kernel on compute capability 9.0: the layers of matmul.h with a
-// bias, an addend or neither, and those of linear_gelu.h with a bias and GELU. They differ in the operations
-// on a finished tile of y.
+// Linear layers with Plimsoll's own product kernel on compute capability 9.0: the layers of matmul.h with a bias, an addend or neither, and
+// those of linear_gelu.h with a bias and GELU. The layers differ in the operations that are applied to a finished tile of y.
 //
 //   y_TN = x w^T, x w^T + bias   the sum in fp32, rounded once after the bias
 //   y_TN = x w^T + addend        the product rounded, then the sum with the addend in fp32
@@ -30,8 +29,8 @@ enum class LinearActivation : uint8_t { kNone, kGelu };
 void linear_cuda_wgmma(const LinearProblem& problem, LinearActivation activation, const MatmulArgs& args,
                        CudaStream stream);
 
-// Linear layers on compute capability 9.0 with the following norm as their epilogue (linear_norm.h). The
-// blocks that hold the columns of a row exchange the sums for its mean and variance.
+// Linear layers on compute capability 9.0 with the following norm as their epilogue (linear_norm.h). Several thread blocks hold the columns
+// of a row; they exchange the sums from which its mean and variance are computed.
 //
 //   y_TN = norm(x w^T + bias + residual) gain + beta
 //

@@ -1,16 +1,17 @@
-// Linear layers of few rows, x w^T + bias, such as those of a decoding step: their time is that of reading w once. A block
-// computes tiles of 16 columns. Its warps take turns at groups of 32 terms. A warp copies groups of w into its part of the block's
-// shared memory, several ahead of the one that it multiplies, also those of the next tile (PTX ISA, "cp.async"). Tensor cores multiply
-// 16 columns with eight rows of x (mma m16n8k16, "Warp-level matrix instructions"). An instruction adds products in any order of the
-// terms, so a thread's eight neighbouring terms serve two instructions as they are. The warps' sums are added in order, and the
-// result is rounded once after the bias. If w is constant, a block copies the first groups of w while the previous launches of the
-// chain are still running, so that reading w does not stop between two products.
+// Linear layers of few rows, x w^T + bias, such as those of a decoding step. Reading w once takes most of their time. A block computes
+// tiles of 16 columns. The terms of the sums (the elements of a row of w) are divided into groups of 32, which the warps process in turn. A
+// warp copies groups of w into its part of the block's shared memory, several groups ahead of the one that it multiplies and across the end
+// of a tile (PTX ISA, "cp.async"). Tensor cores multiply 16 columns with eight rows of x (mma m16n8k16, "Warp-level matrix instructions").
+// The order in which an instruction adds the terms does not matter, so the eight neighbouring terms that a thread loads are used in two
+// instructions without being rearranged. The warps' sums are added in order, and the result is rounded once after the bias. If no preceding
+// launch writes w, a block copies the first groups of w while the preceding launches are still running (early_launch.cuh), so that reading
+// weights does not pause between two products.
 //
-// Up to eight rows of x are in the block's shared memory, if they fit. More rows are copied there only for layers of so many columns that
-// each block computes several tiles; otherwise they are read through the cache, because copying them first takes longer.
+// Up to eight rows of x are copied to the block's shared memory, if they fit. More rows are copied only if the layer has enough columns
+// that each block computes several tiles; otherwise they are read through the cache, because copying them first takes longer.
 //
 // With a norm before the layer (norm_linear.h), each block normalizes the rows of x, and the first block writes their sums with the
-// residual. With a gated unit after it, a tile has eight columns of the gate and the same eight columns of the half that the gate
+// residual. With a gated linear unit after the layer, a tile has eight columns of the gate and the eight columns that this part of the gate
 // multiplies.
 #include <algorithm>
 
@@ -27,32 +28,33 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
-// The memory from which the matrix product reads the rows of x: device memory, shared memory, or shared memory that contains the normalized
-// rows.
+// States where the matrix product reads the rows of x. kInPlace: from device memory. kStaged: from a copy in shared memory. kNormalized:
+// from shared memory, to which the normalized rows were written.
 enum class Rows : uint8_t { kInPlace, kStaged, kNormalized };
 
-// The numbers of thread blocks per multiprocessor and of groups of terms that a warp has in flight. Measured on an H100 (linear_cuda_bench
-// few) with the matrix products of Llama-3.2-1B and GPT-2 with 1, 8 and 32 rows: more groups are faster with one tile of rows of x and with
-// rows in shared memory, but with several tiles of rows in device memory they leave too little of the cache for x.
+// The number of thread blocks per multiprocessor, and the number of groups of 32 terms of w that a warp copies ahead. Measured on an H100
+// (linear_cuda_bench few) with the matrix products of Llama-3.2-1B and GPT-2 with 1, 8 and 32 rows: 12 groups are faster than 6 with up to
+// eight rows and with rows in shared memory. With more rows in device memory, the shared memory for 12 groups would leave too little of the
+// L1 cache for x.
 template <int kTiles, Rows kRows>
 inline constexpr bool kReadsCache = kTiles > 1 && kRows == Rows::kInPlace;
 template <int kTiles, Rows kRows>
 inline constexpr int kBlocksPerMultiprocessor = kReadsCache<kTiles, kRows> ? 2 : 1;
 template <int kTiles, Rows kRows>
 inline constexpr int kGroupsAhead = kReadsCache<kTiles, kRows> ? 6 : 12;
-// More than eight rows of x are copied to shared memory if each block computes at least this number of tiles. In the cache, the rows of x
-// would compete with the shared memory of two blocks, and a head of GPT-2 with 32 rows would read most of them from L2 for each tile.
+// More than eight rows of x are copied to shared memory only if each block computes at least this number of tiles. Without the copy, the
+// blocks read x through the L1 cache, which is small because it shares its memory with the shared memory of two blocks; the output layer of
+// GPT-2 with 32 rows would read most of x from the L2 cache again for each tile.
 constexpr int kTilesToStage = 4;
-// The number of elements between two rows of x in shared memory, in addition to their terms. It places neighbouring rows in different
-// banks.
+// The number of unused elements after each row of x in shared memory. They place neighbouring rows in different banks.
 constexpr int kFewRowsPadding = 32;
-// Shared memory of a multiprocessor that blocks may use; the rest is cache.
+// The shared memory of a multiprocessor that thread blocks may use. The rest is L1 cache.
 constexpr int64_t kFewRowsSharedBytes = 200 << 10;
-constexpr int kColumns = 16;        // rows of w, which are columns of y, per tile
-constexpr int kRowsPerProduct = 8;  // rows of x that an instruction multiplies
-constexpr int kTerms = 32;          // terms of a group: eight for each of the four threads that share a row
+constexpr int kColumns = 16;        // rows of w, and therefore columns of y, per tile
+constexpr int kRowsPerProduct = 8;  // rows of x that one mma instruction multiplies
+constexpr int kTerms = 32;          // terms per group: eight for each of the four threads that share a row
 static_assert(kTerms == kCudaFewRowsTerms);
-// The distance between the sums of two rows in shared memory. With it, the 32 threads of a warp write to different banks.
+// The distance of two rows of sums in shared memory. With this distance, the 32 threads of a warp write to different banks.
 constexpr int kSumStride = 20;
 
 struct FewRowsArgs {
@@ -60,12 +62,12 @@ struct FewRowsArgs {
   const void* w;
   cuda::AnyFloats bias;
   void* y;
-  int rows, columns, terms;  // `columns` are those of y
+  int rows, columns, terms;  // `columns` is the number of columns of y
   int64_t y_stride;
-  bool constant_w;  // no launch of the chain writes w (early_launch.cuh)
+  bool constant_w;  // true if no preceding launch that may still run writes w (early_launch.cuh)
   LayerEnd end;
   Activation activation;
-  // The following fields are the operands of the norm.
+  // The remaining members are the operands of the norm.
   NormKind norm;
   const void* residual;
   cuda::AnyFloats norm_bias, gain, beta;
@@ -73,8 +75,8 @@ struct FewRowsArgs {
   float eps;
 };
 
-// Computes mma.m16n8k16. The body is empty for compute capability 7.5, which has neither this instruction nor bf16; the kernel is not
-// launched there.
+// Executes one mma.m16n8k16 instruction. Compute capability 7.5 has neither this instruction nor bf16; the code for it only traps, and the
+// kernel is never launched there.
 template <typename T>
 __device__ __forceinline__ void multiply(float (&sums)[4], uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3,
                                          uint32_t x0, uint32_t x1) {
@@ -97,7 +99,8 @@ __device__ __forceinline__ void multiply(float (&sums)[4], uint32_t w0, uint32_t
 #endif
 }
 
-// Starts to copy 16 bytes of w to shared memory. They bypass the first-level cache, because no other block reads them.
+// Starts to copy 16 bytes of w to shared memory. The copy bypasses the L1 cache, because no other block of this multiprocessor reads the
+// same bytes.
 __device__ __forceinline__ void start_copy(uint4* to, const void* from) {
 #if __CUDA_ARCH__ >= 800
   asm volatile(
@@ -105,13 +108,13 @@ __device__ __forceinline__ void start_copy(uint4* to, const void* from) {
       "l"(from));
 #endif
 }
-// Closes a set of copies, which may be empty.
+// Ends the current set of copies, for wait_for_sets(). A set may be empty.
 __device__ __forceinline__ void end_set() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;");
 #endif
 }
-// Waits until at most kSets sets of this thread's copies are incomplete.
+// Waits until all sets of this thread's copies except the last kSets are complete.
 template <int kSets>
 __device__ __forceinline__ void wait_for_sets() {
 #if __CUDA_ARCH__ >= 800
@@ -137,18 +140,19 @@ __device__ __forceinline__ float activate(Activation activation, float x) {
   return x;
 }
 
-// Normalizes the rows of x and stores them in shared memory, where two rows are `stride` elements apart. One to eight warps handle a row. A
-// thread reads and writes the same packs of a row in all passes.
+// Normalizes the rows of x and stores them in shared memory, where the beginnings of two rows are `stride` elements apart. One to eight
+// warps process a row. A thread reads and writes the same vectors of a row in all passes over it, so the passes need no barrier between
+// them.
 template <typename T>
 __device__ void normalize_rows(const FewRowsArgs& args, T* rows, int stride) {
   constexpr int kN = cuda::kPack<T>;
-  constexpr int kBatch = 4;  // packs that a thread loads before it uses the first
+  constexpr int kBatch = 4;  // vectors that a thread loads before it uses the first one
   __shared__ float slots[2][kWarps];
   const int thread = static_cast<int>(threadIdx.y * 32 + threadIdx.x);
   const int warps = args.rows >= 8 ? 1 : (args.rows > 2 ? (args.rows > 4 ? 1 : 2) : (args.rows > 1 ? 4 : 8));
   const int threads = 32 * warps, rows_at_once = kWarps / warps;
   const int group = thread / threads, own = thread % threads;
-  // Returns the sum over the threads of a row.
+  // Returns the sum of `value` over all threads that process the same row.
   const auto row_sum = [&](float value, float* of_warps) {
     value = cuda::warp_sum(value);
     if (warps == 1) return value;
@@ -160,7 +164,7 @@ __device__ void normalize_rows(const FewRowsArgs& args, T* rows, int stride) {
   };
   const auto columns = static_cast<float>(args.terms);
   for (int first = 0; first < args.rows; first += rows_at_once) {
-    // All threads take part in the sums, including those without a row, because the sums contain barriers.
+    // Threads without a row must also call row_sum(), because it contains barriers.
     const int row = first + group;
     const int end = row < args.rows ? args.terms : 0;
     const int64_t begin = int64_t{row} * args.terms;
@@ -222,18 +226,18 @@ __device__ void normalize_rows(const FewRowsArgs& args, T* rows, int stride) {
       for (int i = 0; i < kN; ++i) s[i] = fmaf((s[i] - mean) * rstd, gain[i], beta[i]);
       cuda::store_floats<T, kN>(to + c, s);
     }
-    if (warps > 1) __syncthreads();  // the slots are used again, so all threads must have read them
+    if (warps > 1) __syncthreads();  // all threads must have read `slots` before the next row writes to them
   }
 }
 
-// The shared memory of a block except the rows of x, which follow it.
+// The shared memory of a thread block. The rows of x, if they are copied, follow it.
 template <int kTiles, Rows kRows>
 struct Shared {
-  uint4 w[kWarps][kGroupsAhead<kTiles, kRows>][2][32];  // per group the two packs of each thread
+  uint4 w[kWarps][kGroupsAhead<kTiles, kRows>][2][32];  // per group of terms, two vectors for each thread
   float sums[2][kWarps][kRowsPerProduct * kTiles][kSumStride];
 };
 
-// Copies the rows of x to shared memory. Each thread loads several packs before it stores the first.
+// Copies the rows of x to shared memory. Each thread loads several vectors before it stores the first one.
 template <typename T>
 __device__ void stage_rows(const FewRowsArgs& args, T* to, int stride) {
   constexpr int kN = cuda::kPack<T>;
@@ -254,7 +258,7 @@ __device__ void stage_rows(const FewRowsArgs& args, T* to, int stride) {
   }
 }
 
-// Computes the layer. kTiles is the number of groups of eight rows of x.
+// Computes the layer. kTiles is the number of rows of x divided by eight, rounded up.
 template <typename T, int kTiles, Rows kRows>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRows>)
     linear_few_rows_kernel(const __grid_constant__ FewRowsArgs args) {
@@ -273,8 +277,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
   const int groups = args.terms / kTerms;
   const int first_tile = static_cast<int>(blockIdx.x), tile_step = static_cast<int>(gridDim.x);
 
-  // The group of terms whose copy starts next: its tile, its number, and the rows of w from which this thread copies. Columns past the end
-  // repeat the last one; their sums are not stored.
+  // The group of terms that this thread copies next: the tile, the number of the group, and the two rows of w to copy from. Columns after
+  // the last one of y repeat the last one; their sums are not stored.
   struct {
     int tile, at;
     const T* w[2];
@@ -288,7 +292,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
   };
   find_rows();
   const auto copy_next = [&](int slot) {
-    // If a warp has no group in this tile, it has none in any tile, because all tiles have the same number of groups.
+    // All tiles have the same number of groups, so a warp without a group in this tile has none in any tile.
     if (source.tile < tiles && source.at < groups) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
@@ -342,7 +346,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
       uint4 x_terms[kTiles];
 #pragma unroll
       for (int i = 0; i < kTiles; ++i) x_terms[i] = *reinterpret_cast<const uint4*>(x[i] + at * kTerms);
-      wait_for_sets<kAhead - 2>();  // needs no barrier: a thread reads only what it copied itself
+      wait_for_sets<kAhead - 2>();  // needs no barrier, because a thread reads only what it copied itself
       const uint4 low = shared.w[warp][slot][0][lane], high = shared.w[warp][slot][1][lane];
       copy_next((slot + kAhead - 1) % kAhead);
       slot = (slot + 1) % kAhead;
@@ -360,7 +364,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
       for (int k = 0; k < 4; ++k)
         sums[warp][kRowsPerProduct * i + 2 * quarter + k % 2][group + 8 * (k / 2)] = acc[i][k];
     }
-    // The sums of the next tile use the other buffer, so one barrier per tile is enough.
+    // The sums of the next tile are written to the other of two buffers, so one barrier per tile is enough.
     __syncthreads();
     const int first = tile * columns_of_tile;
     const auto layer = [&](int row, int column, int row_of_w) {
@@ -395,7 +399,7 @@ void launch_rows(const FewRowsArgs& args, int64_t shared_bytes, CudaStream strea
                      stream, args);
 }
 
-// Returns the bytes of shared memory of a block that has the rows of x there.
+// Returns the bytes of shared memory of a thread block if the rows of x are copied there.
 template <typename T, int kTiles, Rows kRows>
 int64_t bytes_with_rows(const FewRowsArgs& args) {
   return static_cast<int64_t>(sizeof(Shared<kTiles, kRows>)) +

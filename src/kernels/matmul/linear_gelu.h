@@ -7,9 +7,9 @@
 // added to it in fp32, as in matmul followed by bias_gelu_fwd. The reference does not round it. Error of each element:
 // linear_gelu_error_bound below. Rows: a row of y depends only on the same row of x; tail rows may contain anything finite. Aliasing: y
 // overlaps no other operand. Repeatability: the same bits for the same problem and GPU model and, if the library computes the product, for
-// the same version of the library. Cost: 2 T N K FLOPs plus those of the activation. Each operand is read once and y is written once;
-// bias_gelu after matmul writes and reads T N more elements. Thread-safety and ownership: as matmul.h, whose arguments it takes: a is x, b
-// is w, c is y; there is a bias and no addend.
+// the same version of the library. Cost: 2 T N K FLOPs plus those of the activation. Each operand is read once and y is written once.
+// Separate kernels for matmul and bias_gelu would write and read T N more elements. Arguments: those of matmul.h, with a = x, b = w, c = y,
+// a bias and no addend. Thread-safety and ownership: as in matmul.h.
 #pragma once
 
 #include <memory>
@@ -23,18 +23,17 @@ namespace plimsoll {
 // Computes y with plain loops, summing in double, and rounds it once.
 void linear_gelu_ref(const LinearProblem& problem, const MatmulArgs& args);
 
-// Returns a bound of |error| for one element of the fast kernels. `abs_sum` = sum |x||w| over its terms, and
-// `product` is their exact sum. It has four parts: the product's own error in fp32 (matmul_cuda.h) and its
-// rounding to the problem's type; the rounding of the sum with the bias; both times 1.13, the steepest slope
-// of gelu; the error of the activation relative to z Phi(-z) with z = |x| (ErfGeluOfRounded of
-// element_wise/cuda/gelu.cuh); and the store.
+// Returns a bound of |error| for one element of the fast kernels. `abs_sum` = sum |x||w| over its terms, and `product` is their exact sum.
+// The bound is the sum of four parts: the product's own error in fp32 (matmul_cuda.h) and its rounding to the problem's type; the rounding
+// of the sum with the bias; both times 1.13, the steepest slope of gelu; the error of the activation relative to z Phi(-z) with z = |x|
+// (ErfGeluOfRounded of element_wise/cuda/gelu.cuh); and the store.
 double linear_gelu_error_bound(const LinearProblem& problem, double abs_sum, double product, double bias);
 
 // The functions below run on an NVIDIA GPU. If linear_takes_own_product() returns true (matmul_catalog.h), Plimsoll's own kernel computes
-// the layer, with the activation as its epilogue. Otherwise, for few rows or in a build without code for compute capability 9.0, cuBLASLt
+// the layer, with the activation as its epilogue. Otherwise (for few rows, or in a build without code for compute capability 9.0) cuBLASLt
 // computes the matrix product and bias_gelu_fwd_cuda is applied in place. Views are in device memory; x, w and y are aligned to 16 bytes.
 //
-// Thread-safety and errors: as prepare_matmul_cuda(). No device memory is allocated: the library's workspace is `scratch`.
+// Thread-safety and errors: as prepare_matmul_cuda(). No device memory is allocated: the workspace of cuBLASLt is `scratch`.
 
 std::unique_ptr<CudaMatmul> prepare_linear_gelu_cuda(const LinearProblem& problem);
 // Prepares Plimsoll's own kernel for any number of rows. Requires: linear_sizes_fit(). In a build without code for compute capability 9.0,

@@ -51,7 +51,7 @@ void check(LinearProblem problem, DType bias_dtype, Way way) {
   GuardedBuffer want(name + "/want", DType::kF64, problem.rows * problem.columns);
   GuardedBuffer scratch(name + "/scratch", DType::kU8, kCublasLtWorkspaceBytes);
   x.fill_normal();
-  // Sums with a standard deviation of two reach both tails of GELU.
+  // The products have a standard deviation of two, so that they reach both tails of GELU.
   w.fill_normal(0.0, 2.0 / std::sqrt(static_cast<double>(problem.terms)));
   bias.fill_uniform();
   DeviceBuffer dx(x), dw(w), dbias(bias), dy(y), dscratch(scratch);
@@ -92,8 +92,8 @@ TEST(LinearGeluCuda, FewRowsUseTheLibrary) {
   check({.rows = 37, .columns = 256, .terms = 768, .dtype = DType::kF16}, DType::kF16, Way::kAsPrepared);
 }
 
-// Uses so many rows that a block computes several tiles, because a tile is written while the products of the next tile are computed. The
-// rows repeat, so the results of the first rows are the expected results of all.
+// A thread block writes one tile while it computes the next one. The number of rows is large enough that every block computes several
+// tiles, so that errors in this overlap are found. The rows repeat, so the results of the first rows are the expected results of all.
 void check_many_rows(int64_t terms, DType dtype) {
   constexpr int64_t kDistinct = 64, kRows = 128 * 64 - 5;
   const LinearProblem problem{

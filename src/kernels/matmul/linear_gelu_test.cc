@@ -15,8 +15,8 @@ namespace {
 
 using test::GuardedBuffer;
 
-// Compares the reference with the references of the matrix product and of bias_gelu, which round the sum between them; also for bf16, where
-// that rounding is the largest term of the bound.
+// Compares the reference with the reference of the matrix product followed by that of bias_gelu. Those round the product before the bias is
+// added. In bf16 this rounding is the largest term of the error bound, so bf16 is tested too.
 void check_against_parts(DType dtype) {
   const LinearProblem problem{.rows = 9, .columns = 7, .terms = 33, .dtype = dtype};
   const std::string name = "linear_gelu/" + std::string(dtype_name(dtype));
@@ -96,8 +96,8 @@ TEST(LinearGelu, HopperTakesWholeTilesOfColumns) {
   EXPECT_EQ(select(other).row, nullptr);
 }
 
-// 132 tiles run at the same time. 256 tiles nearly fill two rounds of them, so Plimsoll's own kernel is used; 288 tiles would leave much of
-// a third round empty.
+// A GPU with 132 multiprocessors computes 132 tiles at a time. 256 tiles nearly fill two rounds, so Plimsoll's own kernel must be chosen;
+// 288 tiles would leave most multiprocessors idle in a third round, so the library must be chosen.
 TEST(LinearGelu, HalfEmptyRoundsUseTheLibrary) {
   LinearProblem problem{.rows = 2048, .columns = 4096, .terms = 1024, .sm = 90};
   EXPECT_TRUE(linear_takes_own_product(problem));

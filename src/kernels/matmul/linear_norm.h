@@ -5,12 +5,12 @@
 //
 // Shape letters: T rows, K terms, N columns; dense, row-major. Types: x, w, residual and y have one type, bf16 or f16; bias, gain and beta
 // are f32 or have that type. The reference takes any floating types. Accumulation: products are summed in fp32. s is rounded to the type of
-// y twice, once before and once after one of bias and residual is added, and normalized in fp32. The reference does not round it. Error of
-// each element: linear_norm_error_bound below. Rows: a row of y depends only on the same rows of x and the residual; tail rows may contain
-// anything finite. Aliasing: y may be the residual and overlaps no other operand. Repeatability: the same bits for the same problem and GPU
-// model and, if the library computes the product, for the same version of the library. Cost: 2 T N K FLOPs plus 13 T N. Each operand is
-// read once and y is written once; a norm after the product writes and reads T N more elements. Thread-safety and ownership: views do not
-// own memory; distinct calls may run concurrently on distinct outputs.
+// y twice, once before and once after the second of bias and residual is added, and normalized in fp32. The reference does not round it.
+// Error of each element: linear_norm_error_bound below. Rows: a row of y depends only on the same rows of x and the residual; tail rows may
+// contain anything finite. Aliasing: y may be the residual and overlaps no other operand. Repeatability: the same bits for the same problem
+// and GPU model and, if the library computes the product, for the same version of the library. Cost: 2 T N K FLOPs plus 13 T N. Each
+// operand is read once and y is written once; separate kernels for the product and the norm would write and read T N more elements.
+// Thread-safety and ownership: views do not own memory; distinct calls may run concurrently on distinct outputs.
 #pragma once
 
 #include <cstddef>
@@ -34,36 +34,36 @@ struct LinearNormArgs {
   ConstView beta;      // [N]; may be null, which means zero
   View y;              // [T, N]
   double eps = 1e-5;
-  std::span<std::byte> scratch = {};  // used by the GPU kernels; the catalog states its size
+  std::span<std::byte> scratch = {};  // scratch memory of the GPU kernels; the kernel catalog states its size
 };
 
 // Computes y with plain loops, summing in double, and rounds it once.
 void linear_norm_ref(const LinearProblem& problem, const LinearNormArgs& args);
 
-// Returns a bound of |error| for one element of s of the fast kernels. `abs_sum` = sum |x||w| over its terms,
-// and `product` is their exact sum. It consists of the product's own error in fp32 (matmul_cuda.h), two
-// roundings to the layer's type and two to fp32.
+// Returns a bound of |error| for one element of s of the fast kernels. `abs_sum` = sum |x||w| over its terms, and `product` is their exact
+// sum. The bound consists of the product's own error in fp32 (matmul_cuda.h), two roundings to the layer's type and two to fp32.
 double linear_norm_input_error_bound(const LinearProblem& problem, double abs_sum, double product,
                                      double bias, double residual);
-// Returns a bound of |error| for one element of y. `x_hat` is exact, and `row` describes the exact s, except
-// for its input_error, which is the largest of the above bounds in this row. It consists of the bounds of
-// normalize.h and scale_shift.h, and the store.
+// Returns a bound of |error| for one element of y. `x_hat` is the exact normalized value. `row` describes the exact s, except that
+// row.input_error is the largest of the above bounds of s in this row. The bound consists of the bounds of normalize.h and scale_shift.h,
+// and the rounding of y.
 double linear_norm_error_bound(const LinearProblem& problem, const RowMagnitudes& row, double x_hat,
                                double gain, double beta);
 
 // The class below runs on an NVIDIA GPU. If linear_norm_takes_own_product() (matmul_catalog.h) returns true, Plimsoll's own kernel computes
-// the layer, with the norm as its epilogue. Otherwise, for few rows or in a build without code for compute capability 9.0, the product with
-// an addend of matmul_cuda_wgmma is followed by the norm in place. If the library computes that product, it uses its first choice of
-// algorithm, because batches that are smaller than planned are not measured. Views are in device memory; x, w, residual and y are aligned
-// to 16 bytes.
+// the layer, with the norm as its epilogue. Otherwise (for few rows, or in a build without code for compute capability 9.0)
+// matmul_cuda_wgmma computes the product with the residual as addend, and the norm is then applied in place. If cuBLASLt computes that
+// product, it uses the algorithm that it proposes first, because algorithms are not measured for batches that are smaller than planned.
+// Views are in device memory; x, w, residual and y are aligned to 16 bytes.
 //
 // Thread-safety and errors: as prepare_matmul_cuda(). No device memory is allocated: the library's workspace
 // is the arguments' scratch.
 
 class CudaLinearNorm {
  public:
-  // kAsPrepared chooses as described above. kOwn uses Plimsoll's own kernel for any number of rows; it requires linear_norm_sizes_fit(),
-  // and in a build without code for compute capability 9.0 run() throws kInternal. kApart always uses a product followed by the norm.
+  // kAsPrepared chooses as described above. kOwn uses Plimsoll's own kernel for any number of rows. It requires linear_norm_sizes_fit(),
+  // and run() throws kInternal in a build without code for compute capability 9.0. kApart always computes the product and the norm with
+  // separate kernels.
   enum class Way { kAsPrepared, kOwn, kApart };
   explicit CudaLinearNorm(const LinearProblem& problem, Way way = Way::kAsPrepared);
 

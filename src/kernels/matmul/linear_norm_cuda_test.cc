@@ -24,7 +24,7 @@ using Way = CudaLinearNorm::Way;
 #define PLIMSOLL_NEEDS_HOPPER() \
   if (compute_capability() != 90) GTEST_SKIP() << "needs compute capability 9.0"
 
-// The tensor in which y is stored: a separate one, or the residual.
+// States the tensor in which y is stored: a tensor of its own, or that of the residual.
 enum class Place : uint8_t { kApart, kInPlace };
 
 GuardedBuffer run(LinearNormCase& layer, Way way, Place place) {
@@ -73,7 +73,8 @@ void check(LinearProblem problem, DType parameters, Way way, double mean = 0.0, 
         test::compare(*got, want, {.per_element = bounds, .shape = {problem.rows, problem.columns}});
     EXPECT_TRUE(result.ok()) << result;
   }
-  // Compares bits only for Plimsoll's own kernel, because the library may choose another algorithm if it adds to its own output.
+  // Compares bits only if Plimsoll's own kernel runs: the library may choose another algorithm, with other bits, if it adds to its own
+  // output.
   if (way == Way::kOwn) {
     EXPECT_TRUE(test::compare_bits(y, in_place).ok());
   }
@@ -95,7 +96,8 @@ TEST(LinearNormCuda, SmallTermsOfManyStages) {
   check({.rows = 16, .columns = 1024, .terms = 4096}, DType::kBF16, Way::kOwn);
 }
 
-// The mean of a row is far from zero compared with its deviation, so that E[s^2] - mean^2 would lose accuracy.
+// The mean of each row is far from zero compared with its standard deviation. A kernel that computes the variance as E[s^2] - mean^2 would
+// lose accuracy.
 TEST(LinearNormCuda, SmallMeansFarFromZero) {
   PLIMSOLL_NEEDS_HOPPER();
   check({.rows = 20, .columns = 1024, .terms = 768, .dtype = DType::kF16}, DType::kF32, Way::kOwn, 40.0);
@@ -114,7 +116,8 @@ TEST(LinearNormCuda, FewRowsUseAProductAndANorm) {
   check({.rows = 37, .columns = 768, .terms = 3072, .workspace_bytes = 0}, DType::kF32, Way::kAsPrepared);
 }
 
-// Blocks also exchange the sums of rows that are not finite, and these do not affect other rows.
+// Some rows contain infinities and NaN. The thread blocks must exchange the sums of such rows too, without waiting forever, and the other
+// rows must not change.
 TEST(LinearNormCuda, SmallRowsThatAreNotFinite) {
   PLIMSOLL_NEEDS_HOPPER();
   constexpr int64_t kRows = 130, kColumns = 1024, kWithNan = 5, kWithInfinity = 128;
@@ -135,8 +138,8 @@ TEST(LinearNormCuda, SmallRowsThatAreNotFinite) {
   }
 }
 
-// Uses so many rows that a block computes several tiles, because a tile is written while the products of the next tile are computed. The
-// rows repeat, so the results of the first rows are the expected results of all.
+// A thread block writes one tile while it computes the next one. The number of rows is large enough that every block computes several
+// tiles, so that errors in this overlap are found. The rows repeat, so the results of the first rows are the expected results of all.
 void check_many_rows(int64_t columns, int64_t terms, DType dtype) {
   constexpr int64_t kDistinct = 64, kRows = 128 * 117 - 5;
   const LinearProblem problem{

@@ -1,12 +1,12 @@
-// Linear layers on Hopper with the norm that follows them. Adjacent blocks loop over tiles of the same rows,
-// each over its own 256 columns of y (linear_tiles.cuh). A finished tile, with its bias added and rounded to
-// 16 bits, stays in registers while the products of the next tile run, for 32 steps of 16 columns. In the
-// first 16 steps the addend is added and the rows are summed up; then the blocks exchange the sums of their
-// rows through device memory; some stages later, in the other 16 steps, the rows are normalized and written.
+// Linear layers on Hopper with the norm that follows them. Adjacent thread blocks loop over tiles of the same rows, each over different 256
+// columns of y (linear_tiles.cuh). A finished tile, with its bias added and rounded to 16 bits, stays in registers while the products of
+// the next tile run. Meanwhile it is processed twice, in 16 steps of 16 columns each. In the first 16 steps the residual (the "addend") is
+// added and the rows are summed up. Then the blocks exchange the sums of their rows through device memory. Some stages of products later,
+// in the other 16 steps, the rows are normalized and written.
 //
-// The sums of a row are one 64-bit number, which is written and read atomically. Before the launch all of
-// them have a value that no sums can have; a reader that sees another value has read the sums. The launch is
-// cooperative, so all blocks run at the same time and none waits for a block that cannot start.
+// The sums of a row are one 64-bit number, which is written and read atomically. Before the launch, all of these numbers are set to a value
+// that no sums can have, so a reader that sees another value has read valid sums. The launch is cooperative, so all blocks run at the same
+// time and none waits for a block that cannot start.
 #include <algorithm>
 #include <type_traits>
 
@@ -18,9 +18,9 @@
 namespace plimsoll {
 namespace {
 
-using namespace linear;  // the kernels of this file are in that namespace
+using namespace linear;
 
-constexpr int kStepsOfPart = 4;  // steps per part of a tile, 16 columns each
+constexpr int kStepsOfPart = 4;  // a part of a tile has 64 columns, and each step processes 16
 constexpr int kAddSteps = kParts * kStepsOfPart;
 constexpr int kSteps = 2 * kAddSteps;
 constexpr int kStagesApart = 4;
@@ -31,7 +31,8 @@ constexpr uint32_t kNormSharedBytes = kFactorsAt + kColumns * sizeof(float2);
 static_assert(kLinearNormTilesAcross <= 8,
               "each of the four threads of a row reads the sums of at most two blocks");
 
-// Returns the number of stages of the next tile's products that are needed if `steps_of_stage` steps of the waiting tile run in each.
+// Returns the number of stages of the next tile's products during which the waiting tile is processed, if each of them runs
+// `steps_of_stage` steps of it.
 constexpr int stages_for(int steps_of_stage) {
   return 2 * ((kAddSteps + steps_of_stage - 1) / steps_of_stage) + kStagesApart;
 }
@@ -40,15 +41,15 @@ struct NormArgs {
   Args layer;
   cuda::AnyFloats gain, beta;
   float eps;
-  uint64_t* sums;  // [tiles down, tiles across, kRows]
+  uint64_t* sums;  // [tiles_down, tiles_across, kRows]: the exchanged sums
 };
 
-// The mean of some elements of a row, and the sum of their squared differences from it.
+// The mean of a group of elements of a row, and the sum of the squared differences from it.
 struct Sums {
   float mean, squares;
 };
-// Combine two groups of equal size, and add four elements to a group of `count` elements (Chan, Golub,
-// LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979).
+// Compute the sums of two groups of equal size together, and add four elements to a group of `count` elements (Chan, Golub, LeVeque,
+// "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979).
 __device__ __forceinline__ Sums join_equal(const Sums& a, const Sums& b, float count_of_each) {
   const float apart = b.mean - a.mean;
   return {0.5f * (a.mean + b.mean), a.squares + b.squares + apart * apart * (0.5f * count_of_each)};
@@ -72,11 +73,11 @@ struct Norm {
   float scale, shift;
 };
 
-// The state of this thread's two rows in the waiting tile.
+// The state of the two rows of the waiting tile of which this thread holds elements.
 struct Rows {
-  const float4* factors;  // each element has the factors of two columns
+  const float4* factors;  // gain and beta of two adjacent columns per element
   Sums sums[2];
-  uint64_t seen[2][2];  // for each row, the sums of two blocks as they were last loaded
+  uint64_t seen[2][2];  // for each row, the sums of two blocks as they were last read
   Norm norms[2];
 };
 
@@ -87,7 +88,7 @@ __device__ __forceinline__ uint32_t add_pair(uint32_t a, uint32_t b) {
   return *reinterpret_cast<const uint32_t*>(&sum);
 }
 
-// Runs one of the steps 0 to 15, which adds the addend to 16 columns.
+// Runs step number 0 to 15 of the waiting tile, which adds the addend to 16 columns and adds them to the sums of their rows.
 template <typename T>
 __device__ __forceinline__ void add_step(const NormArgs& args, const Warp& warp, Waiting& waiting, Rows& rows,
                                          int number) {
@@ -113,7 +114,8 @@ __device__ __forceinline__ void add_step(const NormArgs& args, const Warp& warp,
   if (part < 2) fetch_addend(args.layer, warp, waiting.tile, part + 2);
 }
 
-// Returns the address of the sums of this thread's first row in a block's tile. The sums of its second row are eight elements later.
+// Returns the address of the exchanged sums of this thread's first row over the columns of one block. The sums of its second row are eight
+// elements later.
 __device__ __forceinline__ uint64_t* sums_of(const NormArgs& args, const Warp& warp, const Tile& tile,
                                              int block) {
   return args.sums + (static_cast<int64_t>(tile.row) * args.layer.tiles_across + block * kRows) +
@@ -125,8 +127,8 @@ __device__ __forceinline__ uint64_t load_sums(const uint64_t* from) {
   return sums;
 }
 
-// Publishes the sums of the rows. A quad of threads holds two rows of a tile together; each of its first two
-// threads publishes one.
+// Writes the sums of the rows where the other blocks read them. Four threads hold two rows of a tile together; each of the first two of
+// them writes the sums of one row.
 __device__ __forceinline__ void publish_sums(const NormArgs& args, const Warp& warp, const Tile& tile,
                                              Rows& rows) {
 #pragma unroll
@@ -138,7 +140,7 @@ __device__ __forceinline__ void publish_sums(const NormArgs& args, const Warp& w
       sums = join_equal(sums, other, static_cast<float>(kColumns / 4 * apart));
     }
     if (warp.lane % 4 != row) continue;
-    // The sums of squares are never negative, and the sign of a NaN is cleared, so they differ from kNoSums.
+    // The exchanged number never equals kNoSums: a sum of squares is not negative, and the sign of a NaN is cleared.
     const uint64_t both =
         uint64_t{__float_as_uint(sums.squares) & 0x7fffffffu} << 32 | __float_as_uint(sums.mean);
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(
@@ -148,7 +150,8 @@ __device__ __forceinline__ void publish_sums(const NormArgs& args, const Warp& w
   }
 }
 
-// Reads the published sums once. Thread i of a quad reads the sums of blocks i and i + 4.
+// Reads the sums that the blocks have written, once and without waiting. Thread i of the four threads of a row reads the sums of blocks i
+// and i + 4.
 __device__ __forceinline__ void try_load_sums(const NormArgs& args, const Warp& warp, const Tile& tile,
                                               Rows& rows) {
 #pragma unroll
@@ -174,7 +177,7 @@ __device__ __forceinline__ void wait_for_sums(const NormArgs& args, const Warp& 
   }
   __syncwarp();
 }
-// Returns the sum over a quad of threads, with the same bits in all four.
+// Returns the sum over the four threads of a row, with the same bits in all four.
 __device__ __forceinline__ float sum_of_quad(float x) {
   x += __shfl_xor_sync(~0u, x, 1);
   return x + __shfl_xor_sync(~0u, x, 2);
@@ -208,7 +211,8 @@ __device__ __forceinline__ void take_norms(const NormArgs& args, const Warp& war
   }
 }
 
-// Runs one of the steps 16 to 31, which normalizes 16 columns and writes them to their box. The last step of a part sends the box.
+// Runs step number 16 to 31 of the waiting tile, which normalizes 16 columns and writes them to a box in shared memory. In the last step of
+// a part, starts to copy the box to y.
 template <typename T>
 __device__ __forceinline__ void norm_step(const NormArgs& args, const Warp& warp, const Waiting& waiting,
                                           const Rows& rows, int number) {
@@ -235,7 +239,7 @@ __device__ __forceinline__ void norm_step(const NormArgs& args, const Warp& warp
   if (step + 1 == kStepsOfPart) send_box(args.layer, warp, waiting.tile, part, place.box);
 }
 
-// Runs one of the kSteps steps of the waiting tile.
+// Runs one of the kSteps steps of the waiting tile, and the exchange of sums between them.
 template <typename T>
 __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp, Waiting& waiting,
                                           Rows& rows, int step) {
@@ -248,14 +252,14 @@ __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp
   if (step + 1 == kAddSteps) publish_sums(args, warp, waiting.tile, rows);
 }
 
-// Computes the layer and the norm. kStepsOfStage is the number of steps of the waiting tile in each stage of the next tile's products.
-// kStagesApart stages pass between publishing and reading the sums.
+// Computes the tiles of a thread block. Each stage of the next tile's products runs kStepsOfStage steps of the waiting tile. Between
+// writing the sums and reading them, kStagesApart stages pass without steps.
 template <typename T, int kStepsOfStage>
 __device__ void consume(const NormArgs& args, const Warp& warp, Ring ring, const float4* factors) {
   constexpr int kHidden = stages_for(kStepsOfStage);
   constexpr int kNormStage = (kHidden + kStagesApart) / 2;
-  // The addend of the next tile is fetched into shared memory that parts 0 and 2 of the last result still occupy while the
-  // copy engine stores them. From this step on, waiting for that store hardly stalls the warp.
+  // The first addend of the next tile is loaded into the box from which parts 0 and 2 of the waiting tile are copied to memory. From this
+  // step on, the copy has nearly ended, so waiting for it hardly delays the warp.
   constexpr int kFetchStep = kSteps - 3;
   float acc[128];
   Waiting waiting = {};

@@ -19,7 +19,7 @@ namespace {
 using test::GuardedBuffer;
 using test::LinearNormCase;
 
-// Compares the reference with the references of the matrix product and of the norm, which round the sum between them.
+// Compares the reference with the reference of the matrix product followed by that of the norm, which round the sum between them.
 void check_against_parts(DType dtype, double mean, bool has_beta = true) {
   const LinearProblem problem{.rows = 9, .columns = 7, .terms = 33, .dtype = dtype};
   LinearNormCase layer(problem, DType::kF32, "linear_norm/" + std::string(dtype_name(dtype)));
@@ -115,8 +115,9 @@ TEST(LinearNorm, HopperTakesRowsOfFewTiles) {
   EXPECT_NE(selected(other).refused.front().reason.find("this GPU has 10.0"), std::string::npos);
 }
 
-// 132 blocks run at the same time. With four blocks per 128 rows these are 33 groups of 128 rows: 32 groups nearly fill one round, and 36
-// groups leave most of a second round empty. With three blocks per 128 rows, 44 groups fit into one round.
+// A GPU with 132 multiprocessors runs 132 thread blocks at a time. If four blocks compute 128 rows, 33 groups of 128 rows run at a time: 32
+// groups nearly fill one round, and 36 groups leave most of a second round empty. If three blocks compute 128 rows, 44 groups fit into one
+// round.
 TEST(LinearNorm, HalfEmptyRoundsUseTheLibrary) {
   LinearProblem problem{.rows = 128 * 32, .columns = 1024, .terms = 1024, .sm = 90};
   EXPECT_TRUE(linear_norm_takes_own_product(problem));

@@ -1,6 +1,7 @@
 // Code that the kernels of linear layers on Hopper share (linear_cuda_wgmma.cu, linear_norm_cuda_wgmma.cu): tiles of 128 rows and 256
-// columns of y, whose terms one thread of a block loads by TMA, 64 at a time, into a ring of stages; and "boxes", buffers in shared memory
-// through which the parts of a finished tile are written and addends are loaded. For sources that nvcc compiles for sm_90a.
+// columns of y. One thread of a block loads the rows of x and w for a tile by TMA, 64 columns (a "stage") at a time, into a ring buffer of
+// stages. A finished tile is written in four parts of 64 columns through "boxes", buffers in shared memory into which an addend can be
+// loaded first. For sources that nvcc compiles for sm_90a.
 #pragma once
 
 #include <type_traits>
@@ -18,15 +19,16 @@ inline constexpr int kRows = static_cast<int>(kLinearTileRows),
                      kColumns = static_cast<int>(kLinearTileColumns);
 inline constexpr int kStageTerms = 64;
 inline constexpr int kStagesOfPart = static_cast<int>(kLinearTerms) / kStageTerms;
-inline constexpr int kParts = 4;  // parts of a waiting tile, 64 columns each
+inline constexpr int kParts = 4;  // parts of a finished tile, 64 columns each
 inline constexpr uint32_t kStages = 4;
 inline constexpr uint32_t kRowBytes = kStageTerms * 2;
 inline constexpr uint32_t kStageBytes = (kRows + kColumns) * kRowBytes;
 inline constexpr int kConsumerWarps = 8;
 inline constexpr int kThreads = 3 * wgmma::kWarpgroup;
-inline constexpr int kBoxRows = 16;  // rows of y per box; each warp has its own boxes
+inline constexpr int kBoxRows = 16;  // rows of y per box; each warp has two boxes
 inline constexpr uint32_t kBoxBytes = kBoxRows * kRowBytes;
-// The layout of shared memory: the stages; two boxes per warp; two barriers per stage; and one barrier per box, for an addend.
+// The layout of shared memory: the stages; two boxes per warp; two barriers per stage; and one barrier per box, which signals that an
+// addend has arrived.
 inline constexpr uint32_t kBoxesAt = kStages * kStageBytes;
 inline constexpr uint32_t kBarriersAt = kBoxesAt + kConsumerWarps * 2 * kBoxBytes;
 inline constexpr uint32_t kAddendBarriersAt = kBarriersAt + 2 * 8 * kStages;
@@ -36,9 +38,9 @@ inline constexpr uint32_t kSharedBytes = kAddendBarriersAt + kConsumerWarps * 2 
 struct Args {
   CUtensorMap x, w, addend, y;
   cuda::AnyFloats bias;
-  // `stages` is the number of stages into which a tile's terms are divided.
+  // `stages` is the number of stages per tile: all terms divided by kStageTerms.
   int tiles_down, tiles_across, stages;
-  // If set, the addend of a tile is prefetched into the L2 cache, a part at a time, before the products of the next tile run.
+  // If true, the addend of a tile is prefetched into the L2 cache, one part at a time, while its first stages are loaded.
   bool prefetches_addend;
   CUtensorMap addend_parts;
 };
@@ -66,7 +68,8 @@ inline Args args_of(const LinearProblem& problem, const MatmulArgs& operands) {
           .addend_parts = {}};
 }
 
-// A position in the ring of stages. Each user of the ring separately counts the stages that it has passed, starting from 0.
+// A position in the ring buffer of stages. The producer and each consumer warp have a Ring of their own, in which `met` counts the stages
+// that they have passed.
 struct Ring {
   uint32_t base;
   uint32_t met = 0;
@@ -79,7 +82,8 @@ struct Ring {
   __device__ uint32_t empty(uint32_t s) const { return full(s) + 8; }
 };
 
-// The position of a tile in y. Adjacent blocks compute adjacent tiles of the same rows, so that they share x, and w stays in the L2 cache.
+// The position of a tile in y. Adjacent blocks compute adjacent tiles of the same rows at the same time, so that they share x, and w stays
+// in the L2 cache.
 struct Tile {
   int row, column;
 };
@@ -106,11 +110,11 @@ __device__ inline void produce(const Args& args, Ring ring) {
 struct Warp {
   int number = static_cast<int>(threadIdx.x) / 32;
   int lane = static_cast<int>(threadIdx.x) % 32;
-  uint32_t boxes = 0;    // the warp's two boxes
-  uint32_t addends = 0;  // the barriers of both boxes
+  uint32_t boxes = 0;    // address of the warp's two boxes
+  uint32_t addends = 0;  // address of the barriers of the two boxes
 };
 
-// The box through which a part of a tile is written, and the phase of the barrier that signals that its addend has arrived.
+// The box through which a part of a tile is written, the barrier that signals that its addend has arrived, and the phase of this barrier.
 struct Place {
   uint32_t box, addend, phase;
 };
@@ -119,15 +123,15 @@ __device__ __forceinline__ Place place_of(const Warp& warp, int part) {
   return {warp.boxes + number % 2 * kBoxBytes, warp.addends + number % 2 * 8, number / 2};
 }
 
-// Loads the addend of a part of a tile into its box. Called by one thread.
+// Starts to load the addend of a part of a tile into its box. Only one thread of the warp calls it.
 __device__ __forceinline__ void load_addend(const Args& args, const Warp& warp, const Tile& tile, int part,
                                             const Place& place) {
   tma::load(place.box, &args.addend, place.addend, tile.column + 64 * part,
             tile.row + kBoxRows * warp.number);
 }
 
-// Waits until the previous contents of the box have been copied out, and then starts to load the addend of a part into it. The addend of
-// the previous part may still be in transit to the other box.
+// Waits until the copies of the warp's boxes to memory have read the boxes, then starts to load the addend of a part into its box. The load
+// of the previous part's addend into the other box need not have ended.
 __device__ __forceinline__ void fetch_addend(const Args& args, const Warp& warp, const Tile& tile, int part) {
   if (warp.lane != 0) return;
   const Place place = place_of(warp, part);
@@ -136,7 +140,7 @@ __device__ __forceinline__ void fetch_addend(const Args& args, const Warp& warp,
   load_addend(args, warp, tile, part, place);
 }
 
-// The three functions below access a box 16 columns at a time, as four matrices of 8 x 8 elements: they return the address that a lane
+// The three functions below access a box 16 columns at a time, as four matrices of 8 x 8 elements. They return the address that a lane
 // passes to ldmatrix or stmatrix, load the matrices, and store them. `step`, 0 to 3, selects the group of 16 columns. Words 0 and 2 belong
 // to the thread's first row, 1 and 3 to the row eight below; words 0 and 1 belong to the left eight columns.
 __device__ __forceinline__ uint32_t place_in_box(const Warp& warp, uint32_t box, int step) {
@@ -155,7 +159,7 @@ __device__ __forceinline__ void store_matrices(uint32_t to, const uint32_t (&wor
                "r"(words[1]), "r"(words[2]), "r"(words[3])
                : "memory");
 }
-// Sends a whole box to y.
+// Starts to copy a complete box to y.
 __device__ __forceinline__ void send_box(const Args& args, const Warp& warp, const Tile& tile, int part,
                                          uint32_t box) {
   wgmma::fence_async_proxy();
@@ -163,7 +167,7 @@ __device__ __forceinline__ void send_box(const Args& args, const Warp& warp, con
   if (warp.lane == 0) tma::store(&args.y, box, tile.column + 64 * part, tile.row + kBoxRows * warp.number);
 }
 
-// The biases of a thread's columns of a whole tile: two biases for each four of its sums.
+// The biases of the columns of a tile that one thread holds: two biases for each four of its sums.
 struct TileBiases {
   float pairs[32][2];
 
@@ -190,8 +194,8 @@ struct TileBiases {
   }
 };
 
-// The elements of a finished tile that one thread holds, and their destination. The sums have the layout of wgmma_64x256.cuh, two columns
-// per word.
+// The elements of a finished tile that one thread holds until they are written, and the position of the tile. The sums have the layout of
+// wgmma_64x256.cuh; each word contains two columns.
 struct Waiting {
   uint32_t sums[64];
   Tile tile;
@@ -204,7 +208,7 @@ __device__ __forceinline__ void take(const float (&acc)[128], Waiting& waiting) 
   for (int i = 0; i < 64; ++i) waiting.sums[i] = cuda::narrow_pair<T>(acc[2 * i], acc[2 * i + 1]);
 }
 
-// Starts the products of a stage, which may still run when the function returns, and waits for the products of the previous stage.
+// Starts the products of a stage and waits for those of the previous stage. The started products may still run when the function returns.
 template <typename T>
 __device__ __forceinline__ void multiply_stage(const Warp& warp, Ring& ring, float (&acc)[128], bool adds) {
   constexpr DType kType = std::is_same_v<T, __nv_bfloat16> ? DType::kBF16 : DType::kF16;
@@ -219,7 +223,7 @@ __device__ __forceinline__ void multiply_stage(const Warp& warp, Ring& ring, flo
   if (adds && warp.lane == 0) tma::arrive(ring.empty(ring.met - 1));
   ++ring.met;
 }
-// Waits for the products of the last stage.
+// Waits for the products of the last stage of a tile.
 __device__ __forceinline__ void end_products(const Warp& warp, const Ring& ring, float (&acc)[128]) {
   wgmma::wait_for_products<0>();
 #pragma unroll
@@ -227,8 +231,7 @@ __device__ __forceinline__ void end_products(const Warp& warp, const Ring& ring,
   if (warp.lane == 0) tma::arrive(ring.empty(ring.met - 1));
 }
 
-// Creates the barriers. Called by one thread of a block; the threads that use them must synchronize
-// afterwards.
+// Creates the barriers of a thread block. One thread calls it; the block must synchronize before other threads use the barriers.
 __device__ __forceinline__ void make_barriers(const Ring& ring) {
   for (uint32_t stage = 0; stage < kStages; ++stage) {
     tma::make_barrier(ring.full(stage), 1);
@@ -238,9 +241,9 @@ __device__ __forceinline__ void make_barriers(const Ring& ring) {
     tma::make_barrier(ring.base + kAddendBarriersAt + 8 * box, 1);
   tma::fence_barriers();
 }
-// Divides the work of a block: the last warpgroup (the producer) loads tiles, and the others call consume(warp). The producer gives up
-// registers for the threads that hold accumulators: of the 504 registers for one thread of each of three warpgroups, it keeps 24 and the
-// other two get 240 each.
+// Divides the work of a thread block: one thread of the last warpgroup (the producer) loads tiles, and the other two warpgroups call
+// consume(warp). The producer gives up registers for the accumulators of the consumers: per thread of each warpgroup, there are 504
+// registers in total, of which the producer keeps 24 and the other two get 240 each.
 template <typename Consume>
 __device__ __forceinline__ void divide_work(const Args& args, const Ring& ring, const Consume& consume) {
   if (threadIdx.x >= 2 * wgmma::kWarpgroup) {

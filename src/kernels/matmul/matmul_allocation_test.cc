@@ -1,5 +1,5 @@
-// Measures the heap memory that oneDNN allocates while a prepared product runs: this program counts every
-// allocation.
+// Tests the heap memory that oneDNN allocates while a prepared product runs: it must not exceed the bytes that the plan counts. This
+// program replaces malloc and counts every allocation.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -32,8 +32,8 @@ std::atomic<int64_t> peak_bytes{0};
 }  // namespace
 
 #if PLIMSOLL_COUNTS_ALLOCATIONS
-// The functions of glibc's allocator under their internal names. The definitions below replace the allocator's public functions in the
-// whole process.
+// glibc also exports the functions of its allocator under these names. The definitions below replace the public functions in the whole
+// process and call these.
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
@@ -86,7 +86,7 @@ struct Buffer {
   void* data;
 };
 
-// Returns the largest number of bytes that run() held in addition to the bytes held before.
+// Returns the largest number of bytes that were allocated during run(), in addition to those allocated before it.
 int64_t peak_of_run(const MatmulProblem& problem) {
   const int64_t scratch_bytes = matmul_scratch_bytes(problem);
   const Buffer a(problem.m * problem.k * 4), b(problem.k * problem.n * 4), c(problem.m * problem.n * 4),
@@ -102,7 +102,7 @@ int64_t peak_of_run(const MatmulProblem& problem) {
   if (problem.bias == MatmulBias::kRow) args.bias = {bias.data, problem.bias_dtype};
   const auto matmul = prepare_matmul_cpu(problem);
   int64_t peak = 0;
-  // The first run is not counted, because it starts the library's threads, whose memory does not belong to a matrix product.
+  // The first run is not counted, because it starts oneDNN's threads, whose memory does not belong to a matrix product.
   for (int repeat = 0; repeat < 3; ++repeat) {
     const int64_t before = live_bytes.load();
     peak_bytes.store(before);
@@ -116,7 +116,7 @@ int64_t peak_of_run(const MatmulProblem& problem) {
 
 TEST(MatmulAllocation, StaysWithinThePlannedBytes) {
   if (!PLIMSOLL_COUNTS_ALLOCATIONS) GTEST_SKIP() << "needs glibc's own allocator: not under a sanitizer";
-  // Checks that the replaced functions count allocations.
+  // Checks first that the replaced functions do count allocations.
   const int64_t before = live_bytes.load();
   const Buffer probe(1 << 20);
   EXPECT_GE(live_bytes.load() - before, 1 << 20);

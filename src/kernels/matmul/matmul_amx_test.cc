@@ -22,7 +22,7 @@ using test::MatmulInputs;
 
 enum class TermsOf { kRows, kColumns };
 
-// Returns the three bf16 parts of row or column `at` of a block at `term`, as fp32.
+// Returns the three bf16 parts, as fp32, of term number `term` of row (or column) `at` of a split block.
 std::array<float, kParts> parts_at(const std::byte* steps, TermsOf of, int64_t at, int64_t term) {
   const int64_t pair = term % 16, half = term % kPartsStepTerms / 16;
   const int64_t row = of == TermsOf::kRows ? at % 16 : pair;
@@ -37,7 +37,7 @@ std::array<float, kParts> parts_at(const std::byte* steps, TermsOf of, int64_t a
   return parts;
 }
 
-// Checks that all elements outside the matrix are zero, and that the parts add up to the number bit for bit.
+// Splits a block and checks that the three parts of each number add up to it exactly, and that elements outside the matrix are zero.
 void check_parts(TermsOf of, TermLayout term_layout, int64_t count, int64_t terms) {
   SCOPED_TRACE(fmt::format("{} of {} terms", count, terms));
   const bool apart = term_layout == TermLayout::kStrided;
@@ -76,8 +76,8 @@ TEST(Bf16Parts, AddUpToTheNumber) {
   }
 }
 
-// Matrix products on AMX tiles must have the accuracy of the library's fp32 products: the same limits apply to every form of operands and
-// to blocks that extend past every edge.
+// Matrix products on AMX tiles must keep the error bound of fp32 products. The sizes include matrices whose last block is incomplete in
+// every dimension.
 constexpr LinearSizes kTileSizes[] = {{1, 1, 1},      {3, 17, 33},   {33, 33, 33},   {64, 64, 64},
                                       {100, 130, 70}, {257, 16, 48}, {97, 24, 3072}, {150, 800, 40}};
 
@@ -91,7 +91,7 @@ TEST(MatmulCpuAmx, IsExactOnSmallIntegersAndWithinTheBoundOfFp32) {
   for (const auto& [T, N, K] : kTileSizes) {
     for (const MatmulProblem& problem : linear_layer(T, N, K)) {
       check_matmul(on_tiles(problem), MatmulInputs::kSmallIntegers);
-      // With few terms the bound of an fp32 product is smaller than the error that bf16_parts_amx.h states.
+      // Products of fewer than 32 terms are not compared: their error may exceed the bound of fp32 products, as bf16_parts_amx.h states.
       if (problem.k >= 32) check_matmul(on_tiles(problem), MatmulInputs::kNormal);
     }
   }
@@ -115,7 +115,7 @@ TEST(MatmulCpuAmx, TakesEveryCombinationOfTransposesBiasAndWrites) {
   }
 }
 
-// Uses sizes with many blocks of columns and of terms. The bits must be the same for any number of threads.
+// The bits must be the same for any number of threads. The sizes give several blocks of columns and of terms.
 TEST(MatmulCpuAmx, TheNumberOfThreadsDoesNotChangeABit) {
   if (!may_use_amx_tiles()) GTEST_SKIP() << "this CPU has no AMX tiles, or the system grants none";
   const int threads_before = num_threads();

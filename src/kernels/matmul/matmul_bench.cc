@@ -1,5 +1,6 @@
-// Benchmarks the three matrix products of the linear layers of MiniLM, BERT-base and BERT-large with each catalog row for a CPU. Arguments:
-// product (0 y, 1 dX, 2 dW), T, N, K. A large B is packed during the run, as in training. FLOPs are counted as in matmul.h.
+// Benchmarks the three matrix products of the linear layers of MiniLM, BERT-base and BERT-large with each CPU implementation in the kernel
+// catalog. Arguments of a benchmark: product (0 y, 1 dX, 2 dW), T, N, K, with the letters of matmul_catalog.h. A large B is converted to
+// the implementation's layout ("packed") during the run, as in training. FLOPs are counted as in matmul.h.
 #include <benchmark/benchmark.h>
 
 #include <fmt/format.h>
@@ -25,7 +26,8 @@ MatmulProblem product_of(const benchmark::State& state, DType dtype) {
   if (state.range(0) == 1) problem = {.m = T, .n = K, .k = N};
   if (state.range(0) == 2) problem = {.m = N, .n = K, .k = T, .trans_a = Transpose::kYes};
   problem.a = dtype;
-  problem.b = state.range(0) == 2 ? dtype : DType::kF32;  // weights are stored in fp32
+  // B of dW is an activation; otherwise B is a weight, which is stored in fp32.
+  problem.b = state.range(0) == 2 ? dtype : DType::kF32;
   problem.c = state.range(0) == 2 ? DType::kF32 : dtype;
   problem.num_threads = num_threads();
   problem.isa = cpu_isa();
@@ -39,7 +41,7 @@ void matmul(benchmark::State& state, const KernelRow& row, DType dtype) {
   const auto size = [](int64_t count) { return static_cast<size_t>(count); };
   std::vector<float> a(size(problem.m * problem.k)), b(size(problem.k * problem.n)),
       c(size(problem.m * problem.n)), bias(size(problem.n));
-  // Scratch memory begins at a page, as the arena does.
+  // Scratch memory begins at a multiple of 4096 bytes, as in the arena of a run.
   const int64_t scratch_bytes = matmul_scratch_bytes(problem);
   std::vector<std::byte> memory(size(scratch_bytes + 4096));
   std::byte* scratch = memory.data() + (4096 - reinterpret_cast<uintptr_t>(memory.data()) % 4096) % 4096;
@@ -66,7 +68,7 @@ void layers(benchmark::internal::Benchmark* benchmark) {
   }
   benchmark->UseRealTime()->Unit(benchmark::kMillisecond)->MinTime(0.2);
 }
-// Registers a benchmark for each catalog row and type: "matmul_cpu_onednn/bf16".
+// Registers a benchmark for each implementation and type, for example "matmul_cpu_onednn/bf16".
 void register_rows() {
   for (const KernelRow* row : test::cpu_matmul_rows()) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -77,8 +79,8 @@ void register_rows() {
   }
 }
 
-// The parts of a bf16 product that are measured separately: the whole product, the product with B already in the library's layout, the
-// conversion of B to that layout, and the gradient of a weight with dY transposed beforehand.
+// The variants of a product that are measured separately: the whole product, the product with B already in oneDNN's layout, the conversion
+// of B to that layout, and, for the gradient of a weight, products with dY transposed beforehand.
 enum class Part : int64_t { kWhole, kPackedB, kPacking, kPlainA, kPlainAPackedB, kTransposedAPackedB };
 
 void parts(benchmark::State& state, DType dtype) {
@@ -133,8 +135,8 @@ void layer_parts(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK_CAPTURE(parts, f32, DType::kF32)->Apply(layer_parts);
 BENCHMARK_CAPTURE(parts, bf16, DType::kBF16)->Apply(layer_parts);
 
-// Arguments: k, n, transposed. 12 matrices are used in turn, so that they are read from memory, like weights
-// in a training step.
+// Benchmarks the packing of B. Arguments: k, n, transposed. 12 matrices are packed in turn, so that they are read from memory and not from
+// the cache, like weights in a training step.
 void pack_pairs(benchmark::State& state) {
   const int64_t k = state.range(0), n = state.range(1);
   constexpr size_t kMatrices = 12;

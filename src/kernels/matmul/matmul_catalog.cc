@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kKiB = 1024;
-// The largest number of terms that one launch of the kernel that splits operands can handle: kTf32x3MaxTerms of
+// The largest number of terms that one launch of the kernel that splits operands into TF32 parts can process: kTf32x3MaxTerms of
 // split_tf32.h.
 constexpr int64_t kMaxSplitTerms = int64_t{65535} * 64;
 
@@ -25,28 +25,27 @@ bool is_emulated_bf16(const MatmulProblem& problem) {
   return problem.a == DType::kBF16 && !has_bf16_products(problem.isa);
 }
 
-// Returns an upper bound for the library's workspace. Its components are known from the library's source (2.6.3, brgemm_matmul_utils.cc:
+// Returns an upper bound for the workspace that oneDNN needs. Its components are known from oneDNN's source (2.6.3, brgemm_matmul_utils.cc:
 // buffers A and C of a thread) and from the unit test, which tries many shapes and numbers of threads. All sizes are rounded up generously.
 int64_t workspace_bytes(const MatmulProblem& problem) {
-  // Counts the descriptors of blocks, and the AMX tiles.
+  // The first 64 KiB are for descriptors of blocks and for AMX tiles.
   int64_t per_thread = 64 * kKiB;
-  // Adds a copy of a block of A in the library's layout: up to 256 rows of 528 numbers, or a share of the L2 cache with AMX.
+  // A copy of a block of A in oneDNN's layout: up to 256 rows of 528 numbers, or a share of the L2 cache with AMX.
   const bool copies_a = problem.trans_a == Transpose::kYes || problem.a == DType::kBF16;
   if (copies_a) per_thread += kMiB;
-  // Adds copies of strips of B if B is not packed: each thread copies 64 columns of up to 2048 terms into the library's layout.
+  // Copies of strips of B if B is not packed: each thread copies 64 columns of up to 2048 terms into oneDNN's layout.
   const bool copies_b = problem.b_operand == MatmulOperand::kPlain;
   if (copies_b) per_thread += 512 * kKiB;
-  // Adds a block of C in fp32 if C itself cannot store the partial sums: up to 256 rows of 16 blocks of 64 columns.
+  // A block of C in fp32 if C itself cannot store the partial sums: up to 256 rows of 16 blocks of 64 columns.
   const bool buffers_c = problem.writes == MatmulWrites::kOverwriteOrAdd || problem.c != DType::kF32;
   if (buffers_c) per_thread += kMiB;
   int64_t bytes = problem.num_threads * per_thread;
-  // Adds copies of C per thread if the product is small but its sums are long, because the library then divides the sums among threads.
-  // This is limited to 16 MiB.
+  // Copies of C per thread, up to 16 MiB, if the product is small but its sums are long. oneDNN then divides the sums among threads.
   const bool few_blocks = problem.n < 64 * problem.num_threads || problem.num_threads >= 16;
   if (problem.k >= 1024 && few_blocks) {
     bytes += std::min(16 * kMiB, problem.num_threads * round_up(problem.m, 64) * round_up(problem.n, 64) * 4);
   }
-  // Adds all of C in fp32, which the library needs until the sums are complete if the CPU has no bf16 instructions.
+  // All of C in fp32 until the sums are complete. oneDNN needs it if the CPU has no bf16 instructions.
   if (is_emulated_bf16(problem)) bytes += problem.m * problem.n * 4;
   return round_up(bytes, 64);
 }
@@ -57,8 +56,8 @@ bool matmul_packs_b(const MatmulProblem& problem) {
   if (problem.b_operand == MatmulOperand::kPacked) return false;
   if (problem.b != problem.a) return true;
   if (problem.n < 16 || problem.k < 16) return false;
-  // If B is transposed, the library copies it into its own layout in any case: strip by strip, and once in each
-  // thread.
+  // If B is transposed and f32, oneDNN copies it into its own layout even if B was not packed: strip by strip, once in each thread. Packing
+  // therefore saves less time.
   const bool library_copies = problem.trans_b == Transpose::kYes && problem.a == DType::kF32;
   return problem.m >= (library_copies ? kMatmulMinRowsToPackTransposed : kMatmulMinRowsToPack);
 }
@@ -68,9 +67,9 @@ int64_t matmul_packed_b_bytes(const MatmulProblem& problem) {
 }
 
 AmxBlocks matmul_amx_blocks(const MatmulProblem& problem) {
-  // The most rows of A that a thread splits at a time. The three bf16 parts of 128 x 768 numbers of A take 576 KiB, which stay in a
-  // thread's L2 cache while the thread reads B. With 64 rows the product was 5 to 10 % slower. Fewer rows are used if there would be fewer
-  // blocks of rows than threads.
+  // The largest number of rows of A that a thread splits into bf16 parts at a time. The three bf16 parts of 128 x 768 numbers of A take 576
+  // KiB, which stay in a thread's L2 cache while the thread reads B. With 64 rows the product was 5 to 10 % slower. Fewer rows are used if
+  // there would otherwise be fewer blocks of rows than threads.
   constexpr int64_t kMostRows = 128;
   const int64_t share = round_up((problem.m + problem.num_threads - 1) / problem.num_threads, 32);
   AmxBlocks blocks{.rows = std::min(kMostRows, share),
@@ -101,8 +100,8 @@ int64_t matmul_scratch_bytes(const MatmulProblem& problem) {
 }
 
 MatmulLibraryMemory matmul_library_memory() {
-  // Measured as VmHWM less the arena and data of a BERT with 2 and with 6 layers, in 1 and in 16 buckets (AVX-512): 2.6.3 holds 15 MiB and
-  // 0.3 MiB per bucket, 3.7.2 holds 26 MiB and 2.3 MiB per bucket.
+  // Measured as the peak memory of the process (VmHWM) minus the arena and the data, for a BERT with 2 and with 6 layers and with 1 and 16
+  // buckets (AVX-512): oneDNN 2.6.3 holds 15 MiB and 0.3 MiB per bucket, oneDNN 3.7.2 holds 26 MiB and 2.3 MiB per bucket.
 #if PLIMSOLL_ONEDNN_MAJOR >= 3
   return {.at_start_bytes = 12 * kMiB, .per_bucket_bytes = 3 * kMiB};
 #else
@@ -111,11 +110,11 @@ MatmulLibraryMemory matmul_library_memory() {
 }
 
 int64_t matmul_library_bytes(const MatmulProblem& problem) {
-  // The bytes of a few handles that the library allocates in each call.
+  // The bytes of a few handles that oneDNN allocates in each call.
   const int64_t handles = 64 * kKiB;
   if (problem.isa >= CpuIsa::kAvx512 && !is_emulated_bf16(problem)) return handles;
-  // Below AVX-512 the library's older implementation packs strips of both operands into memory that it allocates itself: at most 10240 rows
-  // and columns by 512 terms for each thread.
+  // On CPUs without AVX-512, an older implementation of oneDNN packs strips of both operands into memory that it allocates itself: at most
+  // 10240 rows and columns by 512 terms for each thread.
   const int64_t strip = std::min<int64_t>(round_up(std::max(problem.m, problem.n), 64), 10240) + 512;
   return handles + problem.num_threads * strip * std::min<int64_t>(round_up(problem.k, 64), 512) * 4;
 }
@@ -165,7 +164,7 @@ namespace {
 // The number of multiprocessors of an H100 or H200.
 constexpr int64_t kMultiprocessors = 132;
 
-// Returns the share of the time for which the multiprocessors are busy with the tiles.
+// Returns the share of the time for which the GPU's multiprocessors are busy, if each computes one tile at a time.
 double linear_busy(const LinearProblem& problem) {
   const int64_t down = round_up(problem.rows, kLinearTileRows) / kLinearTileRows;
   const int64_t tiles = down * (problem.columns / kLinearTileColumns);
@@ -205,14 +204,14 @@ std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int 
 
 bool matmul_takes_own_product(const MatmulProblem& problem, int sm) {
   // The smallest share of the time for which the multiprocessors must be busy. Measured on an H200 (linear_cuda_bench) with 3072 columns
-  // and 1024 terms: 4096 rows keep them busy for 0.97 of the time and take 0.0413 ms with this kernel and 0.0441 with the library; 1280
-  // rows, 0.91 of the time, take 0.0151 and 0.0149 ms.
+  // and 1024 terms: 4096 rows keep them busy for 0.97 of the time and take 0.0413 ms with Plimsoll's own kernel and 0.0441 ms with
+  // cuBLASLt; 1280 rows keep them busy for 0.91 of the time and take 0.0151 and 0.0149 ms.
   constexpr double kLeastBusy = 0.94;
   const std::optional<LinearProblem> linear = matmul_as_linear(problem, sm);
   return linear && linear_busy(*linear) >= kLeastBusy;
 }
 
-// The number of rows that one instruction of the kernel for few rows multiplies.
+// The number of rows that one instruction of linear_few_rows_cuda.cu multiplies.
 constexpr int64_t kFewRowsPerProduct = 8;
 
 bool linear_few_rows_fit(const MatmulProblem& problem) {
@@ -224,11 +223,12 @@ bool linear_few_rows_fit(const MatmulProblem& problem) {
 }
 bool matmul_takes_few_rows_cuda(const MatmulProblem& problem, int sm) {
   if (sm != 90 || !linear_few_rows_fit(problem)) return false;
-  // The library is faster for more than eight rows and large weights. Measured on an H200 (linear_cuda_bench few, with early launches):
-  // with 32 rows, 16384 columns of 2048 terms take 27.6 us with this kernel and 18.7 with the library, and 2048 columns of 8192 terms 20.0
-  // and 12.9 us. The library cannot write rows of 16-bit elements fast if they do not begin at 16 bytes. Up to eight rows this kernel is
-  // used for all sizes. A head of 128256 columns and 2048 terms alone takes 148 us with it and 126 us with the library, but launches before
-  // and after the library's do not overlap with it; whether a decoding step gains was not measured.
+  // cuBLASLt is faster for more than eight rows and large weights. Measured on an H200 (linear_cuda_bench few, with early launches): with
+  // 32 rows, 16384 columns of 2048 terms take 27.6 us with linear_few_rows_cuda.cu and 18.7 us with cuBLASLt, and 2048 columns of 8192
+  // terms take 20.0 and 12.9 us. cuBLASLt is slow if the rows of its 16-bit result do not begin at multiples of 16 bytes. Up to eight rows,
+  // linear_few_rows_cuda.cu is used for all sizes. An output layer of 128256 columns and 2048 terms alone takes 148 us with it and 126 us
+  // with cuBLASLt, but a launch of cuBLASLt does not overlap with the launches before and after it; whether a decoding step would become
+  // faster was not measured.
   constexpr int64_t kLibraryBytes = int64_t{32} << 20;
   return problem.m <= kFewRowsPerProduct || problem.n % 8 != 0 ||
          problem.n * problem.k * dtype_bytes(problem.b) < kLibraryBytes;
@@ -308,7 +308,7 @@ int64_t cublaslt_workspace(const MatmulProblem& problem) {
   return problem.workspace_bytes;
 }
 
-// The answer does not depend on the number of rows, because this row of the catalog uses the library's product in buckets of few rows
+// The answer does not depend on the number of rows: for buckets of few rows, this implementation calls cuBLASLt
 // (prepare_matmul_wgmma_cuda).
 Support matmul_cuda_wgmma_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
@@ -321,7 +321,7 @@ Support matmul_cuda_wgmma_support(const Problem& asked, const MatmulProblem& pro
   return {};
 }
 
-// Checks whether Plimsoll's kernel supports the matrix product of an op that consists of a linear layer and the operations after it.
+// Checks whether linear_cuda_wgmma.h supports the matrix product of an op that combines a linear layer with the operations after it.
 Support linear_cuda_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
   if (problem.b != problem.a) return {false, "needs matrices A and B of the same type"};
@@ -343,8 +343,8 @@ int64_t linear_norm_cuda_scratch(const MatmulProblem& problem) {
   return std::max(problem.workspace_bytes, linear_norm_sums_bytes({.rows = problem.m, .columns = problem.n}));
 }
 
-// Layers of many rows are computed with the separate kernels of the norm, the matrix product and the activation, not with this one. Only
-// Hopper is supported, because the kernel for few rows was measured only there.
+// Supports only Hopper, because the kernel for few rows (linear_few_rows_cuda.cu) was measured only there. For many rows, this
+// implementation calls the separate kernels of the norm, the matrix product and the activation.
 Support norm_linear_cuda_support(const Problem& asked, const NormLinearProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
   const MatmulProblem& product = problem.product;
@@ -363,15 +363,15 @@ Support norm_linear_cuda_support(const Problem& asked, const NormLinearProblem& 
                        std::to_string(problem.outputs())};
   return {};
 }
-// Returns the bytes of the library's workspace, the normalized rows, and z if an activation follows. Smaller buckets use the scratch memory
-// of the largest one.
+// Returns the bytes of the workspace of cuBLASLt, of the normalized rows, and of z if an activation follows. Smaller buckets use the
+// scratch memory of the largest one.
 int64_t norm_linear_cuda_scratch(const NormLinearProblem& problem) {
   return problem.product.workspace_bytes + norm_linear_values_bytes(problem);
 }
 
-// Supports only Hopper, because no other GPU was measured. Measured on an H200 in bf16, 32768 x 1024 x 1024 and 32768 x 1024 x 4096: a
-// product that adds to its own output takes 4 % longer, but the norm after it reads one tensor instead of two and takes 35 us instead of
-// 50.
+// Supports only Hopper, because no other GPU was measured. Measured on an H200 in bf16 with 32768 rows of 1024 terms and 1024 or 4096
+// columns: a product that adds to its own output takes 4 % longer than one that overwrites it, but the norm after it reads one tensor
+// instead of two and takes 35 us instead of 50 us.
 Support linear_add_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) {
     return {false,

@@ -12,8 +12,8 @@
 namespace plimsoll {
 namespace {
 
-// The block of the matrix product that is computed at a time. All threads together split its columns and terms of B once; then each thread
-// splits rows of A and multiplies them with all of these columns.
+// The columns and terms of B that are multiplied at a time. All threads together split them into bf16 parts once; then each thread splits
+// rows of A and multiplies them with all of these columns.
 struct Piece {
   int64_t column = 0, columns = 0;
   int64_t term = 0, terms = 0;
@@ -62,7 +62,7 @@ void AmxMatmul::run(const MatmulArgs& args) {
   }
 }
 
-// Adds the bias to the rows [row, end) of C, in the columns of the block.
+// Adds the bias to rows row .. end - 1 of C, in the columns of the piece.
 void AmxMatmul::add_bias(const MatmulArgs& args, const Piece& piece, int64_t row, int64_t end) const {
   float* c = args.c.as<float>();
   const float* bias = args.bias.as<float>();
@@ -120,7 +120,7 @@ void AmxMatmul::multiply_rows(const MatmulArgs& args, const Piece& piece, int64_
   release_amx_tiles();
 }
 
-// Blocks that extend past the edge of C are computed in a copy.
+// Multiplies a block of 32 x 32 elements of C. A block that extends past the edge of C is computed in a copy.
 void AmxMatmul::multiply_block(const MatmulArgs& args, int64_t row, int64_t column,
                                PartsProduct product) const {
   float* c = args.c.as<float>() + row * problem_.n + column;

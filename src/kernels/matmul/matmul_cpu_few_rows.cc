@@ -1,5 +1,5 @@
 // Matrix products of a few rows with a transposed B on the CPU, as in a decoding step: C[m, n] = A[m, k] B[n, k]^T with m <= kFewRows.
-// Their time is that of reading B, so B is read once, in the order of memory, and never packed.
+// Reading B takes most of their time, so B is read once, in the order of memory, and never converted to another layout.
 #include <algorithm>
 
 #include "base/check.h"
@@ -21,11 +21,11 @@
 namespace plimsoll {
 namespace {
 
-// The number of rows of B that one task multiplies. 32 rows of 768 numbers are 96 KiB, enough for the hardware to recognize and prefetch
-// the stream.
+// The number of rows of B per task. 32 rows of 768 numbers are 96 KiB, enough for the hardware to recognize the sequence of addresses and
+// to prefetch it.
 constexpr int64_t kTaskColumns = 32;
 
-// A task: rows [first, end) of B, which are columns of C.
+// A task computes rows first .. end - 1 of B, which are columns of C.
 struct FewRowsTask {
   const MatmulProblem& problem;
   const MatmulArgs& args;
@@ -41,7 +41,8 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The size of the tile of sums in registers: 4 rows of A by 4 rows of B, or by 2 on instruction sets with 16 registers.
+// The number of dot products that are accumulated in registers at a time: 4 rows of A by 4 rows of B, or by 2 rows of B on instruction sets
+// with 16 vector registers.
 constexpr int kMostRows = 4;
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kColumns = 4;
@@ -62,8 +63,9 @@ HWY_INLINE F32Vec load_b(const Access& access, const TB* from) {
   }
 }
 
-// Writes the dot products of kRows rows of A with kCols rows of B to sums[kRows][kCols]. Every element is one chain of fused multiply-adds
-// per lane, followed by the sum of the lanes, so its bits depend only on its own operands. The rows of B after these are prefetched.
+// Writes the dot products of kRows rows of A with kCols rows of B to sums[kRows][kCols]. Each lane sums every lanes-th term by fused
+// multiply-adds, and the lanes are then added up, so the bits of an element depend only on its own row and column. The following rows of B
+// are prefetched.
 template <int kRows, int kCols, class TA, class TB>
 HWY_INLINE void dot_tile(const TA* a, const TB* b, int64_t k, float (&sums)[kMostRows][kColumns]) {
   const F32Tag d;

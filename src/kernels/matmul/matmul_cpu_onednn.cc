@@ -17,8 +17,8 @@ namespace {
 
 using Desc = dnnl::memory::desc;
 
-// The number of rows for which the layout of packed B is chosen. The layout must not depend on m, so that all buckets share one copy; it is
-// the one that the library prefers for this number of rows.
+// oneDNN chooses a layout of packed B for a given number of rows. Plimsoll always asks for this number of rows instead of m, so that all
+// buckets can share one packed copy of B.
 constexpr int64_t kRowsThatChooseTheLayout = 1024;
 
 dnnl::memory::data_type library_type(DType dtype) {
@@ -27,8 +27,7 @@ dnnl::memory::data_type library_type(DType dtype) {
   return dtype == DType::kF32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
 }
 
-// Describes a dense row-major matrix [rows, columns], or the transpose of one that is stored as [columns,
-// rows].
+// Describes a dense row-major matrix [rows, columns] to oneDNN, or the transpose of a matrix that is stored as [columns, rows].
 Desc matrix_desc(int64_t rows, int64_t columns, DType dtype, Transpose transpose) {
   const dnnl::memory::dims strides =
       transpose == Transpose::kNo ? dnnl::memory::dims{columns, 1} : dnnl::memory::dims{1, rows};
@@ -38,7 +37,8 @@ Desc matrix_desc(int64_t rows, int64_t columns, DType dtype, Transpose transpose
 dnnl::primitive_attr attributes(Accumulate accumulate) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  // The variable ONEDNN_DEFAULT_FPMATH_MODE would otherwise let the library round fp32 operands to bf16 where that is faster.
+  // Without this setting, the environment variable ONEDNN_DEFAULT_FPMATH_MODE would let oneDNN round fp32 operands to bf16 if that is
+  // faster.
   attr.set_fpmath_mode(dnnl::fpmath_mode::strict);
   if (accumulate == Accumulate::kAdd) {
     dnnl::post_ops add_old;
@@ -48,7 +48,7 @@ dnnl::primitive_attr attributes(Accumulate accumulate) {
   return attr;
 }
 
-// A method of computing the matrix product: the layout of B that the library uses, and the number of threads that it may use.
+// A way to compute the matrix product: the layout of B that oneDNN reads, and the number of threads that it may use.
 struct Way {
   Desc b;
   int threads = 1;
@@ -60,7 +60,7 @@ struct Descriptions {
   int64_t workspace_bytes = 0;
 };
 
-// The speed of an implementation that is acceptable. kAny includes the library's reference implementation, which is correct but slower by
+// States which of oneDNN's implementations are acceptable. kAny includes its reference implementation, which is correct but slower by
 // orders of magnitude.
 enum class Speed : uint8_t { kFast, kAny };
 Speed speed_of(const dnnl::matmul::primitive_desc& description) {
@@ -69,7 +69,8 @@ Speed speed_of(const dnnl::matmul::primitive_desc& description) {
   return is_reference ? Speed::kAny : Speed::kFast;
 }
 
-// Returns the tiles of pairs of terms of which a layout of bf16 B consists, or nothing for other layouts.
+// Returns the tile sizes and strides if `desc` is a layout of bf16 B in tiles of pairs of terms, which pack_pairs.h can write. Returns
+// nothing for other layouts.
 std::optional<PairTiles> pair_tiles_of(const Desc& desc) {
   const std::optional<onednn::Blocks> blocks = onednn::blocks_of(desc);
   if (!blocks || blocks->count != 3) return std::nullopt;
@@ -88,8 +89,8 @@ class OnednnMatmul final : public PreparedMatmul {
   std::string description() const override;
 
  private:
-  // Returns the library's descriptions of a method, or nothing if the library does not support it, if its implementation is slower than
-  // `least` accepts, or if it needs more than `budget` bytes.
+  // Returns oneDNN's descriptions of the product in this way. Returns nothing if oneDNN does not support it, if its implementation is
+  // slower than `least` accepts, or if it needs more than `budget` bytes.
   std::optional<Descriptions> describe(const Way& way, int64_t budget, Speed least) const;
   dnnl::matmul::primitive_desc describe_one(const Desc& b, int64_t rows, Accumulate accumulate) const;
   std::vector<Way> ways() const;
@@ -105,7 +106,7 @@ class OnednnMatmul final : public PreparedMatmul {
   std::string description_;
   dnnl::matmul overwrite_, add_;
   dnnl::reorder packing_;
-  std::optional<PairTiles> pair_tiles_;  // set if pack_pairs replaces the library's packing
+  std::optional<PairTiles> pair_tiles_;  // set if pack_pairs.h packs B instead of oneDNN
   dnnl::memory a_, b_, bias_, c_, workspace_, plain_, packed_, packing_workspace_;
 };
 
@@ -140,8 +141,8 @@ OnednnMatmul::OnednnMatmul(const MatmulProblem& problem) : problem_(problem) {
                  problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), budget);
 }
 
-// Returns the methods in the order of preference. With packed operands only the number of threads varies: with fewer threads the library
-// does not divide sums among threads and needs less workspace.
+// Returns the ways to try, in the order of preference. If B is already packed, only the number of threads varies: with fewer threads oneDNN
+// does not divide sums among threads, and needs less workspace.
 std::vector<Way> OnednnMatmul::ways() const {
   std::vector<Way> ways;
   const Desc plain = matrix_desc(problem_.k, problem_.n, problem_.a, problem_.trans_b);
@@ -207,7 +208,8 @@ void OnednnMatmul::build(const Way& way, const Descriptions& descriptions) {
 
 void OnednnMatmul::build_packing(const Way& way, int64_t budget) {
   if (!packs_ && problem_.b_operand == MatmulOperand::kPlain) return;
-  // Converts by pack_pairs.h, because the library's own conversion of fp32 into this layout reaches only half of the memory bandwidth.
+  // If B is fp32, it is packed by pack_pairs.h, because oneDNN's own conversion of fp32 into this layout reaches only half of the memory
+  // bandwidth.
   if (problem_.b == DType::kF32 && problem_.a == DType::kBF16) pair_tiles_ = pair_tiles_of(way.b);
   if (pair_tiles_) return;
   plain_ = dnnl::memory(plain_b_, engine_, nullptr);
@@ -230,7 +232,8 @@ void check_status(dnnl_status_t status, const char* what) {
   }
 }
 
-// Operands are passed as the library's memory objects: only the address changes between runs.
+// Sets the address of an operand. The memory objects through which oneDNN receives operands are created once; only their addresses change
+// between runs.
 void point_at(dnnl::memory& memory, const void* address) {
   memory.set_data_handle(const_cast<void*>(address));
 }
@@ -320,7 +323,7 @@ std::string onednn_version() {
 }
 
 std::string onednn_instruction_set() {
-  // The library's own function for names returns "cpu_isa_avx2".
+  // oneDNN returns the name with a prefix, such as "cpu_isa_avx2".
   std::string name = dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa());
   constexpr std::string_view kPrefix = "cpu_isa_";
   if (name.starts_with(kPrefix)) name.erase(0, kPrefix.size());

@@ -1,24 +1,22 @@
-// Matrix products on an NVIDIA GPU: by cuBLASLt, which is opened when the first of its products is prepared,
-// and on compute capability 9.0 linear layers by Plimsoll's own kernel (linear_cuda_wgmma.h). Problem and
-// arguments are those of matmul.h. Views point to device memory, and the flag that turns overwriting into
-// adding is read on the device, so that a prepared product can be captured in a CUDA graph and replayed.
+// Matrix products on an NVIDIA GPU: cuBLASLt, which is opened when its first product is prepared, computes them, or, for linear layers on
+// compute capability 9.0, Plimsoll's own kernel (linear_cuda_wgmma.h). Problem and arguments are those of matmul.h. Views point to device
+// memory, and the flag that turns overwriting into adding is read on the device, so that a prepared product can be captured in a CUDA graph
+// and replayed.
 //
-// Thread-safety: prepare from one thread at a time; call run() from the thread that owns the stream. A
-// prepared product owns its descriptors; the library's handle exists until the process ends. No device memory
-// is allocated: the workspace is `scratch`.
+// Thread-safety: prepare from one thread at a time; call run() from the thread that owns the stream. A prepared product owns its
+// descriptors; the handle of cuBLASLt exists until the process ends. No device memory is allocated: the workspace is `scratch`.
 //
 // Repeatability: the algorithm depends only on the problem, the GPU model and the version of the library. It runs with a fixed workspace
-// and without atomics, so two runs give the same bits. The library gives other bits, within the same bound, if the addend is C itself and
-// not a separate matrix.
+// and without atomics, so two runs give the same bits. cuBLASLt may give other bits, within the same error bound, if the addend is C itself
+// instead of a separate matrix.
 //
-// Error, against exact products of the operands as stored: that of a sum of k products in fp32, (k + 2) u sum
-// |a b| with u = 2^-24. Tensor cores align the products of a step to the largest and truncate them, which
-// counts as two more bits: 4 u. In tf32 the operands are first rounded to 2^-11. With three products of tf32
-// parts the sum has 3 k terms of together (1 + 2^-9) sum |a b|, which the tensor cores multiply without
-// error, and splitting loses kTf32x3SplitError sum |a b|: see matmul_tf32x3_error_bound(). An infinity times
-// a number without a low part gives NaN there. The store rounds once. With a bias or an addend and a 16-bit
-// C, some algorithms (those that sum in parts) round the product once more before the addition; Plimsoll's
-// own kernel does so with an addend.
+// Error, against exact products of the operands as stored: the error of a sum of k products in fp32 is at most (k + 2) u sum |a b| with u =
+// 2^-24. Tensor cores align the products that they add at a time to the largest one and truncate them, which loses two more bits; u is then
+// 2^-22. In tf32 the operands are first rounded to 2^-11. With three products of tf32 parts the sum has 3 k terms of together (1 + 2^-9)
+// sum |a b|, which the tensor cores multiply without error, and splitting loses kTf32x3SplitError sum |a b|: see
+// matmul_tf32x3_error_bound(). With three products, an infinity times a number whose low part is zero gives NaN. The store rounds once.
+// With a bias or an addend and a 16-bit C, some algorithms (those that sum in parts) round the product once more before the addition;
+// Plimsoll's own kernel does so with an addend.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +34,10 @@ class CudaMatmul {
  public:
   virtual ~CudaMatmul() = default;
   // Computes C = op(A) op(B) (+ bias) or, if `accumulate` points to device memory that is not 0, C += op(A) op(B). *accumulate is 0 or the
-  // bits of 1.0f, because the library reads it as the factor of C. If `accumulate` is null, overwrites C with the product or, if
+  // bits of 1.0f, because cuBLASLt reads it as the factor of the old C. If `accumulate` is null, overwrites C with the product or, if
   // problem.writes is kAddend, with the sum of product and addend.
   virtual void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) = 0;
-  // Describes the library's choice or Plimsoll's own kernel, for `--why` and profiles.
+  // Describes the chosen algorithm of cuBLASLt or Plimsoll's own kernel, for `--why` and profiles.
   virtual std::string description() const = 0;
 };
 
@@ -47,21 +45,21 @@ class CudaMatmul {
 // as in matmul_error_bound().
 double matmul_tf32x3_error_bound(const MatmulProblem& problem, double abs_sum);
 
-// Prepares a matrix product. Three TF32 products need the scratch memory of matmul_cuda_tf32x3: tf32x3_split_bytes() more than the
-// workspace. The algorithm of the tuning table is used if the library accepts it for this product; otherwise the library's first choice is
-// used. Errors: kDevice if the library cannot be opened (with the path tried) or rejects the problem.
+// Prepares a matrix product with cuBLASLt. With Fp32Products::kTf32x3, run() needs tf32x3_split_bytes() of scratch memory in addition to
+// the workspace. Uses the algorithm of the tuning table, `tuned`, if cuBLASLt accepts it for this product, otherwise the algorithm that
+// cuBLASLt proposes first. Errors: kDevice if the library cannot be opened (the message contains the path) or rejects the problem.
 std::unique_ptr<CudaMatmul> prepare_matmul_cuda(const MatmulProblem& problem, Fp32Products fp32,
                                                 const TunedProduct* tuned = nullptr);
-// Prepares the product for kTf32x3. Requires: all operands are f32.
+// Prepares the product as three TF32 products. Requires: all operands are f32.
 std::unique_ptr<CudaMatmul> prepare_matmul_tf32x3_cuda(const MatmulProblem& problem,
                                                        const TunedProduct* tuned);
 
-// Prepares matmul_cuda_wgmma and linear_add_cuda_wgmma: with Plimsoll's own kernel if matmul_takes_own_product() returns true
-// (matmul_catalog.h); otherwise, for few rows or in a build without code for compute capability 9.0, with the library.
+// Prepares the implementations matmul_cuda_wgmma and linear_add_cuda_wgmma. They use Plimsoll's own kernel if matmul_takes_own_product()
+// returns true (matmul_catalog.h). Otherwise (for few rows, or in a build without code for compute capability 9.0) they use cuBLASLt.
 std::unique_ptr<CudaMatmul> prepare_matmul_wgmma_cuda(const MatmulProblem& problem, int sm,
                                                       const TunedProduct* tuned = nullptr);
-// States what a matrix product may assume about B. A constant B was written before the launches directly before the product, so that the
-// product may read it while these are still running (element_wise/cuda/early_launch.cuh).
+// States what a matrix product may assume about B. kConstant: no launch that may still run when the product starts writes B, so the product
+// may read B before these launches have ended (element_wise/cuda/early_launch.cuh).
 enum class SecondOperand : uint8_t { kVariable, kConstant };
 // Prepares Plimsoll's kernel for layers of few rows (linear_few_rows_cuda.cu), which rounds once after the bias. A row of C
 // depends only on the same row of A. Errors: kInternal if linear_few_rows_fit() does not hold.
@@ -70,13 +68,13 @@ std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& pr
 // a build without code for compute capability 9.0, run() throws kInternal.
 std::unique_ptr<CudaMatmul> prepare_own_matmul_cuda(const MatmulProblem& problem, int sm);
 
-// Returns the library's proposals for a matrix product within the workspace, its first choice first, without times. Errors: as
-// prepare_matmul_cuda().
+// Returns up to `most` algorithms that cuBLASLt proposes for a matrix product within the workspace, in its order of preference, without
+// times. Errors: as prepare_matmul_cuda().
 std::vector<TunedProduct> matmul_candidates_cuda(const MatmulProblem& problem, Fp32Products fp32, int most);
-// Returns the matrix product that the library itself computes. If operands are split, it has three times as many terms, which are adjacent
-// in the rows of both operands.
+// Returns the matrix product that cuBLASLt computes for this problem. It differs from the problem for three TF32 products: the split
+// operands have three times as many terms, which are adjacent in the rows of both operands.
 MatmulProblem library_product(const MatmulProblem& problem, Fp32Products fp32);
-// Returns for example "cuBLASLt 130100". Errors: kDevice if the library cannot be opened.
+// Returns the name and version of the library, for example "cuBLASLt 130100". Errors: kDevice if the library cannot be opened.
 std::string matmul_library_cuda();
 
 }  // namespace plimsoll

@@ -36,7 +36,7 @@ cudaDataType_t cuda_type(DType dtype) {
   }
 }
 
-// An object of the library that is destroyed together with its owner.
+// Owns an object of cuBLASLt and destroys it.
 template <typename Handle, auto Destroy>
 struct Owned {
   Handle handle = nullptr;
@@ -51,8 +51,8 @@ using Desc = Owned<cublasLtMatmulDesc_t, &CublasLt::desc_destroy>;
 using Layout = Owned<cublasLtMatrixLayout_t, &CublasLt::layout_destroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::preference_destroy>;
 
-// The library is column-major: C[m, n] by rows is C^T[n, m] by columns, the product of B^T and A^T. B is
-// therefore its first operand and A its second, and a bias of n numbers runs along its rows.
+// A matrix product by cuBLASLt, which uses column-major matrices. C[m, n] by rows is C^T[n, m] by columns, the product of B^T and A^T. B is
+// therefore the first operand of cuBLASLt and A the second, and a bias of n numbers is added along its rows.
 class CublasLtMatmul final : public CudaMatmul {
  public:
   CublasLtMatmul(const MatmulProblem& problem, Fp32Products fp32, const TunedProduct* tuned)
@@ -63,8 +63,8 @@ class CublasLtMatmul final : public CudaMatmul {
           "MatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, problem.trans_b == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, problem.trans_a == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
-    // Only a matrix product that may add to its output reads its factors from device memory, because more of the library's algorithms
-    // support factors from the host.
+    // Only a product that may add to its output reads the factors of the product and of C from device memory. Other products pass them from
+    // the host, because more algorithms of cuBLASLt support that.
     if (problem.writes == MatmulWrites::kOverwriteOrAdd) {
       set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
       one_ = one_on_device();
@@ -80,7 +80,7 @@ class CublasLtMatmul final : public CudaMatmul {
     make_layout(b_, problem.b, tb ? problem.k : problem.n, tb ? problem.n : problem.k, 0);
     make_layout(a_, problem.a, ta ? problem.m : problem.k, ta ? problem.k : problem.m, problem.a_stride);
     make_layout(c_, problem.c, problem.n, problem.m, problem.c_stride);
-    // The library's choice depends on which operands have scales, so some scale must be set here. Its value does not matter.
+    // cuBLASLt selects an algorithm depending on which operands have scales, so scales must be set here. Their values do not matter.
     if (is_fp8(problem.a)) set_scales(one_on_device(), one_on_device());
     if (tuned == nullptr || !take(*tuned)) result_ = proposals(1).front();
   }
@@ -111,7 +111,7 @@ class CublasLtMatmul final : public CudaMatmul {
           "Matmul");
   }
 
-  // Returns the library's proposals within the workspace, its first choice first.
+  // Returns the algorithms that cuBLASLt proposes within the workspace, in its order of preference.
   std::vector<cublasLtMatmulHeuristicResult_t> proposals(int most) const {
     const CublasLt& lt = cublaslt();
     Preference preference;
@@ -120,7 +120,8 @@ class CublasLtMatmul final : public CudaMatmul {
     check(lt.preference_set(preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                             sizeof workspace),
           "MatmulPreferenceSetAttribute");
-    // Partial sums are combined in fp32 and in a fixed order: neither in the type of C nor by atomics.
+    // Partial sums must be combined in fp32 and in a fixed order, neither in the type of C nor by atomics, so that results are accurate and
+    // repeatable.
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     check(lt.preference_set(preference.handle, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
                             sizeof reductions),
@@ -164,20 +165,21 @@ class CublasLtMatmul final : public CudaMatmul {
     check(cublaslt().desc_set(desc_.handle, attribute, &value, sizeof value), "MatmulDescSetAttribute");
   }
 
-  // Sets the addresses of the scales. B is the library's first operand.
+  // Sets the addresses of the scales. B is the first operand of cuBLASLt, which calls it A.
   void set_scales(const void* a, const void* b) {
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a);
   }
 
-  // Describes an operand. `stride` is the distance in elements between two of the library's columns; 0: `rows`.
+  // Describes an operand to cuBLASLt. `stride` is the distance in elements between two columns in column-major order; 0 means that it is
+  // `rows`.
   void make_layout(Layout& layout, DType dtype, int64_t rows, int64_t columns, int64_t stride) {
     check(cublaslt().layout_create(&layout.handle, cuda_type(dtype), static_cast<uint64_t>(rows),
                                    static_cast<uint64_t>(columns), stride == 0 ? rows : stride),
           "MatrixLayoutCreate");
   }
 
-  // Uses the algorithm of the tuning table if the library accepts it for this product and within the workspace. Returns false otherwise.
+  // Uses the algorithm of the tuning table if cuBLASLt accepts it for this product and it fits the workspace. Returns false otherwise.
   bool take(const TunedProduct& tuned) {
     static_assert(sizeof(cublasLtMatmulAlgo_t) == kTunedAlgorithmBytes);
     const CublasLt& lt = cublaslt();

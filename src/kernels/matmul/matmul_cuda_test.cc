@@ -106,7 +106,7 @@ void check(const MatmulProblem& problem, Fp32Products fp32 = Fp32Products::kF32)
   }
 }
 
-// Checks the three matrix products of a linear layer y[T, N] = x[T, K] W[N, K]^T + bias.
+// Checks the three matrix products of the training of a linear layer y[T, N] = x[T, K] W[N, K]^T + bias.
 void check_layer(int64_t T, int64_t N, int64_t K, DType dtype, Fp32Products fp32 = Fp32Products::kF32) {
   MatmulProblem y{.m = T, .n = N, .k = K, .trans_b = Transpose::kYes, .a = dtype, .b = dtype, .c = dtype};
   check(y, fp32);
@@ -142,8 +142,8 @@ TEST(MatmulCuda, LayersAsThreeTf32Products) {
   check_layer(65, 67, 71, DType::kF32, Fp32Products::kTf32x3);
 }
 
-// Uses operands whose rounding errors in TF32 have the same sign, so that the errors of a sum add up: a single TF32 product exceeds the
-// bound that three products satisfy.
+// The operands have rounding errors in TF32 of the same sign, so the errors of a sum add up. Three TF32 products must stay within their
+// error bound, which a single TF32 product exceeds.
 TEST(MatmulCuda, ThreeTf32ProductsKeepABoundThatOneDoesNot) {
   const MatmulProblem problem{.m = 128, .n = 128, .k = 256};
   GuardedBuffer a("tf32x3_bound/a", DType::kF32, problem.m * problem.k);
@@ -171,7 +171,7 @@ TEST(MatmulCuda, ThreeTf32ProductsKeepABoundThatOneDoesNot) {
     dc.download();
     double largest = 0.0;
     for (int64_t i = 0; i < c.count(); ++i) {
-      // All operands are positive, so the sum of absolute values that the bound needs is the result itself.
+      // All operands are positive, so the result is also the sum of absolute values from which the bound is computed.
       const double limit = matmul_tf32x3_error_bound(problem, want.load(i));
       test::keep_worst(largest, std::abs(c.load(i) - want.load(i)) / limit);
     }
@@ -193,8 +193,8 @@ TEST(MatmulCuda, LayersInF16) {
   check_layer(17, 7, 33, DType::kF16);
 }
 
-// Tests a product plus an addend D that is a separate matrix or C itself. Both results must be within the bound, but need not have the same
-// bits.
+// Checks a product plus an addend D, which is a separate matrix or C itself. Both results must be within the error bound, but their bits
+// may differ.
 void check_addend(int64_t T, int64_t N, int64_t K, DType dtype) {
   const MatmulProblem problem{.m = T,
                               .n = N,
@@ -241,7 +241,8 @@ TEST(MatmulCuda, AddsAnotherMatrix) {
   check_addend(64, 256, 2048, DType::kF16);
 }
 
-// Tests --matmul_workspace with sums of many terms, which the library would split among multiprocessors.
+// Tests that a small or empty --matmul_workspace is sufficient. The sums have many terms, which cuBLASLt would divide among multiprocessors
+// if it had more workspace.
 TEST(MatmulCuda, StaysWithinASmallOrEmptyWorkspace) {
   for (const int64_t workspace_bytes : {int64_t{0}, int64_t{1} << 20}) {
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {

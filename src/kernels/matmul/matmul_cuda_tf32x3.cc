@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// Computes a matrix product by one TF32 product with three times as many terms, whose operands are split again in each run.
+// Computes an fp32 matrix product as one TF32 product with three times as many terms (split_tf32.h). Every run splits the operands again.
 class Tf32x3Matmul final : public CudaMatmul {
  public:
   Tf32x3Matmul(const MatmulProblem& problem, const TunedProduct* tuned)
@@ -22,7 +22,7 @@ class Tf32x3Matmul final : public CudaMatmul {
                    split_bytes + problem_.workspace_bytes, args.scratch.size());
     const View a{args.scratch.data(), DType::kF32};
     const View b{args.scratch.data() + a_bytes, DType::kF32};
-    // The terms of a sum are adjacent in the rows of A unless A is transposed, and in the columns of B unless B is transposed.
+    // The terms of a sum are adjacent in the stored rows of A if A is not transposed, and in those of B if B is transposed.
     split(args.a, a, problem_.m, Tf32PartOrder::kLowHighHigh, problem_.trans_a == Transpose::kNo, stream);
     split(args.b, b, problem_.n, Tf32PartOrder::kHighLowHigh, problem_.trans_b == Transpose::kYes, stream);
     MatmulArgs split_args = args;

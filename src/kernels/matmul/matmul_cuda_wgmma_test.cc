@@ -1,4 +1,4 @@
-// Tests linear layers on compute capability 9.0: with Plimsoll's own kernel, and with the kernel that prepare_matmul_wgmma_cuda() chooses.
+// Tests linear layers on compute capability 9.0: Plimsoll's own kernel, and the implementation that prepare_matmul_wgmma_cuda() chooses.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ MatmulProblem layer_with_addend(int64_t rows, int64_t columns, int64_t terms, DT
   return problem;
 }
 
-// The tensor in which y is stored: a separate one, or the addend.
+// States the tensor in which y is stored: a tensor of its own, or that of the addend.
 enum class Place : uint8_t { kApart, kInPlace };
 
 // The operands of a layer on the host and on the device.
@@ -75,8 +75,8 @@ struct Layer {
     bias.fill_uniform();
     addend.fill_normal(0.0, 2.0);
   }
-  // Fills with values whose sums fp32 represents exactly in any order: -1, 0 and 1, and biases and addends in
-  // 256ths.
+  // Fills the operands with numbers whose sums fp32 represents exactly in any order: x and w with -1, 0 and 1, bias and addend with
+  // multiples of 1 / 256.
   void fill_exact() {
     for (int64_t i = 0; i < x.count(); ++i) x.view().store(i, static_cast<double>(i * 7 % 11 % 3 - 1));
     for (int64_t i = 0; i < w.count(); ++i) w.view().store(i, static_cast<double>(i * 5 % 13 % 3 - 1));
@@ -117,7 +117,8 @@ struct Layer {
   GuardedBuffer x, w, bias, addend, y, scratch;
 };
 
-// Returns the bounds of matmul_cuda.h with one rounding when storing and, with an addend, one rounding of the product before the addition.
+// Returns the error bounds of matmul_cuda.h for each element of y: the result is rounded when it is stored and, with an addend, the product
+// is also rounded before the addition.
 std::vector<double> bounds(const Layer& layer, const GuardedBuffer& want) {
   const MatmulProblem& p = layer.problem;
   const std::vector<double> xs = layer.x.to_doubles(), ws = layer.w.to_doubles();
@@ -183,7 +184,7 @@ void check_exact_addend(int64_t rows, int64_t columns, int64_t terms, DType dtyp
   }
 }
 
-// Checks a layer of many rows. The rows repeat, so the results of the first rows are the expected results of all.
+// Checks a layer of many rows, twice. The rows repeat, so the results of the first rows are the expected results of all.
 void check_tiles(const MatmulProblem& problem) {
   constexpr int64_t kDistinct = 64;
   const int64_t columns = problem.n, terms = problem.k;
@@ -222,8 +223,8 @@ void check_tiles(const MatmulProblem& problem) {
   EXPECT_TRUE(result.ok()) << result;
 }
 
-// Tests every number of rows that a tile can have, columns that do not fill a block, and numbers of terms for which a warp has no group,
-// one group and several groups. Runs on any GPU that has the instructions.
+// Tests numbers of rows that fill the eight rows of an instruction and that do not, numbers of columns that do not fill a tile, and numbers
+// of terms for which some warps have no group of terms, one group or several. Runs on any GPU with the instructions.
 TEST(LinearFewRowsCuda, AgreesWithTheReference) {
   int major = 0;
   ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
@@ -245,7 +246,7 @@ TEST(LinearFewRowsCuda, AgreesWithTheReference) {
   }
 }
 
-// Tests more tiles than blocks, with and without a tile that is not full.
+// Tests layers with more tiles than thread blocks, whose last tile is full or not, so that each block computes several tiles.
 TEST(LinearFewRowsCuda, BlocksComputeSeveralTiles) {
   int major = 0;
   ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
@@ -318,7 +319,8 @@ TEST(MatmulWgmmaCuda, AddsAnotherMatrix) {
   }
 }
 
-// Tests more tiles than multiprocessors with the fewest terms, which is small enough for the racecheck of compute-sanitizer.
+// Tests more tiles than multiprocessors with the smallest number of terms. The test is small enough to run under the racecheck tool of
+// compute-sanitizer.
 TEST(MatmulWgmmaCuda, SmallButSeveralTilesPerBlock) {
   PLIMSOLL_NEEDS_HOPPER();
   for (const int64_t terms : {768, 1024}) {
@@ -327,7 +329,8 @@ TEST(MatmulWgmmaCuda, SmallButSeveralTilesPerBlock) {
   }
 }
 
-// Uses so many rows that a block computes several tiles, because a tile is written while the products of the next tile are computed.
+// A thread block writes one tile while it computes the next one. The number of rows is large enough that every block computes several
+// tiles, so that errors in this overlap are found. Two runs must give the same bits.
 TEST(MatmulWgmmaCuda, ManyRowsAndTheSameBitsTwice) {
   PLIMSOLL_NEEDS_HOPPER();
   constexpr int64_t kRows = 128 * 64 - 5;
@@ -342,7 +345,7 @@ TEST(MatmulWgmmaCuda, ManyRowsAndTheSameBitsTwice) {
   }
 }
 
-// Tests a product of few rows, which the library computes, so that the test runs on any GPU.
+// Tests that a product of few rows is computed by cuBLASLt. The test therefore runs on any GPU.
 TEST(MatmulWgmmaCuda, FewRowsUseTheLibrary) {
   const MatmulProblem problem = layer(37, 256, 768, DType::kF16, DType::kF16);
   Layer few(problem);
@@ -353,7 +356,7 @@ TEST(MatmulWgmmaCuda, FewRowsUseTheLibrary) {
   EXPECT_NE(prepared->description(), "linear_cuda_wgmma");
   few.run(*prepared);
   std::vector<double> limits = bounds(few, want);
-  // The bounds allow for a rounding of the product, because the library may round it before the addition.
+  // The limits are increased by the rounding of the product, because cuBLASLt may round it before it adds the bias.
   for (int64_t i = 0; i < want.count(); ++i) limits[static_cast<size_t>(i)] += 0x1.01p-11 * 768.0;
   EXPECT_TRUE(test::compare(few.y, want, {.per_element = limits, .shape = {problem.m, problem.n}}).ok());
 }

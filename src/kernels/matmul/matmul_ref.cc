@@ -68,7 +68,7 @@ double matmul_error_bound(const MatmulProblem& problem, double abs_sum, double w
   const double terms = static_cast<double>(problem.k) + 2.0;
   const double u = 0x1p-24;
   const double sum_error = terms * u / (1.0 - terms * u) * abs_sum + terms * 0x1p-126;
-  // The store rounds the fp32 sum, not the exact sum.
+  // The rounding error of C is relative to the computed sum, which may be larger than the exact one.
   const double store =
       problem.c == DType::kBF16 ? 0x1p-8 * ((want < 0 ? -want : want) + sum_error) + 0x1p-126 : 0.0;
   return sum_error + store;

@@ -28,8 +28,8 @@ using test::LinearSizes;
 using test::MatmulCase;
 using test::MatmulInputs;
 
-// Returns whether the library computes bf16 products, in hardware or, with only AVX-512, by emulation. The program
-// itself uses has_bf16_products().
+// Returns true if oneDNN computes bf16 products on this CPU, in hardware or, on CPUs with only AVX-512, by emulation. The program itself
+// never uses the emulation (has_bf16_products()).
 bool library_has_bf16() {
   return cpu_isa() >= CpuIsa::kAvx512;
 }
@@ -38,7 +38,8 @@ constexpr LinearSizes kSizes[] = {{1, 1, 1},      {1, 2, 768},    {3, 17, 33},  
                                   {8, 768, 768},  {63, 64, 64},   {64, 64, 64}, {100, 130, 70}, {257, 16, 48},
                                   {97, 24, 3072}, {98, 3072, 24}, {768, 40, 24}};
 
-// Compares the matrix product with the reference for each catalog row that accepts it. Returns the names of these rows.
+// Compares the matrix product with the reference for each CPU implementation in the kernel catalog that accepts it. Returns the names of
+// these implementations.
 std::set<std::string_view> check_rows(const MatmulProblem& problem, MatmulInputs inputs) {
   std::set<std::string_view> checked;
   for (const KernelRow* row : test::cpu_matmul_rows()) {
@@ -58,7 +59,7 @@ TEST(MatmulRows, AreExactOnSmallIntegers) {
   }
 }
 
-// A catalog row that no product of the test reaches is an error, unless this CPU lacks its instructions.
+// Each CPU implementation in the catalog must be tested by at least one of these products, unless this CPU lacks its instructions.
 TEST(MatmulRows, AreWithinTheBoundAndAllReached) {
   std::set<std::string_view> checked;
   for (const auto& [T, N, K] : kSizes) {
@@ -103,7 +104,7 @@ TEST(MatmulRows, TakeEveryCombinationOfTransposesBiasAndWrites) {
   EXPECT_EQ(num_cases, 48);
 }
 
-// Without bf16 instructions the library computes the same products slowly. The catalog declines them, but they are tested here.
+// On CPUs without bf16 instructions, oneDNN emulates bf16 products slowly. The catalog declines them there, but they are tested here.
 TEST(MatmulCpuOnednn, Bf16IsWithinItsBound) {
   if (!library_has_bf16()) GTEST_SKIP() << "oneDNN has no bf16 products below AVX-512";
   for (const auto& [T, N, K] : kSizes) {
@@ -169,7 +170,8 @@ TEST(MatmulCpuOnednn, RunsTwiceToTheSameBitsWhateverTheMemoryHeld) {
 }
 
 TEST(MatmulCpuOnednn, ARowDependsOnItsOwnRowOnly) {
-  // Unused tail rows may contain anything finite.
+  // Rows 150 to 199 of A differ in the two products, like unused tail rows, which may contain anything finite. The other rows of C must
+  // have the same bits.
   MatmulProblem problem{
       .m = 200, .n = 96, .k = 64, .trans_b = Transpose::kYes, .num_threads = num_threads(), .isa = cpu_isa()};
   MatmulCase one(problem, MatmulInputs::kNormal), two(problem, MatmulInputs::kNormal);
@@ -181,7 +183,8 @@ TEST(MatmulCpuOnednn, ARowDependsOnItsOwnRowOnly) {
   EXPECT_TRUE(result.ok()) << result;
 }
 
-// The layers of MiniLM, BERT-base and BERT-large, prepared for many threads but not run.
+// Prepares, but does not run, the layers of MiniLM, BERT-base and BERT-large for many numbers of threads. The workspace that the plan
+// grants must suffice.
 TEST(MatmulCpuOnednn, KeepsWithinTheWorkspaceThatThePlanGrants) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "built without OpenMP, the library takes the threads that it finds, whatever the plan says";
@@ -201,8 +204,8 @@ TEST(MatmulCpuOnednn, KeepsWithinTheWorkspaceThatThePlanGrants) {
             ++num_prepared;
             if (matmul->description().find("threads") != std::string::npos) {
               ++num_reduced;
-              // With up to four threads the workspace of the plan must suffice for all of them; only with more may the product use fewer
-              // threads to fit.
+              // Up to four threads, the workspace must suffice for all of them. With more threads, the product may use fewer threads than
+              // planned to stay within the workspace.
               EXPECT_GT(threads, 4) << describe_matmul(problem) << ": " << matmul->description();
             }
             EXPECT_EQ(matmul->description().find("ref"), std::string::npos) << matmul->description();
@@ -231,8 +234,8 @@ TEST(MatmulCpuOnednn, RefusesWhatItWasNotPreparedFor) {
   EXPECT_THROW(prepare_matmul_cpu(problem), Error);
 }
 
-// Products of few rows must be computed as dot products, whichever implementation the catalog selects, and products of more rows must not.
-// The sizes include some that do not fill a vector, a tile of columns or a task.
+// Products of up to kMatmulFewRows rows must be computed as dot products, whichever implementation the catalog selects, and products of
+// more rows must not. Some sizes do not fill a vector, a tile of columns or a task.
 TEST(MatmulFewRows, IsWithinItsBoundForEveryNumberOfRowsAndType) {
   int num_few = 0;
   for (const auto& [N, K] : {std::pair<int64_t, int64_t>{1, 1}, {3, 17}, {37, 64}, {130, 100}, {70, 771}}) {
@@ -262,7 +265,7 @@ TEST(MatmulFewRows, IsWithinItsBoundForEveryNumberOfRowsAndType) {
   EXPECT_EQ(num_few, 5 * 8 * 4);
 }
 
-// A row must have the same bits alone and among others, with any number of threads and whichever implementation the catalog selects.
+// The bits of a row must not depend on the number of rows, the number of threads, or the implementation that the catalog selects.
 TEST(MatmulFewRows, BitsDependNeitherOnRowsNorOnThreads) {
   const int threads_before = num_threads();
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -335,7 +338,7 @@ TEST(MatmulCatalog, AsksForTheSameScratchAsTheKernel) {
     problem.isa = CpuIsa::kAmx;
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       problem.a = problem.c = dtype;
-      problem.cpu_products = CpuProducts::kLibrary;  // has no effect on select_kernel()
+      problem.cpu_products = CpuProducts::kLibrary;  // select_kernel() must ignore this value
       const Selection selection = select_kernel(asked_of(problem, {.num_threads = 3, .isa = CpuIsa::kAmx}));
       ASSERT_NE(selection.row, nullptr);
       problem.cpu_products = preferred_cpu_products(problem);

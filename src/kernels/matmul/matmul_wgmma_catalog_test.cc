@@ -1,4 +1,5 @@
-// Tests which matrix products Plimsoll's own kernel supports on compute capability 9.0, and its reasons for declining others.
+// Tests which matrix products the kernel catalog assigns to Plimsoll's own kernel on compute capability 9.0, and the reasons that it gives
+// for declining others.
 #include <gtest/gtest.h>
 
 #include "kernels/matmul/testing/asked_case.h"
@@ -21,7 +22,7 @@ Problem on_card(const MatmulProblem& problem, int sm = 90) {
   return asked_of(problem, {.device = KernelDevice::kCuda, .sm = sm});
 }
 
-// Returns the reason why Plimsoll's own kernel declines a problem that the library supports.
+// Returns the reason why the catalog does not select Plimsoll's own kernel for a problem that cuBLASLt supports.
 std::string reason(const MatmulProblem& problem, int sm = 90) {
   const Selection selection = select_kernel(on_card(problem, sm));
   EXPECT_EQ(selection.row->implementation, "matmul_cuda_cublaslt");
@@ -55,15 +56,15 @@ TEST(MatmulWgmmaCatalog, HopperTakesLayersWithABias) {
   EXPECT_EQ(selection.row->implementation, "matmul_cuda_wgmma");
   EXPECT_EQ(selection.scratch_bytes, kCublasLtWorkspaceBytes);
   EXPECT_TRUE(matmul_takes_own_product(layer(32768, 3072, 1024), 90));
-  // The scratch memory is that of the library for every bucket, so that a bucket with few rows may use the library's product.
+  // The scratch memory must have the size of the workspace of cuBLASLt in every bucket, because a bucket with few rows uses cuBLASLt.
   EXPECT_EQ(select_kernel(on_card(layer(64, 3072, 1024))).scratch_bytes, kCublasLtWorkspaceBytes);
   EXPECT_FALSE(matmul_takes_own_product(layer(64, 3072, 1024), 90));
   const Selection forced = select_kernel(on_card(layer(32768, 3072, 1024)), "matmul_cuda_cublaslt");
   EXPECT_EQ(forced.row->implementation, "matmul_cuda_cublaslt");
 }
 
-// 132 tiles run at the same time: 384 tiles nearly fill three rounds of them. With 120 tiles (less than one round) or 192 tiles, too many
-// multiprocessors would be idle, so the library computes the product.
+// A GPU with 132 multiprocessors computes 132 tiles at a time. 384 tiles nearly fill three rounds. 120 tiles (less than one round) and 192
+// tiles (less than two) would leave too many multiprocessors idle, so cuBLASLt must be selected.
 TEST(MatmulWgmmaCatalog, PartlyFilledRoundsUseTheLibrary) {
   EXPECT_TRUE(matmul_takes_own_product(layer(4096, 3072, 1024), 90));
   EXPECT_FALSE(matmul_takes_own_product(layer(1280, 3072, 1024), 90));

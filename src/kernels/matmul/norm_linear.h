@@ -1,5 +1,5 @@
-// A norm and the linear layer that reads it, with the activation after the layer: contract, reference and the prepared layer on a
-// GPU. run() does not allocate memory.
+// A norm, the linear layer that reads its result, and the activation after the layer, as one operation: contract, reference and the
+// prepared layer on a GPU. run() does not allocate memory.
 //
 //   s = x + norm_bias + residual        (s = x without a residual; norm_bias needs a residual)
 //   h = norm(s) gain + beta             normalize.h, or rms_norm.h, which has no beta
@@ -11,9 +11,9 @@
 // Products are summed in fp32. z may be rounded to that type once before and once after the bias is added; y is rounded once. The reference
 // rounds s and h, and sums in double. Error of z against the reference: norm_linear_product_error_bound below; the activation adds the
 // error of gelu.h. Rows: a row of y and s depends only on the same rows of x and the residual; tail rows may contain anything finite.
-// Aliasing: y and s overlap no other operand. Repeatability: the same bits for the same problem and GPU model and, if the library computes
-// the product, for the same version of the library. The number of rows decides which kernels compute the layer, and different kernels give
-// different bits. Cost: 2 T N K FLOPs plus 13 T K and 11 T N. With few rows the time is that of reading w once. Thread-safety and
+// Aliasing: y and s overlap no other operand. Repeatability: the same bits for the same problem and GPU model and, if cuBLASLt computes the
+// product, for the same version of cuBLASLt. The number of rows decides which kernels compute the layer, and different kernels give
+// different bits. Cost: 2 T N K FLOPs plus 13 T K and 11 T N. With few rows, reading w once takes most of the time. Thread-safety and
 // ownership: views do not own memory; distinct calls may run concurrently on distinct outputs.
 #pragma once
 
@@ -37,23 +37,25 @@ struct NormLinearArgs {
   ConstView w;          // [N, K]
   ConstView bias;       // [N]; may be null
   View y;               // [T, N], or [T, N / 2] if `end` is kGlu
-  View sum;             // [T, K]: s; null without a residual
+  View sum;             // s, [T, K]; null without a residual
   double eps = 1e-5;
-  std::span<std::byte> scratch = {};  // used by the GPU kernels; the catalog states its size
+  std::span<std::byte> scratch = {};  // scratch memory of the GPU kernels; the kernel catalog states its size
 };
 
-// Computes s and y with plain loops, summing in double.
+// Computes s and y in double with plain loops.
 void norm_linear_ref(const NormLinearProblem& problem, const NormLinearArgs& args);
 
-// Returns a bound of the difference between the h of a fast kernel and that of the reference. In fp32, s and h may round to the neighbours
-// of the reference's values, which are 2^-7 of the magnitude away in bf16 and 2^-10 in f16; `s` and `rstd` are those of the reference.
+// Returns a bound of the difference between an element of h of a fast kernel and of the reference. Both round s and h, but a fast kernel
+// computes them in fp32, so each may round to a neighbour of the reference's value, which is 2^-7 of the magnitude away in bf16 and 2^-10
+// in f16. `s` and `rstd` are those of the reference.
 double norm_linear_term_error_bound(DType dtype, double h, double gain, double rstd, double s);
-// Returns a bound of |error| for one element of z of the fast kernels, with sums over the terms: `abs_sum` = sum |h||w|, `changes` =
-// sum of the above bound times |w|, `product` = sum h w. The product adds the error of matmul_cuda.h, and z is rounded twice.
+// Returns a bound of |error| for one element of z of the fast kernels. The arguments are sums over the terms: `abs_sum` = sum |h||w|,
+// `changes` = sum of |w| times the above bound of h, `product` = sum h w. To `changes` the bound adds the error of the product
+// (matmul_cuda.h) and two roundings of z.
 double norm_linear_product_error_bound(const NormLinearProblem& problem, double abs_sum, double changes,
                                        double product, double bias);
 
-// A prepared layer on an NVIDIA GPU, with the arguments above. Views are in device memory; x, residual, s, w and y are aligned to 16 bytes.
+// A layer that is prepared to run on an NVIDIA GPU. Views are in device memory; x, residual, s, w and y are aligned to 16 bytes.
 class CudaNormLinear {
  public:
   virtual ~CudaNormLinear() = default;
@@ -61,9 +63,9 @@ class CudaNormLinear {
   virtual std::string description() const = 0;
 };
 
-// How the layer is computed. kAsPrepared: with few rows (matmul_takes_few_rows_cuda() in matmul_catalog.h) in one launch, or in two if
-// there are more rows than each block should normalize (norm_linear_takes_few_rows_cuda()); otherwise by the kernels of the norm, the
-// matrix product and the activation, one after the other. kApart: always by these separate kernels.
+// States how the layer is computed. kAsPrepared: few rows (matmul_takes_few_rows_cuda() in matmul_catalog.h) are computed in one launch, or
+// in two if there are too many of them for every thread block to normalize (norm_linear_takes_few_rows_cuda()); more rows are computed by
+// separate kernels for the norm, the matrix product and the activation. kApart: all numbers of rows are computed by these separate kernels.
 enum class NormLinearWay : uint8_t { kAsPrepared, kApart };
 // Prepares the layer. `w` states what the matrix product may assume about w (matmul_cuda.h). Errors: as prepare_matmul_cuda().
 std::unique_ptr<CudaNormLinear> prepare_norm_linear_cuda(const NormLinearProblem& problem, int sm,

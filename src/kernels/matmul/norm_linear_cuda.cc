@@ -24,7 +24,7 @@ class InOneLaunch final : public CudaNormLinear {
   SecondOperand w_;
 };
 
-// Computes h, the normalized rows.
+// Computes the normalized rows and writes them to h.
 void normalize(const NormLinearProblem& problem, const NormLinearArgs& args, View h, CudaStream stream) {
   const int64_t rows = problem.product.m, columns = problem.product.k;
   if (problem.norm == NormKind::kRms) {
@@ -84,14 +84,14 @@ class NormThenLayer final : public CudaNormLinear {
 class OneAfterTheOther final : public CudaNormLinear {
  public:
   OneAfterTheOther(const NormLinearProblem& problem, int sm, const TunedProduct* tuned) : problem_(problem) {
-    // The library can only add a bias of the type of the result. A bias of another type is added by a separate kernel.
+    // cuBLASLt can only add a bias of the type of the result. A bias of another type is added by a separate kernel.
     MatmulProblem product = problem.product;
     adds_bias_ = product.bias == MatmulBias::kRow && product.bias_dtype != product.c;
     if (adds_bias_) product.bias = MatmulBias::kNone;
     product_ = prepare_matmul_wgmma_cuda(product, sm, tuned);
   }
 
-  // The scratch memory contains h, then z, and then the workspace.
+  // The scratch memory contains h, then z, and then the workspace of cuBLASLt.
   void run(const NormLinearArgs& args, CudaStream stream) override {
     const MatmulProblem& product = problem_.product;
     const int64_t values = norm_linear_values_bytes(problem_);

@@ -89,8 +89,8 @@ NormLinearProblem problem_of(NormKind norm, LayerEnd end, int64_t rows, int64_t 
           .activation = end == LayerEnd::kGlu ? Activation::kSilu : Activation::kGeluTanh};
 }
 
-// Tests every number of warps per row, rows and columns that do not fill a tile, several tiles per block, and numbers of rows for which the
-// separate kernels run.
+// Tests one to eight warps per row, rows and columns that do not fill a tile, several tiles per thread block, and numbers of rows for which
+// the separate kernels run.
 TEST(NormLinearCuda, AgreesWithTheReference) {
   if (compute_capability() != 90) GTEST_SKIP() << "needs compute capability 9.0";
   for (const NormKind norm : {NormKind::kLayer, NormKind::kRms}) {
@@ -110,8 +110,8 @@ TEST(NormLinearCuda, AgreesWithTheReference) {
   }
 }
 
-// Tests columns that do not fill a tile, parameters in 16 bits, and numbers of terms for which a thread handles several packs of a row in
-// one launch.
+// Tests columns that do not fill a tile, norm and bias parameters in 16 bits, and numbers of terms for which a thread processes several
+// vectors of a row.
 TEST(NormLinearCuda, OtherSizesAndTypes) {
   if (compute_capability() != 90) GTEST_SKIP() << "needs compute capability 9.0";
   check(problem_of(NormKind::kLayer, LayerEnd::kProduct, 7, 33, 96, DType::kBF16, true), DType::kBF16,

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns a number as a store to the type of `like` would round it.
+// Returns the value that a number has after it was stored in the type of `like`.
 double rounded_as(ConstView like, double value) {
   double place = 0.0;
   const View one{&place, like.dtype};
@@ -17,7 +17,7 @@ double rounded_as(ConstView like, double value) {
   return one.load(0);
 }
 
-// Computes h of one row, and its s if the problem has a residual.
+// Computes h of one row and, if the problem has a residual, s of the row.
 void normalize_row(const NormLinearProblem& problem, const NormLinearArgs& args, int64_t t,
                    std::vector<double>& h) {
   const int64_t terms = problem.product.k;

@@ -26,8 +26,8 @@ NormLinearProblem problem_of(NormKind norm, LayerEnd end, DType dtype = DType::k
       .activation = end == LayerEnd::kGlu ? Activation::kSilu : Activation::kGeluTanh};
 }
 
-// In fp64 nothing is rounded to fewer bits, so the reference must equal the composition of the references of the norm, the product and the
-// activation, up to the order of sums.
+// In fp64 nothing is rounded to fewer bits. The reference must therefore equal the references of the norm, the product and the activation,
+// run one after the other, except for the order of sums.
 TEST(NormLinear, EqualsItsPartsInFp64) {
   for (const NormKind norm : {NormKind::kLayer, NormKind::kRms}) {
     for (const LayerEnd end : {LayerEnd::kProduct, LayerEnd::kActivation, LayerEnd::kGlu}) {
@@ -95,7 +95,7 @@ TEST(NormLinear, EqualsItsPartsInFp64) {
   }
 }
 
-// The reference rounds s and h to the type of x.
+// With 16-bit operands, the reference must round s and h to the type of x.
 TEST(NormLinear, RoundsTheNormalizedRows) {
   NormLinearProblem problem = problem_of(NormKind::kRms, LayerEnd::kProduct, DType::kBF16);
   problem.product.n = problem.product.k;

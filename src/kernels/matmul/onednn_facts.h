@@ -5,10 +5,10 @@
 
 namespace plimsoll {
 
-// Returns the version of the library that the program has loaded, which may differ from that of its headers: "2.6.3".
+// Returns the version of oneDNN that the program has loaded, such as "2.6.3". It may differ from the version of the headers.
 std::string onednn_version();
 
-// Returns the largest instruction set that the library may use on this machine, with its own name: "avx512_core_amx". The environment
+// Returns the largest instruction set that oneDNN may use on this machine, by oneDNN's own name, such as "avx512_core_amx". The environment
 // variable ONEDNN_MAX_CPU_ISA limits it.
 std::string onednn_instruction_set();
 

@@ -1,5 +1,5 @@
-// Hides the differences between the two major versions of oneDNN that Plimsoll supports (2.6 and 3.x) in describing a primitive. No other
-// code depends on the version. Thread-safe: pure functions, except with_library_threads.
+// Hides how the functions that describe an operation differ between the two major versions of oneDNN that Plimsoll supports (2.6 and 3.x).
+// No other code depends on the version. Thread-safe: pure functions, except with_library_threads.
 #pragma once
 
 #include <dnnl.hpp>
@@ -31,16 +31,15 @@ inline dnnl::matmul::primitive_desc describe_matmul(const dnnl::engine& engine, 
 #endif
 }
 
-// The inner blocks of a layout (starting with the outermost), the dimensions that they split, and the
-// distance between blocks in each dimension, in elements.
+// The inner blocks of a blocked memory layout, outermost first: their sizes and the dimension (0 or 1) that each block divides. `strides`
+// are the distances, in elements, between adjacent blocks along each dimension.
 struct Blocks {
   int count = 0;
   std::array<int64_t, 3> sizes = {};
   std::array<int64_t, 3> dimensions = {};
   std::array<int64_t, 2> strides = {};
 };
-// Returns the blocks of a layout, or nothing for a layout that does not consist of blocks or that has more than three. Requires: a
-// description of a matrix.
+// Returns the inner blocks of the layout of a matrix. Returns nothing if the layout is not blocked or has more than three inner blocks.
 inline std::optional<Blocks> blocks_of(const dnnl::memory::desc& desc) {
   Blocks blocks;
 #if DNNL_VERSION_MAJOR >= 3
@@ -62,7 +61,7 @@ inline std::optional<Blocks> blocks_of(const dnnl::memory::desc& desc) {
   return blocks;
 }
 
-// Calls `body` with the library's number of threads set to `n`. Requires: not called from a parallel region.
+// Calls `body` while oneDNN's number of threads is `n`. Requires: not called from a parallel region.
 template <typename Body>
 auto with_library_threads([[maybe_unused]] int n, Body&& body) {
 #ifdef _OPENMP

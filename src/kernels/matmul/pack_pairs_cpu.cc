@@ -30,15 +30,16 @@ HWY_INLINE WordVec rounded(WordVec bits) {
   return rounded_to_upper_half(d, hn::BitCast(d, bits));
 }
 
-// Packs the first number of each pair into the lower half of its word and the second into the upper half.
+// Rounds two vectors to bf16 and returns 32-bit words: the lower half of a word is an element of `first`, the upper half the same element
+// of `second`.
 HWY_INLINE WordVec pairs_of(WordVec first, WordVec second) {
   return hn::Or(hn::ShiftRight<16>(rounded(first)), hn::And(rounded(second), hn::Set(Words(), 0xffff0000u)));
 }
 
-// The distance in elements, along a row, at which memory is prefetched.
+// The distance, in elements of a row, between the elements that are being packed and those that are prefetched.
 constexpr int64_t kAhead = 128;
 
-// Packs one whole tile of a row-major matrix whose rows have `stride` elements.
+// Packs one whole tile of a matrix that is stored as [k, n]. `stride` is the number of elements per row.
 void pack_rows(const uint32_t* b, int64_t stride, int64_t columns, uint32_t* tile) {
   const Words d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -55,7 +56,7 @@ void pack_rows(const uint32_t* b, int64_t stride, int64_t columns, uint32_t* til
   }
 }
 
-// Packs the 32 terms of a row into 16 words.
+// Packs the 32 terms of a column, which are adjacent in memory, into 16 words.
 HWY_INLINE void pack_row(const uint32_t* terms, uint32_t* words) {
   const Words d;
 #if HWY_TARGET == HWY_SCALAR
@@ -72,8 +73,8 @@ HWY_INLINE void pack_row(const uint32_t* terms, uint32_t* words) {
 #endif
 }
 
-// Packs one whole tile of a transposed matrix, whose columns are rows of 32 terms. Each row becomes 16 words;
-// 16 rows of words are transposed by gathering across them.
+// Packs one whole tile of a matrix that is stored as [n, k], so that the terms of a column are adjacent in memory. The terms of each column
+// become 16 words. A block of such words is then transposed by gather instructions.
 void pack_columns(const uint32_t* b, int64_t stride, int64_t columns, uint32_t* tile) {
   const Words d;
   const hn::RebindToSigned<Words> di;
@@ -93,7 +94,7 @@ void pack_columns(const uint32_t* b, int64_t stride, int64_t columns, uint32_t* 
   }
 }
 
-// Packs a tile that extends past the edge of the matrix, through a copy that is padded with zeros.
+// Packs a tile that extends past the edge of the matrix. The elements are first copied to a whole tile that is padded with zeros.
 void pack_edge(const uint32_t* b, int64_t stride, bool transposed, int64_t terms, int64_t columns_inside,
                int64_t columns, uint32_t* tile) {
   alignas(64) uint32_t whole[64 * kPairTileTerms] = {};
@@ -137,8 +138,8 @@ void pack_pairs(const float* b, int64_t k, int64_t n, Transpose transpose, const
   const bool transposed = transpose == Transpose::kYes;
   const int64_t column_tiles = (n + tiles.columns - 1) / tiles.columns;
   const int64_t term_tiles = (k + kPairTileTerms - 1) / kPairTileTerms;
-  // The number of tiles per task: up to 16, with 128 KiB to read, along the rows of the plain matrix. Each of these rows is then read from
-  // end to end, many rows at a time.
+  // The number of tiles per task. Up to 16 tiles, 128 KiB to read, follow each other along the rows of the plain matrix, so a task reads
+  // long pieces of these rows.
   constexpr int64_t kTilesPerTask = 16;
   const int64_t along = transposed ? term_tiles : column_tiles;
   const int64_t across = transposed ? column_tiles : term_tiles;

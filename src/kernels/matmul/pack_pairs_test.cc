@@ -15,8 +15,8 @@ namespace {
 
 using test::GuardedBuffer;
 
-// Returns the bits of fp32 numbers of every kind: most are ordinary, some are halfway between two bf16
-// numbers, denormal, infinite or NaN.
+// Returns number i of a sequence of fp32 bit patterns of every kind: mostly ordinary numbers, but also numbers halfway between two bf16
+// numbers, denormal numbers, infinities and NaN.
 uint32_t awkward_bits(uint32_t i) {
   const auto words = philox4x32_10({i, 0, 0, 0}, {11, 13});
   switch (words[1] % 16) {
@@ -80,7 +80,7 @@ TEST(PackPairs, PutsPairsOfTermsNextToEachOther) {
   std::vector<BF16> packed(static_cast<size_t>(packed_count(2, tiles)), BF16{0xffff});
   pack_pairs_ref(b.data(), 3, 2, Transpose::kNo, tiles, packed.data());
   const auto at = [&](size_t i) { return bf16_to_f32(packed[i].bits); };
-  // The packed numbers must be terms 0 and 1 of column 0, then those of column 1, and later term 2 and padding.
+  // The packed numbers must be terms 0 and 1 of column 0, then terms 0 and 1 of column 1, and, 32 numbers later, term 2 and padding.
   EXPECT_EQ(at(0), 1.0f);
   EXPECT_EQ(at(1), 3.0f);
   EXPECT_EQ(at(2), 2.0f);

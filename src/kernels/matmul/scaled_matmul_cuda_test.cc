@@ -1,4 +1,5 @@
-// Tests matrix products of fp8 codes by cuBLASLt: the three products of a linear layer, with and without bias and accumulation.
+// Tests matrix products of fp8 operands by cuBLASLt: the three products of the training of a linear layer, with and without bias and
+// accumulation.
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -1,4 +1,4 @@
-// Tests matrix products of fp8 codes: the reference, and which products the catalog assigns to cuBLASLt.
+// Tests matrix products of fp8 operands: the reference, and which products the kernel catalog assigns to cuBLASLt.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,7 +50,7 @@ TEST(ScaledMatmul, TheReferenceMultipliesCodesAndScales) {
   }
 }
 
-// Returns the reason why the catalog does not assign a product to cuBLASLt, or "".
+// Returns the reason that the catalog gives for not assigning a product to cuBLASLt, or "".
 std::string refusal(int sm, const MatmulProblem& product) {
   return kernel_support(*find_kernel_row("scaled_matmul_cuda_cublaslt"),
                         {.kernel = "scaled_matmul",
@@ -81,7 +81,7 @@ TEST(ScaledMatmul, TheLibraryIsAskedForWhatTensorCoresMultiply) {
   }
 }
 
-// Fast accumulation is for forward products, both operands of which are e4m3.
+// Fast accumulation must be used only if both operands are e4m3, as in the forward pass.
 TEST(ScaledMatmul, FastAccumulationIsForTheForwardPass) {
   EXPECT_TRUE(uses_fast_accumulation({.a = DType::kE4M3, .b = DType::kE4M3}));
   EXPECT_FALSE(uses_fast_accumulation({.a = DType::kE5M2, .b = DType::kE4M3}));

@@ -1,16 +1,13 @@
-// Splits fp32 numbers into two parts that tensor cores represent exactly in TF32 (11 significant bits), so
-// that three products of the parts are as accurate as one product of fp32 operands. It does not multiply: its
-// outputs are the operands of a product (matmul_cuda_tf32x3.cc).
+// Splits fp32 numbers into two parts that tensor cores represent exactly in TF32 (11 significant bits), so that three products of the parts
+// are as accurate as one product of fp32 operands. The functions only split; matmul_cuda_tf32x3.cc multiplies the results.
 //
 //   high = x rounded to 11 bits (to nearest, ties to even)
 //   low  = x - high, which fp32 holds exactly, rounded to 11 bits in the same way
 //
-// Each matrix is written three times, so that one product with three times the terms computes the sum
-//   A B = low(A) high(B) + high(A) low(B) + high(A) high(B), the small terms first.
-// kLowHighHigh is the order of the first operand's parts, kHighLowHigh that of the second's. The parts are
-// adjacent in rows that hold the terms of a sum. A matrix whose columns hold the terms is transposed, because
-// tensor cores take TF32 operands only along the terms and a product library is a third slower if it has to
-// transpose them.
+// Each matrix is written as three matrices of parts, so that one product with three times as many terms computes the sum A B = low(A)
+//   high(B) + high(A) low(B) + high(A) high(B), the small terms first. kLowHighHigh is the order of the first operand's parts, kHighLowHigh
+//   that of the second's. The parts are adjacent in rows that hold the terms of a sum. A matrix whose columns hold the terms is transposed:
+//   tensor cores need TF32 operands whose terms are adjacent, and cuBLASLt is a third slower if it has to transpose them.
 //
 // Error: |x - high - low| <= 2^-23 |x|: low is at most 2^12 units of the last place of x, and odd multiples
 // of the unit lose the last bit. |low| <= 2^-11 |x|. The sum of the three products of a and b therefore
@@ -33,7 +30,8 @@
 namespace plimsoll {
 
 enum class Tf32PartOrder : uint8_t { kLowHighHigh, kHighLowHigh };
-// How the parts of x[rows, columns] are written: as [rows, 3 columns], or transposed as [columns, 3 rows].
+// States where the three parts of x[rows, columns] are written. kAlongRows: one after the other in each row, as [rows, 3 columns].
+// kAlongColumns: transposed, as [columns, 3 rows].
 enum class Tf32PartPlace : uint8_t { kAlongRows, kAlongColumns };
 
 struct Tf32Parts {
@@ -43,15 +41,15 @@ struct Tf32Parts {
 
 struct SplitTf32Args {
   ConstView x;  // f32 [rows, columns]
-  View out;     // f32, three times the elements of x
+  View out;     // f32, three times as many elements as x
   int64_t rows = 0;
   int64_t columns = 0;
   Tf32PartOrder order = Tf32PartOrder::kLowHighHigh;
   Tf32PartPlace place = Tf32PartPlace::kAlongRows;
 };
 
-// Returns the nearest number with 11 significant bits (ties to even), or the one towards zero if the nearest is an infinity. Infinities are
-// unchanged; a NaN stays a NaN.
+// Returns the nearest number with 11 significant bits (ties to even). If that is an infinity, returns the largest finite number with 11
+// bits instead. Infinities are not changed; a NaN stays a NaN.
 constexpr float round_to_tf32(float x) {
   constexpr uint32_t kCut = 0x1fffu;
   constexpr uint32_t kExponent = 0x7f800000u;
@@ -70,17 +68,18 @@ constexpr Tf32Parts split_tf32(float x) {
   return {.high = high, .low = finite ? round_to_tf32(x - high) : 0.0f};
 }
 
-// The relative error of a product of two split numbers, before the sums (derived above).
+// The bound of the relative error of a product of two split numbers, without the errors of the sums. The derivation is at the top of this
+// file.
 inline constexpr double kTf32x3SplitError = (0x1p-22 + 0x1p-22) * (1.0 + 0x1p-10);
 
 // The largest number of terms that one launch of the GPU kernel can split.
 inline constexpr int64_t kTf32x3MaxTerms = int64_t{65535} * 64;
 
-// Splits with plain loops. Requires: f32 views of the sizes above.
+// Splits a matrix with plain loops. Requires: x and out are f32 views of the sizes given above.
 void split_tf32_ref(const SplitTf32Args& args);
 
-// The function below runs on an NVIDIA GPU. Views are in device memory; x and out are aligned to 16 bytes.
-// Denormal numbers are kept. The bits equal those of the reference.
+// split_tf32_cuda() runs on an NVIDIA GPU. Views are in device memory; x and out are aligned to 16 bytes. Denormal numbers are kept. The
+// bits equal those of the reference.
 
 // Splits an operand on a GPU. Errors: kInternal for operands that are not f32 or not aligned, and for sizes that the catalog does not
 // accept (more than kTf32x3MaxTerms terms or 2^32 numbers); kDevice if the launch fails.

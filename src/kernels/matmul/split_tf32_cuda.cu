@@ -10,8 +10,8 @@ namespace plimsoll {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-// The largest number of blocks: 16 for each multiprocessor of the largest GPUs, which keeps enough accesses in flight. A thread's elements
-// are so far apart that a warp accesses 512 adjacent bytes at a time.
+// The largest number of thread blocks: 16 for each multiprocessor of the largest GPUs, which keeps enough memory accesses in flight.
+// Adjacent threads process adjacent elements, so that a warp accesses 512 adjacent bytes at a time.
 constexpr uint32_t kMaxBlocks = 2304;
 
 __device__ void split(float x, float& high, float& low) {
@@ -36,21 +36,21 @@ __device__ void write(Vector* out, uint64_t terms, bool low_first, const Vector&
   out[2 * terms] = high;
 }
 
-// Splits a matrix along its rows. Lengths are counted in vectors of one or four numbers.
+// Splits a matrix whose terms are adjacent in its rows. `count` and `columns` are numbers of vectors, of one or four floats each.
 template <typename Vector>
 __global__ void __launch_bounds__(kThreads)
     split_rows_kernel(const Vector* __restrict__ x, Vector* __restrict__ out, uint32_t count,
                       uint32_t columns, bool low_first) {
   const uint32_t stride = gridDim.x * kThreads;
   for (uint64_t i = blockIdx.x * kThreads + threadIdx.x; i < count; i += stride) {
-    // Row r of x starts at 3 r times the row length in the output.
+    // A row of the output is three times as long as a row of x.
     const uint32_t row = static_cast<uint32_t>(i) / columns;
     write(out + (i + 2ull * row * columns), columns, low_first, x[i]);
   }
 }
 
-// The size of a tile of rows and columns that is transposed in shared memory, so that rows of x are read, and rows of its transpose are
-// written, 16 bytes at a time if both lengths are multiples of 4.
+// The matrix is transposed in tiles of 64 x 64 elements in shared memory. Rows of x are then read, and rows of its transpose written, 16
+// bytes at a time if both lengths are multiples of 4.
 constexpr uint32_t kTile = 64;
 
 template <bool kVectors>
@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(kThreads)
                          uint32_t columns, bool low_first) {
   constexpr uint32_t kWidth = kVectors ? 4 : 1;
   constexpr uint32_t kAcross = kTile / kWidth;    // number of adjacent threads along a row of the tile
-  constexpr uint32_t kDown = kThreads / kAcross;  // rows of the tile per pass
-  __shared__ float tile[kTile][kTile + 1];        // [column][row]; the odd stride avoids bank conflicts
+  constexpr uint32_t kDown = kThreads / kAcross;  // rows of the tile that all threads process at a time
+  __shared__ float tile[kTile][kTile + 1];  // indexed [column][row]; the odd stride avoids bank conflicts
   const uint32_t across = threadIdx.x % kAcross * kWidth;
   const uint32_t down = threadIdx.x / kAcross;
   const uint64_t first_row = uint64_t{blockIdx.y} * kTile;

@@ -1,4 +1,4 @@
-// Tests the parts that split_tf32.h computes, number by number, because the error bound of three products is based on them.
+// Tests the two parts into which split_tf32.h splits a number, because the error bound of three TF32 products is based on them.
 #include "kernels/matmul/split_tf32.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ bool is_tf32(float x) {
 TEST(SplitTf32, KnownNumbers) {
   EXPECT_EQ(split_tf32(1.0f).high, 1.0f);
   EXPECT_EQ(split_tf32(1.0f).low, 0.0f);
-  // A tie rounds to the even neighbour, and the remainder is negative if that is larger.
+  // A number halfway between two TF32 numbers must round to the even one. The low part is negative if that is the larger one.
   EXPECT_EQ(split_tf32(1.0f + 0x1p-11f).high, 1.0f);
   EXPECT_EQ(split_tf32(1.0f + 0x1p-11f).low, 0x1p-11f);
   EXPECT_EQ(split_tf32(1.0f + 0x3p-11f).high, 1.0f + 0x1p-9f);
@@ -39,7 +39,7 @@ TEST(SplitTf32, TheEndsOfTheRange) {
     EXPECT_TRUE(std::isfinite(parts.high) && std::isfinite(parts.low));
     EXPECT_LE(std::abs(static_cast<double>(sign * kLargest) - parts.high - parts.low), 0x1p-21 * kLargest);
   }
-  // NaNs whose payload is in the truncated bits stay NaN.
+  // A NaN whose only set payload bits are truncated must not become an infinity.
   for (const uint32_t bits : {0x7f800001u, 0xff800001u, 0x7fc00000u, 0x7fffffffu}) {
     EXPECT_TRUE(std::isnan(split_tf32(std::bit_cast<float>(bits)).high));
     EXPECT_EQ(split_tf32(std::bit_cast<float>(bits)).low, 0.0f);
@@ -53,8 +53,8 @@ TEST(SplitTf32, PartsAreTf32AndLoseAtMostTheLastBit) {
   int inexact = 0;
   for (uint32_t i = 0; i < 200'000; ++i) {
     const auto draw = philox_block({.seed = 17, .step = 0, .site = 0}, i);
-    // Draws all exponents for which the low part is not denormal, but no number in the last 2^-12 of the range, which would round to an
-    // infinity.
+    // Draws numbers with every exponent for which the low part is not denormal. Numbers in the last 2^-12 of the range, which would round
+    // to an infinity, are excluded.
     const uint32_t exponent = 24 + draw[1] % 230;
     const float x = std::bit_cast<float>((draw[0] & 0x807fffffu) | (exponent << 23));
     const Tf32Parts parts = split_tf32(x);
@@ -65,7 +65,8 @@ TEST(SplitTf32, PartsAreTf32AndLoseAtMostTheLastBit) {
     largest = std::max(largest, lost / std::abs(static_cast<double>(x)));
     if (lost > 0.0) ++inexact;
   }
-  // Some draws must come close to the bound and some must lose the last bit; otherwise the draws would not reach the intended cases.
+  // Some of the drawn numbers must nearly reach the bound, and some must lose their last bit. Otherwise the test would not have tested
+  // these cases.
   EXPECT_GT(largest, 0.9 * 0x1p-23);
   EXPECT_GT(inexact, 1000);
 }

@@ -12,7 +12,7 @@ using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*
                             const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
                             CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-// Returns a function of the CUDA driver. The program is not linked to the driver library, so the CUDA runtime looks up the function.
+// Returns a function of the CUDA driver. The program is not linked with the driver library, so the CUDA runtime looks up the function.
 Encode find_encode() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};

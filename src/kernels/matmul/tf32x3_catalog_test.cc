@@ -1,4 +1,5 @@
-// Tests which matrix products the kernel with three TF32 products accepts, its reasons to decline others, and its scratch memory.
+// Tests which matrix products the implementation with three TF32 products accepts, the reasons that it gives for declining others, and its
+// scratch memory.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -31,7 +32,7 @@ TEST(Tf32x3Catalog, TakesLargeProductsIfRequested) {
             (12 * 65 * 71 + 255) / 256 * 256 + (12 * 67 * 71 + 255) / 256 * 256 + kCublasLtWorkspaceBytes);
 }
 
-// The scratch memory must contain the split operands and, in addition, the library's workspace, whatever its size.
+// The scratch memory must contain the split operands and, in addition, the workspace of cuBLASLt, whatever size is set for it.
 TEST(Tf32x3Catalog, ScratchIncludesTheChosenWorkspace) {
   for (const int64_t bytes : {int64_t{0}, int64_t{4} << 20}) {
     Problem problem = problem_of(2048, 1024, 4096);

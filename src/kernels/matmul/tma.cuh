@@ -1,6 +1,6 @@
-// Copies of tiles between device memory and shared memory by Hopper's copy engine (TMA), each started by one
-// thread, and the barriers in shared memory that count their bytes (PTX ISA, "cp.async.bulk.tensor" and
-// "mbarrier"). Compute capability 9.0 and later. Device code only.
+// Copies of tiles between device memory and shared memory by Hopper's copy engine (TMA), each started by one thread, and the barriers in
+// shared memory that count the copied bytes (PTX ISA, "cp.async.bulk.tensor" and "mbarrier"). Compute capability 9.0 and later. Device code
+// only.
 #pragma once
 
 #include <cuda.h>
@@ -13,12 +13,12 @@ __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Creates a barrier, which is eight bytes. A phase ends when the given number of arrivals has occurred and
-// all announced bytes have been copied; phases alternate between 0 and 1.
+// Creates a barrier, which occupies eight bytes of shared memory. A phase of the barrier ends when the given number of threads have arrived
+// and all announced bytes have been copied. Phases are numbered 0 and 1 alternately.
 __device__ inline void make_barrier(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
-// Makes new barriers visible to other threads and the copy engine; must be followed by __syncthreads().
+// Makes new barriers visible to other threads and to the copy engine. Must be followed by __syncthreads().
 __device__ inline void fence_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -29,7 +29,7 @@ __device__ inline void arrive_and_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
-// Waits until the phase with this number has ended. For a new barrier, which is in phase 0, phase 1 counts as ended.
+// Waits until the phase with this number has ended. A new barrier is in phase 0, and its phase 1 counts as ended.
 __device__ inline void wait(uint32_t barrier, uint32_t phase) {
   asm volatile(
       "{\n.reg .pred p;\n"
@@ -39,14 +39,14 @@ __device__ inline void wait(uint32_t barrier, uint32_t phase) {
       : "memory");
 }
 
-// Copies a contiguous range to shared memory: a multiple of 16 bytes between addresses that are multiples of 16.
+// Starts to copy a contiguous range to shared memory. Both addresses and the size are multiples of 16 bytes.
 __device__ inline void load(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
       "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
-// Copies the map's box at (column, row) to shared memory; elements outside the matrix are zero.
+// Starts to copy the box of the tensor map at (column, row) to shared memory. Elements outside the matrix become zero.
 __device__ inline void load(uint32_t to, const CUtensorMap* map, uint32_t barrier, int column, int row) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
@@ -55,21 +55,21 @@ __device__ inline void load(uint32_t to, const CUtensorMap* map, uint32_t barrie
       "l"(map), "r"(barrier), "r"(column), "r"(row)
       : "memory");
 }
-// Prefetches the map's box at (column, row) into the L2 cache.
+// Starts to copy the box of the tensor map at (column, row) to the L2 cache.
 __device__ inline void prefetch(const CUtensorMap* map, int column, int row) {
   asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(column),
                "r"(row)
                : "memory");
 }
-// Copies from shared memory to the map's box at (column, row), as one group of this thread; elements outside
-// the matrix are not written.
+// Starts to copy from shared memory to the box of the tensor map at (column, row). Elements outside the matrix are not written. Each call
+// is a separate store for the two functions below.
 __device__ inline void store(const CUtensorMap* map, uint32_t from, int column, int row) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
                "r"(from), "r"(column), "r"(row)
                : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// Waits until all but the last kPending stores of this thread have read shared memory.
+// Waits until all stores of this thread except the last kPending have read shared memory.
 template <int kPending>
 __device__ inline void wait_until_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");

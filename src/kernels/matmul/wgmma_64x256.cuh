@@ -1,8 +1,7 @@
 // One warpgroup product in PTX: 64 rows by 256 columns over 16 terms (wgmma.cuh). Device code only.
 //
-// Layout of the accumulators: thread t of the warpgroup holds columns 8 j + 2 (t % 4) and the next one, of
-// row 16 (t / 32) + t % 32 / 4 (elements 4 j and 4 j + 1) and of the row eight below (4 j + 2 and 4 j + 3), j
-// < 32.
+// Layout of the accumulators of thread t of the warpgroup, for j < 32: elements 4 j and 4 j + 1 are columns 8 j + 2 (t % 4) and the next
+// one of row 16 (t / 32) + t % 32 / 4; elements 4 j + 2 and 4 j + 3 are the same columns of the row eight below.
 #pragma once
 
 #include "base/dtype.h"
@@ -34,7 +33,7 @@ namespace plimsoll::wgmma {
       : PLIMSOLL_64(c, 0), PLIMSOLL_64(c, 64)                                                          \
       : "l"(a), "l"(b), "r"(adds))
 
-// Computes acc = or += 64 rows of tile a times 256 rows of tile b, over 16 columns of both.
+// Computes acc = a b^T, or acc += a b^T if `adds` is not 0, where a is 64 rows and b 256 rows of 16 columns.
 template <DType kType>
 __device__ inline void multiply_64x256(float (&acc)[128], uint64_t a, uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {

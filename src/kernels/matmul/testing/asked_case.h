@@ -1,4 +1,4 @@
-// Builds kernel problems for tests that query the catalog about the rows for matrix products.
+// Builds the requests with which tests ask the kernel catalog for an implementation of a matrix product.
 #pragma once
 
 #include <string_view>
@@ -7,13 +7,13 @@
 
 namespace plimsoll {
 
-// Returns the kernel problem of this matrix product on this target.
+// Returns the request for this matrix product on this device.
 inline Problem asked_of(const MatmulProblem& problem, const KernelTarget& target,
                         std::string_view kernel = "matmul") {
   return {.kernel = kernel, .dtype = problem.a, .target = target, .family = problem};
 }
 
-// Returns the matrix product of a layer as a kernel problem on a GPU. Kernel: linear_gelu, linear_norm or linear_add.
+// Returns the request for the matrix product of a layer on a GPU. `kernel` is linear_gelu, linear_norm or linear_add.
 inline Problem asked_of(const LinearProblem& layer, std::string_view kernel) {
   return asked_of(MatmulProblem{.m = layer.rows,
                                 .n = layer.columns,

@@ -6,7 +6,7 @@
 
 namespace plimsoll::test {
 
-// Returns for example 90 for compute capability 9.0.
+// Returns the compute capability as one number, for example 90 for 9.0.
 inline int compute_capability() {
   int major = 0, minor = 0;
   EXPECT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);

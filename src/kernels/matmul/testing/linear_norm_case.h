@@ -1,5 +1,5 @@
-// A layer with a residual and a norm on the host, for tests: operands, the exact result, and the contract's
-// bounds (linear_norm.h) computed from exact numbers.
+// A linear layer with a residual and a norm on the host, for tests: operands, the result in double, and the error bounds of linear_norm.h
+// computed from it.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct LinearNormCase {
         gain(name + "/gain", parameters, p.columns),
         beta(name + "/beta", parameters, p.columns) {}
 
-  // Fills the operands, with residuals distributed around `mean`.
+  // Fills the operands with random numbers. The mean of the residuals is `mean`.
   void fill(double mean) {
     x.fill_normal();
     w.fill_normal(0.0, 1.0 / std::sqrt(static_cast<double>(problem.terms)));

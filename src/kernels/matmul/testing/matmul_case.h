@@ -1,4 +1,4 @@
-// The operands, reference results and limits of a matrix product, shared by the tests of every CPU implementation.
+// The operands, the reference result and the error limits of a matrix product. The tests of every CPU implementation use them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ inline std::string describe_matmul(const MatmulProblem& p) {
                      p.b_operand == MatmulOperand::kPacked ? " packed" : "");
 }
 
-// The operands of one case, and the sums of magnitudes from which its limits are derived.
+// The operands of one matrix product and its result by the reference, from which the error limits are computed.
 struct MatmulCase {
   MatmulCase(const MatmulProblem& p, MatmulInputs inputs)
       : problem(p),
@@ -85,7 +85,8 @@ struct MatmulCase {
     matmul_ref(plain, reference_args);
   }
 
-  // Returns the error bound of every element, given the old values of C (empty if C is overwritten).
+  // Returns the error limit of every element of C. `old` are the values of C before the product was added to it; it is empty if C was
+  // overwritten.
   std::vector<double> limits(const std::vector<double>& old) const {
     std::vector<double> limits(static_cast<size_t>(problem.m * problem.n));
     for (int64_t i = 0; i < problem.m; ++i) {
@@ -97,7 +98,7 @@ struct MatmulCase {
         }
         const auto index = static_cast<size_t>(i * problem.n + j);
         if (!old.empty()) sum += std::abs(old[index]);
-        // The factor 1.01 is needed because rounding B to bf16 may increase its magnitude.
+        // The sum is increased by 1 % because rounding B to bf16 may increase its magnitude.
         limits[index] = matmul_error_bound(problem, sum * 1.01, want.load(static_cast<int64_t>(index)));
       }
     }
@@ -109,7 +110,7 @@ struct MatmulCase {
   GuardedBuffer a, b, bias, c, want, scratch, packed;
 };
 
-// Overwrites C, then adds to it if the problem allows that, and compares both results with the reference.
+// Prepares the matrix product, overwrites C with it, adds it to C if the problem allows that, and compares both results with the reference.
 inline void check_matmul(MatmulProblem problem, MatmulInputs inputs) {
   problem.num_threads = num_threads();
   problem.isa = cpu_isa();
@@ -119,7 +120,7 @@ inline void check_matmul(MatmulProblem problem, MatmulInputs inputs) {
   const auto compare_with_limits = [&](const std::vector<double>& old) {
     const std::vector<double> limits = test.limits(old);
     Limit limit{.shape = {problem.m, problem.n}};
-    // Sums of small integers are exact and may be zero.
+    // Sums of small integers are exact. They may be zero, which the comparison would otherwise report as suspicious.
     if (inputs == MatmulInputs::kSmallIntegers) limit.zeros = Zeros::kExpected;
     if (inputs == MatmulInputs::kNormal || problem.c == DType::kBF16) limit.per_element = limits;
     const auto result = compare(test.c, test.want, limit);
@@ -136,7 +137,7 @@ inline void check_matmul(MatmulProblem problem, MatmulInputs inputs) {
   compare_with_limits(old);
 }
 
-// Returns the three matrix products of a linear layer y[T, N] = x[T, K] W[N, K]^T + bias.
+// Returns the three matrix products of the training of a linear layer y[T, N] = x[T, K] W[N, K]^T + bias.
 inline std::vector<MatmulProblem> linear_layer(int64_t T, int64_t N, int64_t K) {
   return {{.m = T, .n = N, .k = K, .trans_b = Transpose::kYes, .bias = MatmulBias::kRow},
           {.m = T, .n = K, .k = N},

@@ -1,5 +1,5 @@
-// The catalog rows that compute a matrix product on a CPU, so that tests and benchmarks run each of them. A new row is tested and
-// benchmarked as soon as cpu_products_of() contains it. Thread-safe: pure functions.
+// The entries of the kernel catalog that compute a matrix product on a CPU, so that tests and benchmarks can run each of them. A new
+// implementation is tested and benchmarked as soon as cpu_products_of() knows it. Thread-safe: pure functions.
 #pragma once
 
 #include <vector>
@@ -12,8 +12,8 @@
 
 namespace plimsoll::test {
 
-// Returns the value of MatmulProblem::cpu_products with which prepare_matmul_cpu() calls the function of a catalog row. Errors: kInternal
-// for an unknown row.
+// Returns the value of MatmulProblem::cpu_products for which prepare_matmul_cpu() uses this catalog entry. Errors: kInternal for an unknown
+// entry.
 inline CpuProducts cpu_products_of(const KernelRow& row) {
   if (row.implementation == "matmul_cpu_amx") return CpuProducts::kAmxParts;
   PLIMSOLL_CHECK(row.implementation == "matmul_cpu_onednn",
@@ -30,13 +30,14 @@ inline std::vector<const KernelRow*> cpu_matmul_rows() {
   return rows;
 }
 
-// Returns true if a catalog row accepts the matrix product on a CPU with these instructions.
+// Returns true if the catalog entry accepts the matrix product on a CPU with this instruction set.
 inline bool accepts(const KernelRow& row, MatmulProblem problem, CpuIsa isa) {
   problem.isa = isa;
   return kernel_support(row, asked_of(problem, {.num_threads = problem.num_threads, .isa = isa})).ok;
 }
 
-// Returns the matrix product with the settings that select the catalog row, and with the threads and the instructions of this process.
+// Returns the matrix product with the settings with which prepare_matmul_cpu() uses this catalog entry, and with the number of threads and
+// the instruction set of this process.
 inline MatmulProblem on_row(const KernelRow& row, MatmulProblem problem) {
   problem.num_threads = num_threads();
   problem.isa = cpu_isa();

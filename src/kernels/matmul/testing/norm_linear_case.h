@@ -1,5 +1,5 @@
 // A norm, its linear layer and the activation after it, on the host, for tests: operands, the results of the reference, and the error
-// bounds of the contract (norm_linear.h).
+// bounds of norm_linear.h.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ struct NormLinearCase {
   int64_t rows() const { return problem.product.m; }
   int64_t terms() const { return problem.product.k; }
 
-  // Returns the arguments with the operands that are present; `of` returns the view of an operand.
+  // Returns the arguments of a call. Operands that the case does not have are null; `of` returns the view of an operand.
   template <class Of>
   NormLinearArgs args(const Of& of, View y, View sum) const {
     return {.x = of(x),
@@ -60,7 +60,7 @@ struct NormLinearCase {
     return args([](const GuardedBuffer& buffer) -> ConstView { return buffer.view(); }, y, sum);
   }
 
-  // Returns the bounds of y. h of the reference is computed by a problem whose w is the identity and that ends with the matrix product.
+  // Returns the error bound of each element of y. h, from which the bounds follow, is computed in double from the operands.
   std::vector<double> bounds() const {
     const DType dtype = problem.product.a;
     std::vector<double> limits, h(static_cast<size_t>(terms())), change(static_cast<size_t>(terms()));
@@ -81,7 +81,7 @@ struct NormLinearCase {
         return Sum{product + added,
                    norm_linear_product_error_bound(problem, abs_sum, changes, product, added)};
       };
-      // The steepest slope of all activations is that of GELU, 1.13.
+      // GELU has the steepest slope of all activations, 1.13.
       const auto function = [&](const Sum& z) {
         return Sum{gelu_exact(z.value, problem.activation),
                    1.13 * z.error + gelu_fwd_cuda_error_bound(z.value, problem.activation, dtype) +
@@ -100,7 +100,7 @@ struct NormLinearCase {
     }
     return limits;
   }
-  // Returns the bounds of s: the distance to the neighbour of the reference's value.
+  // Returns the error bound of each element of s: s may round to a neighbour of the reference's value.
   std::vector<double> sum_bounds(const GuardedBuffer& sum) const {
     std::vector<double> limits;
     for (int64_t i = 0; i < sum.count(); ++i)
