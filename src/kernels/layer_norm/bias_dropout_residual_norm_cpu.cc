@@ -24,9 +24,9 @@ namespace {
 
 static_assert(kColumnGroup == kDropoutChunk);
 
-// Optional operands may be null, and the inner loops test for that: the branch never changes within a call
-// and costs little compared with the memory access that it saves. Dropout is a template parameter because of
-// its buffer and its cost.
+// The inner loops test whether each optional operand is null, instead of being compiled for each combination of operands. The result of the
+// test is the same for a whole call, so it costs little compared with the memory accesses. Dropout is a template parameter, because without
+// it the loops need neither its buffer nor its computation.
 
 template <class T, class P>
 struct ForwardOperands {
@@ -41,7 +41,8 @@ struct ForwardOperands {
   T* sum;
 };
 
-// Computes s of row t in fp32, stores it if it is an output, and returns the mean of the values as they are stored.
+// Computes s of row t in fp32, stores it if it is an output, and returns the mean of the values (after they were rounded, if they are
+// stored).
 template <bool kDropout, class T, class P>
 HWY_INLINE float sum_branch_and_residual(const BiasDropoutResidualNormFwdArgs& args,
                                          const ForwardOperands<T, P>& from, const DropoutSetup& dropout,
@@ -119,7 +120,8 @@ struct GradientMeans {
   float g, g_x_hat;
 };
 
-// Computes g * gain of row t in fp32, adds the row to the sums of gain and beta, and returns the means.
+// Computes g * gain of row t in fp32, adds the row to the sums over rows for d_gain and d_beta, and returns the two means that the gradient
+// needs.
 template <class T, class P>
 HWY_INLINE GradientMeans gradient_of_row(const BackwardOperands<T, P>& from, int64_t row, int64_t C,
                                          const BackwardSums& sums, float* scaled) {
@@ -148,7 +150,7 @@ HWY_INLINE GradientMeans gradient_of_row(const BackwardOperands<T, P>& from, int
   return {lanes_total(total) / static_cast<float>(C), lanes_total(total_product) / static_cast<float>(C)};
 }
 
-// Writes the gradients of row t and adds d_x to the sum of bias.
+// Writes d_residual and d_x of row t and adds d_x to the sums over rows for d_bias.
 template <bool kDropout, class T, class P>
 HWY_INLINE void finish_row(const BackwardOperands<T, P>& at, int64_t t, int64_t C, const GradientMeans& means,
                            const DropoutSetup& dropout, const float* scaled, float* bias_sums) {

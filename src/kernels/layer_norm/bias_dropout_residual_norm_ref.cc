@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the dropout factor of an element: 0 if it is dropped.
+// Returns the factor by which dropout multiplies an element: 0 if it is dropped.
 class DropoutFactor {
  public:
   DropoutFactor(double p, const RandomSite& where) : p_(p), where_(where) {
@@ -22,7 +22,8 @@ class DropoutFactor {
   RandomSite where_;
 };
 
-// Means over a row, computed before any output of the row is written, because outputs may alias inputs.
+// Two means over a row that the gradient needs. They are computed before any output of the row is written, because outputs may overwrite
+// inputs.
 struct GradientMeans {
   double g = 0.0;
   double g_x_hat = 0.0;
@@ -54,7 +55,7 @@ void start_sum(const View& sum, int64_t C, Accumulate accumulate) {
   if (!sum || accumulate == Accumulate::kAdd) return;
   for (int64_t c = 0; c < C; ++c) sum.store(c, 0.0);
 }
-// Adds to a sum in the type of its view, which is double if the graph uses double.
+// Adds a value to element c of a sum over rows. The additions are rounded to the type of the sum; tests use double.
 void add_to_sum(const View& sum, int64_t c, double value) {
   if (sum) sum.store(c, sum.load(c) + value);
 }

@@ -12,7 +12,8 @@
 namespace plimsoll::test {
 namespace {
 
-// Returns cases with all operands and with each operand absent, at every size, and mixed types at one size.
+// Returns cases with all operands and with some of the optional operands absent, at every size, and with activations and parameters of
+// different types at one size.
 std::vector<NormCase> norm_cases() {
   std::vector<NormCase> cases;
   for (const RowsAndColumns shape : kernel_shapes()) {
@@ -91,7 +92,7 @@ TEST(BiasDropoutResidualNorm, ForwardAgreesWithTheReference) {
   for (const NormCase& test : norm_cases()) check_forward(test);
 }
 
-// s must be within its error bound of the exact sum, and y, x_hat and rstd must be, bit for bit, those of a norm of s as it is stored. s
+// s must be within its error bound of the exact sum. y, x_hat and rstd must have the bits of a separate norm whose input is the stored s. s
 // may overwrite the residual while y overwrites x.
 TEST(BiasDropoutResidualNorm, TheSumIsStoredAndNormalizedAsItIsStored) {
   for (const NormCase& test : norm_cases()) {
@@ -142,8 +143,8 @@ TEST(BiasDropoutResidualNorm, TheSumIsStoredAndNormalizedAsItIsStored) {
   }
 }
 
-// d_residual may overwrite d_y, and d_x may overwrite d_y2 (or x_hat), without a change of bits; each output must have the same bits if the
-// others are not requested.
+// d_residual may overwrite d_y, and d_x may overwrite d_y2 or x_hat, without changing any bit. An output must have the same bits if the
+// other outputs are not requested.
 void expect_aliases_and_absences_change_nothing(const RowKernel<BiasDropoutResidualNormBwdArgs>& norm_bwd,
                                                 const NormCase& test, BackwardTensors& tensors,
                                                 const GuardedBuffer& before, Gradients& got,
@@ -218,7 +219,7 @@ TEST(BiasDropoutResidualNorm, BackwardDropsWhereForwardDid) {
     GuardedBuffer scratch = scratch_of(bias_dropout_residual_norm_bwd_scratch_bytes(shape.T, shape.C));
     BiasDropoutResidualNormBwdArgs args = got.into(tensors.args);
     args.scratch = scratch.view();
-    // The rows of a rank may begin at a later block of random numbers.
+    // A rank that computes only some of the rows uses random numbers that begin at a later block.
     for (const uint64_t first_block : {0, 3}) {
       args.where.first_block = first_block;
       bias_dropout_residual_norm_bwd_cpu(args);
@@ -298,7 +299,7 @@ TEST(BiasDropoutResidualNorm, BackwardIsTheDerivative) {
   expect_gradient(tensors.beta, gradients.d_beta, loss, 1e-7);
 }
 
-// The fused reference must equal the composition of the references of its decomposition.
+// The fused reference must equal the references of the separate operations, run one after the other.
 TEST(BiasDropoutResidualNorm, ReferenceEqualsItsDecomposition) {
   const RowsAndColumns shape{4, 9};
   const NormCase test{.shape = shape, .dtype = DType::kF64, .parameters = DType::kF64, .p = 0.25};

@@ -1,5 +1,5 @@
-// Compares the normalization kernels with the machine's copy bandwidth. Each line gives, per second, the bytes that a kernel must move
-// according to its contract; compare it with the line of copy for the same size (one read and one write).
+// Compares the normalization kernels with the machine's copy bandwidth. Each benchmark prints the bytes per second that a kernel reads and
+// writes according to its contract. Compare them with those of the benchmark `copy` of the same size, which reads once and writes once.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr RandomSite kSite{.seed = 42, .step = 1, .site = 2};
 
-// Tensors of range(0) rows by range(1) columns; range(2) is the number of threads.
+// Tensors of range(0) rows and range(1) columns. range(2) is the number of threads. (range() returns the arguments of a benchmark.)
 struct Tensors {
   DType dtype;
   int64_t T, C;
@@ -48,7 +48,7 @@ struct Tensors {
   }
 };
 
-// The baseline: a copy by the C library with the same chunks and threads.
+// The baseline: std::memcpy with the same division of the data among the same number of threads.
 void copy(benchmark::State& state) {
   Tensors t(state, DType::kF32);
   for (auto _ : state) {
@@ -89,7 +89,7 @@ void rms_norm_bwd(benchmark::State& state) {
   }
   t.report(state, 3);
 }
-// range(3) is the dropout probability in percent.
+// The forward pass with all operands. range(3) is the dropout probability in percent.
 template <DType kType>
 void fused_fwd(benchmark::State& state) {
   Tensors t(state, kType);

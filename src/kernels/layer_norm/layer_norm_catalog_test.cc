@@ -1,4 +1,4 @@
-// Lists the rows that the tests of this executable run (tests/support/kernel_rows.h).
+// Lists the implementations in the kernel catalog that the tests in this executable cover (tests/support/kernel_rows.h).
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 #include "kernels/layer_norm/normalize.h"
 #include "kernels/layer_norm/rms_norm.h"

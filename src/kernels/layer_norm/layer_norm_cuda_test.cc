@@ -15,7 +15,7 @@ GuardedBuffer rng_buffer() {
   return integers(DType::kI64, {static_cast<int64_t>(kSite.seed), kSite.step});
 }
 
-// Returns cases with all operands and with each operand absent, at every size and type, with fp32 parameters and with parameters of the
+// Returns cases with all operands and with some of the optional operands absent, at every size and type, with parameters in fp32 and in the
 // type of the rows.
 std::vector<NormCase> cuda_norm_cases() {
   std::vector<NormCase> cases;
@@ -43,9 +43,10 @@ std::vector<NormCase> cuda_norm_cases() {
   return cases;
 }
 
-// Returns one case for each kernel of a type: single elements and packs, rows of one warp and of several, one and several groups of warps
-// per block, blocks of more threads, and parameters of the rows' type. In the backward pass a block runs several iterations if a row has
-// more than 1024 columns; in the forward pass it does so in the last case, on GPUs of up to 170 multiprocessors.
+// Returns one case for each variant of the kernels: elements loaded one by one and in vectors of 16 bytes, rows of one warp and of several
+// warps, one and several groups of warps per thread block, blocks of more threads, and parameters in fp32 and in the type of the rows. In
+// the backward pass, a block runs several iterations if a row has more than 1024 columns. In the forward pass it does so in the last case,
+// on GPUs of up to 170 multiprocessors.
 std::vector<NormCase> small_norm_cases() {
   std::vector<NormCase> cases;
   for (const DType dtype : cuda_types()) {
@@ -67,7 +68,7 @@ std::vector<NormCase> small_norm_cases() {
   return cases;
 }
 
-// Returns the arguments with their views moved to the GPU.
+// Copies the operands to the GPU and returns the arguments with views of the copies.
 BiasDropoutResidualNormFwdArgs on_gpu(Twins& gpu, ForwardTensors& tensors) {
   BiasDropoutResidualNormFwdArgs args = tensors.args;
   args.x = gpu(tensors.x);
@@ -102,7 +103,7 @@ void check_forward(const NormCase& test) {
   expect_within(y, want_y, bounds.y);
   expect_within(x_hat, want_x_hat, bounds.x_hat);
   expect_within(rstd, want_rstd, bounds.rstd);
-  // Tests aliasing: y overwrites x and x_hat overwrites the residual.
+  // y may overwrite x while x_hat overwrites the residual, without changing any bit.
   BiasDropoutResidualNormFwdArgs aliased = args;
   aliased.y = gpu(tensors.x);
   aliased.x_hat = gpu(tensors.residual);
@@ -116,14 +117,14 @@ TEST(NormCuda, ForwardAgreesWithTheReference) {
   for (const NormCase& test : cuda_norm_cases()) check_forward(test);
 }
 
-// Tests whose names contain "Small" have one case per kernel. Sanitizers, under which every allocation is slow, run
-// only these.
+// Tests whose names contain "Small" have one case per variant of a kernel. Only these run under sanitizers, in which every allocation is
+// slow.
 TEST(NormCudaSmall, Forward) {
   for (const NormCase& test : small_norm_cases()) check_forward(test);
 }
 
-// s must be within its error bound of the exact sum, y, x_hat and rstd must be those of a norm of s as it is stored, and s may overwrite
-// the residual while y overwrites x.
+// s must be within its error bound of the exact sum. y, x_hat and rstd must have the bits of a separate norm whose input is the stored s. s
+// may overwrite the residual while y overwrites x.
 void check_sum(const NormCase& test) {
   if (!test.has_residual) return;
   const int64_t size = test.shape.size();
@@ -231,7 +232,7 @@ void check_backward(const NormCase& test) {
   run_twice(gpu, {&got.d_residual, &got.d_x, &got.d_bias, &got.d_gain, &got.d_beta},
             [&] { bias_dropout_residual_norm_bwd_cuda(args, numbers, adds, nullptr); });
   expect_within(got, want, bounds);
-  // Requests each output without the others, and no sums over rows.
+  // Requests only d_x, without the other outputs and without sums over rows. Its bits must not change.
   GuardedBuffer alone("alone", test.dtype, shape.size());
   BiasDropoutResidualNormBwdArgs lean = args;
   lean.d_residual = lean.d_bias = lean.d_gain = lean.d_beta = lean.scratch = {};
@@ -239,7 +240,7 @@ void check_backward(const NormCase& test) {
   bias_dropout_residual_norm_bwd_cuda(lean, numbers, nullptr, nullptr);
   gpu.download();
   expect_same_bits(alone, got.d_x);
-  // Tests aliasing: d_residual overwrites d_y, and d_x overwrites d_sum_term, d_y2 or x_hat.
+  // d_residual may overwrite d_y while d_x overwrites d_sum_term, d_y2 or x_hat, without changing any bit.
   args.d_residual = gpu(tensors.d_y);
   GuardedBuffer& over = test.has_d_sum_term ? tensors.d_sum_term
                         : test.has_d_y2     ? tensors.d_y2
@@ -273,7 +274,7 @@ TEST(NormCuda, BackwardDropsWhereForwardDid) {
     gpu.download();
     for (int64_t i = 0; i < shape.size(); ++i) {
       const bool kept = random_half(kSite, static_cast<uint64_t>(i)) >= dropout_threshold(0.5);
-      // With p = 0.5 the dropout scale is two, and a factor of two does not change the rounding.
+      // With a dropout probability of 0.5 the scale is two, and multiplying by two does not round. d_x can therefore be compared exactly.
       EXPECT_EQ(got.d_x.load(i), kept ? 2.0 * got.d_residual.load(i) : 0.0);
     }
   }
@@ -374,8 +375,8 @@ TEST(NormalizeCuda, DeclinesRowsThatDoNotFitItsRegisters) {
   EXPECT_THROW(normalize_fwd_cuda({x.view(), x.view(), rstd.view(), 1, x.count(), kEps}, nullptr), Error);
 }
 
-// With a residual, the result must equal that of adding, storing and normalizing one after the other, bit for bit, and the gradient of the
-// sum must be added.
+// With a residual, the result must have the bits of adding the residual, storing the sum and normalizing it in separate steps. The gradient
+// of the stored sum must be added in the backward pass.
 TEST(RmsNormCuda, AddsAResidualAndTheGradientOfTheSum) {
   std::vector<RmsNormDims> all = norm_dims();
   all.push_back({.T = 9, .N = 8192, .C = 8192});

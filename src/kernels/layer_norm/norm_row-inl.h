@@ -1,5 +1,5 @@
-// Operations of the normalization kernels on one row in fp32. Compiled per target; included through
-// hwy/foreach_target.h. Thread-safe: pure functions on their operands.
+// Operations of the normalization kernels on one row in fp32. The functions are compiled once per instruction set, in source files that
+// Highway's foreach_target.h includes repeatedly. Thread-safe: pure functions on their operands.
 #if defined(PLIMSOLL_KERNELS_NORM_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_NORM_ROW_INL_H_
 #undef PLIMSOLL_KERNELS_NORM_ROW_INL_H_
@@ -19,13 +19,13 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Calls body(begin, end) for each group of columns.
+// Calls body(begin, end) for each group of kColumnGroup columns.
 template <class Body>
 HWY_INLINE void for_each_column_group(int64_t C, const Body& body) {
   for (int64_t begin = 0; begin < C; begin += kColumnGroup) body(begin, std::min(C, begin + kColumnGroup));
 }
 
-// Returns rstd of an fp32 row, given its mean.
+// Returns rstd = 1 / sqrt(variance + eps) of an fp32 row, given its mean.
 HWY_INLINE float row_rstd(const float* s, int64_t C, float mean, double eps) {
   const F32Tag d;
   const F32Vec means = hn::Set(d, mean);

@@ -1,9 +1,9 @@
 // Normalization of each row to mean 0 and variance 1, without gain and bias (see element_wise/scale_shift.h). The header states the
 // contracts of these kernels, which allocate no memory.
 //
-//   mean = sum(x) / C, var = sum((x - mean)^2) / C, rstd = 1 / sqrt(var + eps), x_hat = (x - mean) * rstd
-//   (Ba, Kiros, Hinton, "Layer Normalization", arXiv:1607.06450, equation 4.) The variance is computed in a
-//   second pass over the row, never as E[x^2] - mean^2, which cancels.
+//   mean = sum(x) / C, var = sum((x - mean)^2) / C, rstd = 1 / sqrt(var + eps), x_hat = (x - mean) * rstd (Ba, Kiros, Hinton, "Layer
+//   Normalization", arXiv:1607.06450, equation 4.) The variance is computed in a second pass over the row, never as E[x^2] - mean^2, a
+//   difference of two nearly equal numbers that loses accuracy.
 //
 // Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. A row of
 // equal numbers gives the finite values x_hat = 0 and rstd = 1 / sqrt(eps).
@@ -26,9 +26,8 @@
 
 namespace plimsoll {
 
-// Computes x_hat[t, c] and rstd[t] of x[t, c].
-//   Aliasing: x_hat may be x. Scratch: none. Cost: 7*T*C FLOPs; 2*T*C + T elements moved.
-//   Error: normalize_fwd_error_bound, rstd_error_bound.
+// Computes x_hat and rstd of each row of x. Aliasing: x_hat may be x. Scratch: none. Cost: 7*T*C FLOPs; 2*T*C + T elements moved. Error:
+//   normalize_fwd_error_bound, rstd_error_bound.
 struct NormalizeFwdArgs {
   ConstView x;  // [T, C]
   View x_hat;   // [T, C]
@@ -54,22 +53,21 @@ struct NormalizeBwdArgs {
 void normalize_bwd_ref(const NormalizeBwdArgs& args);
 void normalize_bwd_cpu(const NormalizeBwdArgs& args);
 
-// Returns the number of additions that a term takes part in, in the sum over a row: columns are added 256 at a time into four vectors of at
-// least one lane each, and the sum of each group of 256 is added to the sum of the row.
+// Returns the largest number of additions that a term takes part in when a row is summed. Columns are added in groups of 256, into four
+// vectors of at least one lane each; the sum of each group is then added to the sum of the row.
 constexpr double row_sum_depth(int64_t C) {
   const int64_t additions = (std::min<int64_t>(C, 256) + 3) / 4 + (C + 255) / 256 + 8;
   return static_cast<double>(additions);
 }
 
-// Properties of a row that the bounds below use. All are computed from exact values, in double.
+// Properties of a row from which the error bounds below are computed. Their values are exact (in double).
 struct RowMagnitudes {
   double mean_abs = 0.0;     // mean of |s|, where s are the numbers that are normalized
-  double input_error = 0.0;  // the largest error of a computed s; 0 if s is an operand
+  double input_error = 0.0;  // the largest error of an element of s; 0 if s is an input
   double rstd = 0.0;
 };
-// The error of the computed mean is norm_mean_error. The relative error of the variance comes from the rounding of
-// its terms and its sum and from the square of the mean's error. The error of the input, row.input_error, enters
-// both.
+// The errors of a computed row. The error of the mean is norm_mean_error. The relative error of the variance comes from the rounding of its
+// terms and its sum, and from the square of the error of the mean. row.input_error, the error of s itself, adds to both.
 inline double norm_mean_error(const RowMagnitudes& row, int64_t C) {
   return (row_sum_depth(C) + 2.0) * kRoundoffF32 * row.mean_abs + row.input_error;
 }
@@ -84,8 +82,8 @@ inline double normalize_fwd_error_bound(const RowMagnitudes& row, double x_hat, 
          1.01 * row.rstd * (norm_mean_error(row, C) + row.input_error) + store_error_bound(stored, x_hat);
 }
 
-// Returns the error bound of the backward formula. With g = d_x_hat (in the fused kernel d_y * gain):
-// mean_abs_g = mean |g| and mean_abs_gx = mean |g * x_hat| over the row.
+// Returns the error bound of an element of d_x. With g = d_x_hat (d_y * gain in the fused kernel), mean_abs_g is the mean of |g| and
+// mean_abs_gx the mean of |g * x_hat| over the row.
 inline double normalize_bwd_error_bound(double rstd, double g, double x_hat, double mean_abs_g,
                                         double mean_abs_gx, int64_t C) {
   const double depth = row_sum_depth(C);
@@ -93,9 +91,9 @@ inline double normalize_bwd_error_bound(double rstd, double g, double x_hat, dou
          (7.0 * std::abs(g) + (depth + 8.0) * mean_abs_g + std::abs(x_hat) * (depth + 9.0) * mean_abs_gx);
 }
 
-// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. A row
-// is held in registers, so it has at most kMaxNormCudaColumns columns. rstd is f32. Errors against the
-// reference: the bounds above; the depth of a row's sum is not larger than row_sum_depth.
+// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. A row is held in registers, so it has
+// at most kMaxNormCudaColumns columns. rstd is f32. Errors against the reference: the bounds above; the kernels do not use more additions
+// per sum over a row than row_sum_depth.
 
 void normalize_fwd_cuda(const NormalizeFwdArgs& args, CudaStream stream);
 void normalize_bwd_cuda(const NormalizeBwdArgs& args, CudaStream stream);

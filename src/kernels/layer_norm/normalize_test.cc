@@ -12,7 +12,7 @@
 namespace plimsoll::test {
 namespace {
 
-// The error bounds of a forward pass over x, from the exact statistics of each row.
+// The error bounds of the forward pass for x. They depend on exact values of each row, computed in double.
 struct ForwardBounds {
   std::vector<double> x_hat, rstd;
 };
@@ -66,7 +66,7 @@ TEST(Normalize, ForwardAgreesWithTheReference) {
   }
 }
 
-// The mean is 1000 times the deviation: E[x^2] - mean^2 would lose 20 of 24 bits.
+// The mean is 1000 times the standard deviation. A kernel that computes the variance as E[x^2] - mean^2 would lose 20 of 24 bits.
 TEST(Normalize, ForwardKeepsItsAccuracyFarFromZero) {
   const RowsAndColumns shape{7, 768};
   GuardedBuffer x(tensor_name("x", shape, DType::kF32), DType::kF32, shape.size());

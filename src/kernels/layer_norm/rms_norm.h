@@ -3,8 +3,8 @@
 //
 //   rstd = 1 / sqrt(sum(x^2) / C + eps)     x_hat = x rstd     y = gain x_hat
 //
-// With a residual the norm is that of s = x + residual, rounded to the type of x, s is an output as well, because the next layer reads it;
-// the backward pass adds the gradient from there (d_sum_term).
+// With a residual, s = x + residual is rounded to the type of x and then normalized. s is also an output, because later ops read it; the
+// backward pass adds their gradient of s (d_sum_term).
 //
 // Legend: T rows of N elements (all rows of the bucket, including tail rows). A row begins with H vectors of C elements, which
 // are normalized with `gain`, and then has G vectors that are normalized with `second_gain`; the elements after them are
@@ -47,7 +47,7 @@ struct RmsNormFwdArgs {
   View rstd;              // [T, H + G]; null if no backward pass follows
   double eps = 1e-6;
   ConstView residual = {};  // [T, N]; may be null
-  View sum = {};            // [T, N]: s
+  View sum = {};            // s, [T, N]
 };
 void rms_norm_fwd_ref(const RmsNormFwdArgs& args);
 void rms_norm_fwd_cpu(const RmsNormFwdArgs& args);
@@ -57,10 +57,10 @@ void rms_norm_fwd_cuda(const RmsNormFwdArgs& args, CudaStream stream);
 //
 //   d_x = rstd (g - x_hat mean(g x_hat)) + d_sum_term     d_gain = (or +=) sum over vectors of d_y x_hat
 //
-// where x is s if there was a residual and d_x is the gradient of s, and copies d_y to d_x where the forward pass copied. Accumulation: fp32; the sums of d_gain as in scale_shift.h, with the
-// vectors of one gain as rows. Vectors in which d_y is zero give zero and contribute exactly zero. Aliasing: d_x may be d_y, x
-// or d_sum_term. Scratch: rms_norm_bwd_scratch_bytes (the reference needs none). Cost: 12 T (H + G) C FLOPs; 3 T N elements
-// moved, 4 T N with d_sum_term, plus the scratch twice.
+// where x is s if there was a residual and d_x is the gradient of s, and copies d_y to d_x for the elements that the forward pass copied.
+// Accumulation: fp32; the sums of d_gain as in scale_shift.h, with the vectors of one gain as rows. Vectors in which d_y is zero give zero
+// and contribute exactly zero. Aliasing: d_x may be d_y, x or d_sum_term. Scratch: rms_norm_bwd_scratch_bytes (the reference needs none).
+// Cost: 12 T (H + G) C FLOPs; 3 T N elements moved, 4 T N with d_sum_term, plus the scratch twice.
 struct RmsNormBwdArgs {
   RmsNormDims dims;
   ConstView d_y;          // [T, N]
@@ -73,16 +73,17 @@ struct RmsNormBwdArgs {
   View d_second_gain;     // [C]; null if G is 0
   View scratch;
   Accumulate accumulate = Accumulate::kOverwrite;
-  ConstView d_sum_term = {};  // [T, N]: the gradient of s from its other readers; may be null; requires C = N
+  // [T, N]: the gradient of s from other ops that read s; may be null; requires C = N.
+  ConstView d_sum_term = {};
 };
 void rms_norm_bwd_ref(const RmsNormBwdArgs& args);
 void rms_norm_bwd_cpu(const RmsNormBwdArgs& args);
-// Adds to the gradients of the gains if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Scratch:
-// rms_norm_bwd_cuda_scratch_bytes, aligned to 16.
+// Computes the backward pass. Adds to the gradients of the gains if *accumulate (in device memory) is not 0; if `accumulate` is null,
+// args.accumulate decides. Scratch: rms_norm_bwd_cuda_scratch_bytes, aligned to 16 bytes.
 void rms_norm_bwd_cuda(const RmsNormBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 
-// Checks the residual of the forward pass. Errors: kInternal if only one of the residual and the sum is present, or if they are present and
-// a vector is not a whole row.
+// Checks the operands of a forward pass with a residual. Errors: kInternal if only one of the residual and the sum is present, or if they
+// are present but the norm does not cover whole rows.
 inline void check_rms_norm_residual(const char* kernel, const RmsNormFwdArgs& args) {
   PLIMSOLL_CHECK(static_cast<bool>(args.residual) == static_cast<bool>(args.sum) &&
                      (!args.residual || args.dims.C == args.dims.N),
@@ -91,8 +92,8 @@ inline void check_rms_norm_residual(const char* kernel, const RmsNormFwdArgs& ar
                  kernel, args.dims.C, args.dims.N);
 }
 
-// Returns the division of rows into blocks for `count` vectors per row. A block has as many vectors as with `most` vectors per row, for
-// which the scratch memory is planned.
+// Returns how the vectors of one gain (`count` per row) are divided into blocks that are summed separately. A block has as many vectors as
+// it would have with `most` vectors per row, the number for which the scratch memory is planned.
 constexpr RowBlocks rms_norm_blocks(int64_t T, int64_t count, int64_t most, int64_t C) {
   const int64_t rows = row_blocks(T * most, C).rows_per_block;
   return {(T * count + rows - 1) / rows, rows};
@@ -103,7 +104,8 @@ constexpr int64_t rms_norm_bwd_scratch_bytes(const RmsNormDims& dims) {
 constexpr int64_t rms_norm_bwd_cuda_scratch_bytes(const RmsNormDims& dims) {
   return rms_norm_cuda_scratch_bytes(dims.T * std::max(dims.H, dims.G), dims.C);
 }
-// Return the largest number of additions that a term of d_gain takes part in, on a CPU and on a GPU.
+// Return the largest number of additions that a term of d_gain takes part in, on a CPU and on a GPU. The error bounds of d_gain follow from
+// it.
 constexpr double rms_norm_gain_depth(const RmsNormDims& dims) {
   const int64_t most = std::max(dims.H, dims.G);
   return static_cast<double>(row_blocks(dims.T * most, dims.C).rows_per_block) + 64.0 + 2.0;
@@ -113,8 +115,9 @@ constexpr double rms_norm_gain_cuda_depth(const RmsNormDims& dims) {
   return static_cast<double>(groups.rows_per_block + cuda_partial_depth(groups.num_blocks));
 }
 
-// Error bounds, which hold on a GPU too, because no order of additions is deeper than row_sum_depth. All terms of the sum of squares have
-// the same sign, so its relative error is bounded by the depth; the square root halves it.
+// The error bounds of the forward pass. They hold on a GPU too, because no implementation uses more additions per sum than row_sum_depth.
+// All terms of the sum of squares are positive, so the relative error of the sum is bounded by the number of additions; the square root
+// halves it.
 inline double rms_rstd_relative_error(int64_t C) {
   return 1.01 * (0.5 * (row_sum_depth(C) + 3.0) + 3.0) * kRoundoffF32;
 }

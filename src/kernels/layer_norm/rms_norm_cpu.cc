@@ -22,13 +22,13 @@
 namespace plimsoll {
 namespace {
 
-// The vectors of a row to which one gain applies: `count` of them, starting with number `first`.
+// The vectors of each row to which one gain applies: `count` of them, starting with vector number `first`.
 struct RmsNormPart {
   RmsNormDims dims;
   int64_t first = 0;
   int64_t count = 0;
 
-  // Return the index of the first element, and the index in rstd, of vector r of these T * count vectors.
+  // Return the index of the first element, and the index in rstd, of vector number r. These vectors are numbered from 0 to T * count - 1.
   int64_t element(int64_t r) const { return r / count * dims.N + (first + r % count) * dims.C; }
   int64_t place(int64_t r) const { return r / count * (dims.H + dims.G) + first + r % count; }
 };
@@ -42,7 +42,8 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Returns the sum over c of term(access, c).
+// Returns a sum over the columns of a vector. term(access, c, sum) adds the terms of the columns from c on to the vector of partial sums
+// `sum`.
 template <class Term>
 HWY_INLINE float sum_over_columns(int64_t C, const Term& term) {
   F32Vec total = hn::Zero(F32Tag());
@@ -86,7 +87,7 @@ void rms_norm_fwd_of(const RmsNormFwdArgs& args, const RmsNormPart& part, const 
   });
 }
 
-// Computes d_x of one vector and adds its terms to the sums of d_gain.
+// Computes d_x of one vector and adds its terms to the sums for d_gain.
 template <class T, class P>
 HWY_INLINE void rms_norm_bwd_vector(const T* d_y, const T* x, const P* gain, const T* d_sum_term, float rstd,
                                     int64_t C, T* d_x, float* sums) {
@@ -166,7 +167,7 @@ void check_dims(const char* kernel, const RmsNormDims& dims, const ConstView& se
                  "{} needs second_gain, because some vectors use it, but it is missing", kernel);
 }
 
-// Copies the elements of a row after the vectors that are normalized.
+// Copies those elements of each row that are stored after the normalized vectors.
 void copy_rest(const RmsNormDims& dims, const ConstView& from, const View& to) {
   const int64_t width = dtype_bytes(from.dtype), first = (dims.H + dims.G) * dims.C;
   if (from.data == to.data || first == dims.N) return;

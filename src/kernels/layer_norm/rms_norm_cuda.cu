@@ -10,7 +10,8 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// Returns the number of groups in a block. A group of one warp shares its block with other groups; a larger group is a whole block.
+// Returns the number of groups of threads per thread block. A group processes one vector at a time. A group of one warp shares its block
+// with three other groups; a larger group is a whole block.
 constexpr int64_t groups_of_block(int64_t threads) {
   return threads == 32 ? 4 : 1;
 }
@@ -18,11 +19,11 @@ constexpr int kMaxGroupThreads = 256;
 constexpr int kMaxGroupWarps = kMaxGroupThreads / 32;
 constexpr int kElements = static_cast<int>(kRmsNormElements);
 
-// The vectors to which one gain applies: `count` per row, starting with number `first`.
+// The vectors of each row to which one gain applies: `count` of them, starting with vector number `first`.
 struct Vectors {
   int64_t row_elements = 0;  // N
-  int64_t per_row = 0;       // H + G, the row length of rstd
-  int64_t total = 0;         // T * count
+  int64_t per_row = 0;       // H + G, the length of a row of rstd
+  int64_t total = 0;         // T * count, the number of vectors
   int count = 1, first = 0;
   int C = 0;
 
@@ -34,7 +35,8 @@ struct Vectors {
   }
 };
 
-// The elements of a vector that one thread handles: packs of N elements; neighbouring threads handle neighbouring packs.
+// The elements of a vector that one thread processes. They are loaded N at a time; neighbouring threads load neighbouring groups of N
+// elements.
 template <typename T, int N, int kPacks>
 struct Part {
   float x[kPacks][N];
@@ -51,7 +53,7 @@ struct Part {
       }
     }
   }
-  // Adds another vector, stores the sum, and continues with the sum as it was rounded.
+  // Adds another vector and stores the sum. The elements then have the values of the stored sum, which is rounded.
   __device__ __forceinline__ void add_and_store(const T* other, T* sum, int C, int thread, int threads) {
     Raw<T, N> terms[kPacks];
 #pragma unroll
@@ -74,13 +76,13 @@ struct Part {
   }
 };
 
-// Returns the sum over the threads of a group. A group of one warp needs no barrier; a larger one is a whole block, whose threads must all
-// call this. Two successive calls must use different `slots`.
+// Returns the sum of `value` over the threads of a group. If a group is a whole block, all of its threads must call this, because it
+// contains a barrier; two successive calls must use different `slots`.
 __device__ __forceinline__ float group_sum(float value, int thread, int threads, float* slots) {
   return threads == 32 ? warp_sum(value) : block_sum(value, thread, threads / 32, slots);
 }
 
-// Normalizes vectors. blockDim = (threads of a group, groups). A group handles every `step`-th vector.
+// Normalizes vectors. Launched with blockDim = (threads per group, groups per block). A group processes every `step`-th vector.
 template <typename T, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxGroupThreads)
     rms_norm_fwd_kernel(const T* x, const T* residual, T* y, T* sum, float* rstds, AnyFloats gain,
@@ -124,7 +126,8 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
   }
 }
 
-// Computes the gradients. Group g of the grid handles vectors g, g + num_groups, ... and writes row g of the partial sums.
+// Computes the gradients. Launched with blockDim = (threads per group, groups per block). Group g of the grid processes vectors g, g +
+// num_groups, ... and writes row g of the partial sums for d_gain.
 template <typename T, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxGroupThreads)
     rms_norm_bwd_kernel(const T* d_y, const T* x, const T* d_sum_term, const float* rstds, T* d_x,
@@ -134,7 +137,7 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int64_t group = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (group >= partials.num_blocks)
-    return;  // safe: only blocks of one-warp groups have surplus groups, and they contain no barriers
+    return;  // safe before barriers: surplus groups exist only if a group is one warp, which needs none
   float sums[kPacks][N] = {};
   int slot = 0;
   for (int64_t r = group; r < vectors.total; r += partials.num_blocks, slot ^= 1) {
@@ -160,7 +163,7 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
       gain.load<N>(c, factors);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        value.x[j][i] *= rstd;  // x_hat
+        value.x[j][i] *= rstd;  // now x_hat
         sums[j][i] = fmaf(from.x[j][i], value.x[j][i], sums[j][i]);
         from.x[j][i] *= factors[i];  // g
         product = fmaf(from.x[j][i], value.x[j][i], product);
@@ -189,7 +192,7 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
   }
 }
 
-// Copies the elements of each row from element `first` on.
+// Copies the elements of each row from element `first` on, N at a time.
 template <typename T, int N>
 __global__ void __launch_bounds__(kMaxGroupThreads)
     copy_rest_kernel(const T* from, T* to, int64_t packs, int64_t packs_of_row, int64_t row_elements,
@@ -240,8 +243,9 @@ void check_dims(const char* kernel, const RmsNormDims& dims) {
       kernel, kMaxRmsNormCudaColumns, dims.H, dims.G, dims.C, dims.N);
 }
 
-// Calls launch(integral constant N, integral constant kPacks, threads per group), with packs of 16 bytes if addresses and sizes allow it,
-// and with as few elements per thread as the vector needs.
+// Calls launch(N, kPacks, threads) with the number of elements that a thread loads at a time, the number of these loads, and the threads
+// per group. N and kPacks are integral constants. A load has 16 bytes if addresses and sizes allow it, and a thread has as few elements as
+// the vector allows.
 template <typename T, class Launch>
 void with_packs(const RmsNormDims& dims, std::initializer_list<const void*> pointers, const Launch& launch) {
   const int64_t threads = rms_norm_cuda_threads(dims.C);
@@ -275,8 +279,8 @@ void rms_norm_fwd_cuda(const RmsNormFwdArgs& args, CudaStream stream) {
           args.dims, {args.x.data, args.residual.data, args.y.data, args.sum.data, gain.data},
           [&](auto n, auto packs, int64_t threads) {
             const int64_t groups = cuda::groups_of_block(threads);
-            // Launches at most eight blocks of 256 threads for each of 264 multiprocessors; with larger tensors each block handles several
-            // vectors in turn.
+            // Launches at most as many threads as fill 264 multiprocessors (eight blocks of 256 threads each). With more vectors than
+            // groups, each group processes several in turn.
             const int64_t blocks =
                 std::min(cuda::ceil_div(vectors.total, groups), 264 * 2048 / (threads * groups));
             const dim3 block(static_cast<unsigned>(threads), static_cast<unsigned>(groups));

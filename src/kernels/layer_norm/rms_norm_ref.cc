@@ -6,7 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// Calls body(first element, number of the vector in [T, H + G], true if the second gain applies) for each vector.
+// Calls body(first, vector, second) for each vector: the index of its first element, its index in an array [T, H + G], and whether the
+// second gain applies to it.
 template <class Body>
 void for_each_vector_of(const RmsNormDims& dims, const Body& body) {
   for (int64_t t = 0; t < dims.T; ++t) {

@@ -1,5 +1,5 @@
 // Tests root-mean-square normalization of rows and of heads: compares the fast kernels with the references within the error bounds of the
-// contract, and checks the references' gradient, aliasing, accumulation, and the elements that are copied.
+// contract, and tests the gradient of the references, aliasing, accumulation, and the elements that are only copied.
 #include "kernels/layer_norm/rms_norm.h"
 
 #include <gtest/gtest.h>
@@ -90,8 +90,9 @@ TEST(RmsNorm, InPlaceAndAddedResultsAreTheSame) {
   }
 }
 
-// With a residual, the result must equal that of adding, storing and normalizing one after the other, bit for bit, and the gradient of the
-// sum must be added. The sum may overwrite the residual while y overwrites x, and d_x may overwrite d_sum_term.
+// With a residual, the result must have the bits of adding the residual, storing the sum and normalizing it in separate steps, and the
+// backward pass must add the gradient of the stored sum. The sum may overwrite the residual while y overwrites x, and d_x may overwrite
+// d_sum_term.
 TEST(RmsNorm, AddsAResidualAndTheGradientOfTheSum) {
   for (const RmsNormDims& dims : norm_dims()) {
     if (dims.C != dims.N) continue;

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// The number of quantization blocks that a thread takes at a time: 16384 elements, a few microseconds of work.
+// The number of quantization blocks per task of a thread: 16384 elements, a few microseconds of work.
 constexpr int64_t kBlocksPerChunk = 256;
 
 float absmax_of(const DequantizeArgs& args, int64_t block, int64_t second_block, int64_t part) {
@@ -17,8 +17,8 @@ float absmax_of(const DequantizeArgs& args, int64_t block, int64_t second_block,
   return product + args.offsets.as<float>()[part];
 }
 
-// Computes the sixteen products that a quantization block can contain, each multiplied and rounded once; its elements are then looked up in
-// this table.
+// Dequantizes 4-bit codes. For each quantization block, it computes the sixteen values that an element can have, each multiplied and
+// rounded once. The elements are then looked up in this table.
 template <typename T>
 void four_bits(const DequantizeArgs& args) {
   const std::span<const float, 16> numbers = four_bit_numbers(args.format);

@@ -8,9 +8,9 @@ namespace cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPacks = 8;  // number of packs that a thread loads before it computes the first
+constexpr int kPacks = 8;  // number of vectors that a thread loads before it computes the first one
 
-// The numbers of the 16 codes, passed as a launch parameter, because these are in constant memory.
+// The numbers that the codes encode. The tables are passed as launch parameters, which are in constant memory.
 struct FourBitTable {
   float numbers[16];
 };
@@ -18,7 +18,8 @@ struct ScaleTable {
   float numbers[256];
 };
 
-// Returns the index of one of a thread's packs, which are kThreads apart. Its elements start at pack * N.
+// Returns the index of vector number u of this thread. The vectors of a thread are kThreads apart, and a vector starts at element index *
+// N.
 __device__ __forceinline__ int64_t pack_of(int u) {
   return (static_cast<int64_t>(blockIdx.x) * kPacks + u) * kThreads + threadIdx.x;
 }
@@ -27,7 +28,7 @@ unsigned blocks_of(int64_t count) {
   return static_cast<unsigned>(ceil_div(count, int64_t{kThreads} * kPacks * N));
 }
 
-// Loads kBytes adjacent bytes, the first into the lowest bits.
+// Loads kBytes adjacent bytes. The first byte becomes the lowest bits.
 template <int kBytes>
 __device__ __forceinline__ uint64_t load_bytes(const void* p) {
   if constexpr (kBytes == 8) return *static_cast<const uint64_t*>(p);
@@ -47,9 +48,9 @@ struct FourBitMatrix {
   int64_t second_blocks;  // number of second-level blocks per part
 };
 
-// The scale of a quantization block, unconverted. It is loaded together with the codes.
+// The scale of a quantization block as it is stored, before it is computed. It is loaded at the same time as the codes.
 struct RawScale {
-  float number = 0.0f;  // absmax, or the second scale
+  float number = 0.0f;  // absmax, or the second-level scale of the block's absmax
   uint8_t code = 0;
 
   __device__ __forceinline__ void load(const FourBitMatrix& a, int64_t part, int64_t block) {
@@ -60,7 +61,7 @@ struct RawScale {
       number = a.second_scales[part * a.second_blocks + block / kScaleBlock];
     }
   }
-  // The intrinsics keep the compiler from fusing the product and the sum, whose two roundings the contract requires.
+  // The intrinsics keep the compiler from fusing the multiplication and the addition. The contract requires that both are rounded.
   __device__ __forceinline__ float absmax(const FourBitMatrix& a, const float* scale_numbers,
                                           float offset) const {
     if (a.second_scales == nullptr) return number;
@@ -68,8 +69,8 @@ struct RawScale {
   }
 };
 
-// Dequantizes 4-bit codes. blockIdx.y selects the separately quantized part of the matrix. The codes of a pack, which a thread reads at
-// once, share one scale, because quantization blocks begin at multiples of 64.
+// Dequantizes 4-bit codes. blockIdx.y selects a separately quantized part of the matrix. A thread reads the codes of N elements (a vector)
+// at once. They share one scale, because quantization blocks begin at multiples of 64 elements.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     four_bit_kernel(const FourBitMatrix a, T* w, FourBitTable table, ScaleTable scale_table) {
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
     float values[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      // The first of two codes is in the upper half of the byte.
+      // The first of the two codes in a byte is in its upper half.
       const int64_t place = N == 1 ? first % 2 : i;
       values[i] = numbers[words[u] >> (place / 2 * 8 + (place % 2 == 0 ? 4 : 0)) & 15u] * absmax;
     }
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Dequantizes 8-bit codes. packs_of_row is the number of packs of N elements per row; no pack belongs to two rows.
+// Dequantizes 8-bit codes, N elements (a vector) at a time. `packs_of_row` is the number of vectors per row; each vector is within one row.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     eight_bit_kernel(const int8_t* codes, const float* scales, T* w, int64_t packs, uint32_t packs_of_row) {
@@ -162,7 +163,8 @@ void launch_four_bit(const DequantizeArgs& args, CudaStream stream) {
       static_cast<T*>(args.w.data), table, scale_table);
 }
 
-// Uses packs if the elements of a row (8 bits) or of a separately quantized part (4 bits) are whole packs.
+// Uses vectors if a row (8 bits) or a separately quantized part (4 bits) consists of whole vectors; otherwise processes elements one by
+// one.
 template <typename T>
 void launch(const DequantizeArgs& args, CudaStream stream) {
   constexpr int kN = kPack<T>;

@@ -2,24 +2,23 @@
 // before a product. The header states the contracts of these functions. Only quantize_weight
 // allocates memory.
 //
-// A matrix [N, K] consists of `parts` groups of N / parts rows, each quantized separately. The parts are the
-// modules of the checkpoint that the matrix combines (three for query, key and value).
+// A matrix [N, K] consists of `parts` groups of N / parts rows, each quantized separately. A part is the weight of one module of the
+// checkpoint; the matrix combines several of them (for example query, key and value).
 //
-// 4 bits (Dettmers et al., QLoRA, arXiv 2305.14314): a part's elements, in order, form blocks of
-// kQuantizationBlock elements; the last block may be shorter. A block stores its largest magnitude (absmax)
-// and, for each element, the code whose number is nearest to x / absmax (the lower one halfway between two).
-// Two codes share a byte, the first in the upper half. kNf4 uses the quantiles of a normal distribution, kFp4
-// floating-point numbers of 1 + 2 + 1 bits. With double quantization the absmax values of a part, minus their
-// mean (the offset), are quantized in turn, in blocks of kScaleBlock, to the 256 numbers of block-wise
-// dynamic quantization (arXiv 2110.02861). Codes, scales and numbers equal those of bitsandbytes. It computes
-// the mean in fp32 in its own order, this code in double, so offsets may differ in the last place.
+// 4 bits (Dettmers et al., QLoRA, arXiv 2305.14314): a part's elements, in order, form blocks of kQuantizationBlock elements; the last
+// block may be shorter. A block stores its largest magnitude (absmax) and, for each element, the code whose number is nearest to x / absmax
+// (the lower one halfway between two). Two codes share a byte, the first in the upper half. kNf4 uses the quantiles of a normal
+// distribution, kFp4 floating-point numbers of 1 + 2 + 1 bits. With double quantization the absmax values of a part, minus their mean (the
+// offset), are quantized in turn, in blocks of kScaleBlock, to the 256 numbers of block-wise dynamic quantization (arXiv 2110.02861).
+// Codes, scales and numbers equal those of bitsandbytes. The only difference is the mean: bitsandbytes sums in fp32 in another
+// order, this code in double, so offsets may differ in the last place.
 //
 // 8 bits (the weights of LLM.int8, arXiv 2208.07339): a row stores its largest magnitude, and elements are
 // round(127 x / absmax).
 //
-// Dequantization is computed in fp32 with exactly these roundings in every implementation: absmax =
-// fl(fl(number2 * absmax2) + offset) with double quantization, w = fl(number * absmax), and for 8 bits w =
-// fl(code * fl(absmax / 127)); then one rounding to the type of w.
+// Dequantization is computed in fp32 with exactly these roundings in every implementation (fl rounds to fp32): absmax = fl(fl(number2 *
+// absmax2) + offset) with double quantization, w = fl(number * absmax), and for 8 bits w = fl(code * fl(absmax / 127)); then one rounding
+// to the type of w.
 //
 // Thread-safe: constants and pure functions. Ownership: views do not own memory.
 #pragma once
@@ -34,19 +33,20 @@
 
 namespace plimsoll {
 
-// Returns the numbers of 4-bit codes, indexed by code.
+// Returns the 16 numbers that 4-bit codes encode, indexed by code.
 std::span<const float, 16> four_bit_numbers(QuantizedFormat format);
-// Returns the 256 numbers of 8-bit scales in ascending order.
+// Returns the 256 numbers that the 8-bit codes of quantized scales encode, in ascending order.
 std::span<const float, 256> scale_numbers();
 
 // Quantizes one separately quantized part of a matrix. `scales` is f32 without double quantization; otherwise it is u8, and second_scales
-// and offset are written too. Requires: sizes as given by quantized_sizes for one part. Cost: linear.
+// and offset are written too. Requires: the arrays have the sizes that quantized_sizes() returns for one part. Cost: linear in the number
+// of elements.
 struct QuantizeArgs {
   ConstView w;         // [rows, columns], any floating type
   View codes;          // u8
-  View scales;         // f32 or u8
+  View scales;         // f32, or u8 with double quantization
   View second_scales;  // f32
-  View offset;         // f32 [1]
+  View offset;         // f32, one element
   int64_t rows = 0;
   int64_t columns = 0;
   QuantizedFormat format = QuantizedFormat::kNf4;
@@ -58,8 +58,8 @@ void quantize_weight(const QuantizeArgs& args);
 struct DequantizeArgs {
   ConstView codes;
   ConstView scales;
-  ConstView second_scales;  // absent without double quantization
-  ConstView offsets;        // absent without double quantization
+  ConstView second_scales;  // null without double quantization
+  ConstView offsets;        // null without double quantization
   View w;                   // [rows, columns]; f32, bf16 or f16; for the reference also f64
   int64_t rows = 0;
   int64_t columns = 0;
@@ -69,8 +69,8 @@ struct DequantizeArgs {
 void dequantize_ref(const DequantizeArgs& args);
 void dequantize_cpu(const DequantizeArgs& args);
 
-// The function below runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. It
-// performs the same roundings as the reference and gives the same bits.
+// dequantize_cuda() runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. It performs the same roundings as the
+// reference and gives the same bits.
 
 void dequantize_cuda(const DequantizeArgs& args, CudaStream stream);
 

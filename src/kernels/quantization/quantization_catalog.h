@@ -1,4 +1,4 @@
-// The formats of quantized weights and the sizes of their arrays, which a plan needs. quantization.h has the formulas. Thread-safe:
+// The formats of quantized weights and the sizes of their arrays, which a plan needs. quantization.h states the formulas. Thread-safe:
 // constants and pure functions.
 #pragma once
 
@@ -27,15 +27,16 @@ inline constexpr int64_t kScaleBlock = 256;
 
 enum class ScaleQuantization : uint8_t { kNone, kDouble };
 
-// Number of elements in each array of a quantized matrix.
+// The number of elements in each array of a quantized matrix.
 struct QuantizedSizes {
-  int64_t codes = 0;          // bytes
-  int64_t scales = 0;         // fp32, or bytes with double quantization
-  int64_t second_scales = 0;  // fp32; 0 without double quantization
-  int64_t offsets = 0;        // fp32; 0 without double quantization
+  int64_t codes = 0;          // elements are bytes
+  int64_t scales = 0;         // elements are fp32 numbers, or bytes with double quantization
+  int64_t second_scales = 0;  // elements are fp32 numbers; 0 without double quantization
+  int64_t offsets = 0;        // elements are fp32 numbers; 0 without double quantization
 };
 
-// Returns the sizes of the arrays of a matrix. Requires: the number of separately quantized parts divides the rows.
+// Returns the sizes of the arrays of a matrix that consists of `parts` separately quantized groups of rows. Requires: `parts` divides the
+// number of rows.
 constexpr QuantizedSizes quantized_sizes(QuantizedFormat format, ScaleQuantization scales, int64_t rows,
                                          int64_t columns, int64_t parts) {
   if (format == QuantizedFormat::kInt8) return {.codes = rows * columns, .scales = rows};

@@ -1,4 +1,4 @@
-// Lists the rows that the tests of this executable run (tests/support/kernel_rows.h).
+// Lists the implementations in the kernel catalog that the tests in this executable cover (tests/support/kernel_rows.h).
 #include "kernels/quantization/quantization.h"
 #include "kernels/quantization/quantize_fp8.h"
 #include "tests/support/kernel_rows.h"

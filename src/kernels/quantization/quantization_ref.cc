@@ -25,12 +25,13 @@ constexpr std::array<float, 16> kNf4Numbers = {-1.0f,
                                                0.5626170039176941f,
                                                0.7229568362236023f,
                                                1.0f};
-// A code consists of a sign, two bits of exponent and one bit of fraction. The numbers are divided by the largest one, 12.
+// The numbers of fp4 codes. A code consists of a sign, two bits of exponent and one bit of fraction. All numbers are divided by the largest
+// one, 12.
 constexpr std::array<float, 16> kFp4Numbers = {
     0.0f, 0.0625f / 12.0f,  8.0f / 12.0f,  1.0f,  4.0f / 12.0f,  0.5f,  2.0f / 12.0f,  0.25f,
     0.0f, -0.0625f / 12.0f, -8.0f / 12.0f, -1.0f, -4.0f / 12.0f, -0.5f, -2.0f / 12.0f, -0.25f};
 
-// The numbers in ascending order with their codes, and the midpoints between them.
+// The numbers of all codes in ascending order, their codes, and the midpoints between adjacent numbers.
 struct Ladder {
   std::array<float, 16> numbers{};
   std::array<uint8_t, 16> codes{};
@@ -53,7 +54,7 @@ float inverse_of(float absmax) {
   return 1.0f / std::max(absmax, kLeastScale);
 }
 
-// Computes the codes and the absmax of each quantization block of a part.
+// Computes the codes of a part of the matrix, and the absmax of each quantization block.
 void quantize_blocks(const QuantizeArgs& args, std::vector<float>& absmax) {
   const Ladder ladder = make_ladder(four_bit_numbers(args.format));
   const int64_t count = args.rows * args.columns;

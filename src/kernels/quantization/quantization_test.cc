@@ -58,8 +58,8 @@ TEST(Quantization, CodesEqualThoseOfBitsAndBytes) {
   EXPECT_EQ(checked, 4);
 }
 
-// The error of an element must be at most half of the largest distance between the numbers of two adjacent codes, times absmax of its
-// quantization block or row.
+// The error of a dequantized element must be at most half of the largest distance between two adjacent code numbers, multiplied by the
+// absmax of its quantization block or row.
 TEST(Quantization, DequantizedNumbersAreCloseToTheWeights) {
   for (const QuantizedFormat format :
        {QuantizedFormat::kNf4, QuantizedFormat::kFp4, QuantizedFormat::kInt8}) {
@@ -81,7 +81,7 @@ TEST(Quantization, DequantizedNumbersAreCloseToTheWeights) {
   }
 }
 
-// Every implementation must round in the same way and give the same bits in every type.
+// All implementations must round in the same way, so their results must have the bits of the reference in every type.
 TEST(Dequantize, IsTheReferenceBitForBit) {
   const int checked = for_each_quantized_matrix([](Quantized& q) {
     for (const DType dtype : fast_types()) {

@@ -29,32 +29,33 @@
 namespace plimsoll {
 
 struct QuantizeFp8Args {
-  ConstView x;      // [rows, columns]
-  ConstView known;  // f32 [2], the scale of an earlier call for the same x; absent: the scale is computed
-  View q;           // [rows, columns]; absent if it is not needed
-  View q_t;         // [columns, rows]; absent if it is not needed
-  View scale;       // f32 [2]: s, amax; may be absent with a known scale
+  ConstView x;  // [rows, columns]
+  // An f32 array of two elements, the `scale` of an earlier call for the same x; if absent, the scale is computed.
+  ConstView known;
+  View q;      // [rows, columns]; absent if it is not needed
+  View q_t;    // [columns, rows]; absent if it is not needed
+  View scale;  // f32 [2]: s and amax; may be absent if `known` is given
   int64_t rows = 0;
   int64_t columns = 0;
   DType format = DType::kE4M3;
-  int64_t num_rows = -1;  // number of rows that count; -1: all
-  // kAdd: the call does nothing and keeps the outputs of an earlier call.
+  int64_t num_rows = -1;  // number of rows that count for amax; -1 means all
+  // With kAdd the call does nothing and keeps the outputs of an earlier call. A step of several micro-batches quantizes weights only once.
   Accumulate accumulate = Accumulate::kOverwrite;
 };
 
-// Returns s for the largest magnitude of a matrix.
+// Returns the scale s of a matrix whose largest magnitude is `amax`.
 float fp8_scale(float amax, DType format);
 
 void quantize_fp8_ref(const QuantizeFp8Args& args);
 
 // Returns a bound of |x - s q|, the error of an element x with the scale s and the code q. A normal code has a relative error of at most
 // half a unit in the last place, 2^-4 for e4m3 and 2^-3 for e5m2; a subnormal one an absolute error of s 2^-10 or s 2^-17. The two fp32
-// roundings before the cast change x / s by at most 2^-23 of itself, which may move it across a boundary between two codes.
+// roundings before the conversion to fp8 change x / s by a relative error of at most 2^-23, which may move it across the boundary between
+// two codes.
 double quantize_fp8_error_bound(DType format, double scale, double x);
 
-// The function below runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. `num_rows` and
-// `accumulate` are read on the device; null: all rows count, and the outputs are written. Requires: rows and columns are
-// multiples of 16.
+// quantize_fp8_cuda() runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. `num_rows` and `accumulate` are in
+// device memory; if they are null, all rows count and the outputs are written. Requires: rows and columns are multiples of 16.
 
 void quantize_fp8_cuda(const QuantizeFp8Args& args, const int32_t* num_rows, const int32_t* accumulate,
                        CudaStream stream);

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Computes amax. A thread compares the magnitudes of 16-bit numbers as integers, which have the same order and put NaN above infinity.
+// The first kernel computes amax. It compares the magnitudes of 16-bit numbers as integers, which have the same order; NaN is above
+// infinity.
 
 constexpr int kPacksInFlight = 4;
 constexpr int kMostBlocks = 132 * 8;
@@ -21,8 +22,8 @@ __device__ __forceinline__ float widen_bits(uint32_t bits) {
   return widen<T>(bits).x;
 }
 
-// Reads x from its end, because the end is still in the cache after the kernel that wrote x. The quantization then starts with the rows
-// that this kernel read last.
+// Computes amax, reading x from its end: the end is probably still in the cache after the kernel that wrote x. The quantization that
+// follows starts with the rows that this kernel read last.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     amax_kernel(const T* x, int64_t packs, int64_t packs_of_row, const int32_t* num_rows,
@@ -58,8 +59,8 @@ __global__ void __launch_bounds__(kThreads)
   if (largest != 0) atomicMax(amax, __float_as_uint(widen_bits<T>(largest)));
 }
 
-// Quantizes. A block handles a tile of the matrix, and a thread four rows and eight columns of the tile. The transposed codes are exchanged
-// through shared memory, in words of four codes of adjacent rows.
+// The second kernel quantizes. A thread block processes a tile of the matrix, and each thread four rows and eight columns of the tile. The
+// transposed codes are exchanged through shared memory, in words of the codes of four adjacent rows.
 
 constexpr int kTileRows = 128;
 constexpr int kTileColumns = 64;
@@ -79,13 +80,13 @@ struct Fp8Matrix {
   const int32_t* accumulate;
 };
 
-// Computes the same as fp8_scale() of quantize_fp8_ref.cc.
+// Computes the scale with the roundings of fp8_scale() of quantize_fp8_ref.cc.
 __device__ __forceinline__ float scale_of(float amax, float largest) {
   if (!isfinite(amax)) return __uint_as_float(0x7fc00000u);
   return fmaxf(__fdiv_rn(amax, largest), 0x1p-126f);
 }
 
-// Returns the codes of four numbers, the first in the lowest byte.
+// Returns the codes of four numbers in one word. The first is in the lowest byte.
 template <__nv_fp8_interpretation_t kFormat>
 __device__ __forceinline__ uint32_t codes_of(float a, float b, float c, float d) {
   const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, kFormat);
@@ -93,7 +94,7 @@ __device__ __forceinline__ uint32_t codes_of(float a, float b, float c, float d)
   return low | high << 16;
 }
 
-// Transposes four words of four bytes.
+// Transposes a matrix of 4 x 4 bytes, whose rows are words.
 __device__ __forceinline__ void transpose_bytes(const uint32_t (&rows)[4], uint32_t (&columns)[4]) {
   const uint32_t low01 = __byte_perm(rows[0], rows[1], 0x5140);
   const uint32_t low23 = __byte_perm(rows[2], rows[3], 0x5140);
@@ -108,11 +109,11 @@ __device__ __forceinline__ void transpose_bytes(const uint32_t (&rows)[4], uint3
 template <typename T, __nv_fp8_interpretation_t kFormat>
 __global__ void __launch_bounds__(kThreads) quantize_kernel(const T* x, const Fp8Matrix out, float largest) {
   if (out.accumulate != nullptr && *out.accumulate != 0) return;
-  // Each column is padded by a word, so that the threads of a warp write to different banks.
+  // A word of padding follows each column, so that the threads of a warp write to different banks.
   __shared__ uint32_t tile[kTileColumns][kWordsOfColumn + 1];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int pack = lane % 4 + warp % 2 * 4;       // index of the pack of eight columns
-  const int row_group = lane / 4 + warp / 2 * 8;  // index of the group of four rows
+  const int pack = lane % 4 + warp % 2 * 4;       // index of the thread's eight columns in the tile
+  const int row_group = lane / 4 + warp / 2 * 8;  // index of the thread's four rows in the tile
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTileRows;
   const int64_t first_column = static_cast<int64_t>(blockIdx.x) * kTileColumns;
   const int64_t row = first_row + row_group * kRowsOfThread;
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(kThreads) quantize_kernel(const T* x, const Fp
     if (out.known != nullptr) out.scale[1] = out.known[1];
   }
   const float inverse = __fdiv_rn(1.0f, scale);
-  uint32_t codes[2][kRowsOfThread];  // [half of the thread's eight columns][row]
+  uint32_t codes[2][kRowsOfThread];  // indexed [half of the thread's eight columns][row]
 #pragma unroll
   for (int r = 0; r < kRowsOfThread; ++r) {
 #pragma unroll
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(kThreads) quantize_kernel(const T* x, const Fp
     for (int c = 0; c < 4; ++c) tile[pack * kColumnsOfThread + half * 4 + c][row_group] = columns[c];
   }
   __syncthreads();
-  constexpr int kChunks = kTileRows / 16;  // number of groups of 16 rows per column of the tile
+  constexpr int kChunks = kTileRows / 16;  // groups of 16 rows per column of the tile
 #pragma unroll
   for (int at = threadIdx.x; at < kTileColumns * kChunks; at += kThreads) {
     const int tile_column = at / kChunks, chunk = at % kChunks;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr DType kTypes[] = {DType::kBF16, DType::kF16};
 
-// A case whose operands have copies ("twins") on the GPU.
+// A test case with copies of its operands on the GPU.
 struct Fp8CudaCase {
   explicit Fp8CudaCase(Fp8Case& reference)
       : c(reference.x.dtype(), reference.format, reference.rows, reference.columns, reference.num_rows),
@@ -52,7 +52,8 @@ TEST(QuantizeFp8Cuda, IsTheReferenceBitForBit) {
   EXPECT_EQ(checked, 36);
 }
 
-// Tests the recomputation in the backward pass: q and q_t are computed separately, with the scale of the forward pass.
+// If the backward pass quantizes x again, it does so in two calls, for q and for q_t, with the scale of the forward pass. The codes must be
+// the same.
 TEST(QuantizeFp8Cuda, AKnownScaleGivesTheSameCodes) {
   for_each_fp8_case(DType::kBF16, [](Fp8Case& want) {
     quantize_fp8_ref(want.args());

@@ -28,7 +28,8 @@ void quantize_fp8_ref(const QuantizeFp8Args& args) {
   float amax = 0.0f;
   for (int64_t i = 0; i < num_rows * args.columns && !args.known; ++i) {
     const auto magnitude = static_cast<float>(std::fabs(args.x.load(i)));
-    if (!(magnitude <= amax)) amax = magnitude;  // a NaN is kept, because no comparison with it is true
+    // Keeps a NaN in amax, because every comparison with NaN is false.
+    if (!(magnitude <= amax)) amax = magnitude;
     if (std::isnan(amax)) break;
   }
   const float scale = args.known ? args.known.as<float>()[0] : fp8_scale(amax, args.format);
@@ -50,7 +51,7 @@ void quantize_fp8_ref(const QuantizeFp8Args& args) {
 double quantize_fp8_error_bound(DType format, double scale, double x) {
   const bool e4m3 = format == DType::kE4M3;
   const double relative = e4m3 ? 0x1p-4 : 0x1p-3;
-  const double spacing = e4m3 ? 0x1p-9 : 0x1p-16;  // distance between two subnormal numbers
+  const double spacing = e4m3 ? 0x1p-9 : 0x1p-16;  // the distance between two subnormal fp8 numbers
   return std::max(relative * std::fabs(x), 0.5 * spacing * scale) + 0x1p-22 * std::fabs(x);
 }
 

@@ -13,7 +13,7 @@
 namespace plimsoll::test {
 namespace {
 
-// Compares with the formula in quantization.h, computed in double precision, and with the fp8 numbers of base/dtype.h.
+// Compares codes and scale with the formula in quantize_fp8.h, computed in double precision.
 TEST(QuantizeFp8, CodesAndScaleFollowTheContract) {
   int checked = 0;
   for_each_fp8_case(DType::kF32, [&](Fp8Case& c) {
@@ -37,7 +37,7 @@ TEST(QuantizeFp8, CodesAndScaleFollowTheContract) {
   EXPECT_GT(checked, 10000);
 }
 
-// Returns the codes of 256 numbers, and their scale.
+// Quantizes 16 x 16 numbers and returns their codes and their scale.
 std::pair<std::vector<uint8_t>, float> quantize_16x16(std::vector<float>& x, DType format) {
   std::vector<uint8_t> q(256);
   float scale[2] = {};
@@ -64,7 +64,8 @@ TEST(QuantizeFp8, TheLargestMagnitudeIsTheLargestCode) {
   }
 }
 
-// Numbers that are so small that the scale is the smallest one, 2^-126, must be quantized with it or become 0, and zeros must not give NaN.
+// If all numbers are so small that the scale has its smallest value, 2^-126, they must be quantized with this scale. Zeros must not give
+// NaN.
 TEST(QuantizeFp8, ZerosAndTheSmallestNumbersAreFinite) {
   for (const DType format : {DType::kE4M3, DType::kE5M2}) {
     for (const float amax : {0.0f, std::numeric_limits<float>::denorm_min(), 0x1p-126f, 0x1p-133f}) {
@@ -78,7 +79,7 @@ TEST(QuantizeFp8, ZerosAndTheSmallestNumbersAreFinite) {
   }
 }
 
-// An infinity or NaN must reach every element of a matrix product, so that the check of the global norm finds it.
+// An infinity or NaN must make every element of a matrix product NaN, so that the check of the global gradient norm finds it.
 TEST(QuantizeFp8, NumbersThatAreNotFiniteMakeTheScaleNaN) {
   for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
                           std::numeric_limits<float>::quiet_NaN()}) {
@@ -91,7 +92,7 @@ TEST(QuantizeFp8, NumbersThatAreNotFiniteMakeTheScaleNaN) {
   }
 }
 
-// An infinity or NaN in a row from num_rows on must have no effect.
+// An infinity, a NaN or a large number in the rows from num_rows on must have no effect.
 TEST(QuantizeFp8, RowsThatAreNoTokensDoNotCount) {
   Fp8Case c(DType::kBF16, DType::kE4M3, 32, 16, 20);
   c.x.view().store(20 * 16, std::numeric_limits<double>::quiet_NaN());

@@ -7,8 +7,8 @@ namespace plimsoll::cuda {
 namespace norm_bwd {
 namespace {
 
-// Adds to the sums over rows, replaces g with g * gain, and computes for each row the sums of g * gain and of
-// g * gain * x_hat.
+// Adds this thread's elements of the rows to its sums for d_gain and d_beta, replaces g with g * gain, and returns for each row the
+// thread's parts of the sums of g * gain and of g * gain * x_hat.
 template <typename T, int N, int kRows, bool kSums>
 __device__ __forceinline__ void sum_rows(Rows<T, N, kRows>& rows, ColumnState& column,
                                          float (&sums)[2 * kRows]) {
@@ -38,7 +38,8 @@ __device__ __forceinline__ void sum_rows(Rows<T, N, kRows>& rows, ColumnState& c
   }
 }
 
-// Draws the dropout numbers of kRows rows in advance, because they do not depend on the contents of the rows.
+// Draws the random numbers of dropout for kRows rows. They do not depend on the contents of the rows, so they are drawn before the rows'
+// sums are complete.
 template <int N, int kRows>
 __device__ __forceinline__ void draw_numbers(const NormBwd& a, const Place& at, int first,
                                              const RandomSite& site,
@@ -52,12 +53,13 @@ __device__ __forceinline__ void draw_numbers(const NormBwd& a, const Place& at, 
   a.dropout.draw<kRows * kPacks, N>(site, elements, numbers);
 }
 
-// The values that store_rows needs in addition to the rows: rstd, the sums of each row and the dropout numbers.
+// The values that store_rows needs in addition to the rows: rstd, the two sums of each row, and the random numbers of dropout.
 template <int N, int kRows>
 struct RowGroupValues {
   float rstd[kRows];
   float sums[2 * kRows];
-  // The dropout numbers of whole packs; those of single elements are drawn when they are needed.
+  // Random numbers for elements that are loaded in vectors; if elements are loaded one by one (N = 1), their numbers are drawn when they
+  // are needed.
   uint32_t numbers[kRows * kElements / N][(N + 1) / 2];
 };
 
@@ -105,8 +107,8 @@ __device__ __forceinline__ void store_rows(const NormBwd& a, const Destinations<
   }
 }
 
-// Computes the gradients. blockDim = (threads of a group, groups). A thread handles the same columns in every row. If kStages > 0, the
-// launch needs ring_bytes of shared memory.
+// Computes the gradients. Launched with blockDim = (threads per group, groups per block). A thread processes the same columns in every row.
+// If kStages > 0, the launch needs ring_bytes() of dynamic shared memory.
 template <typename T, int N, int kRows, int kThreads, int kStages, bool kSums>
 __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
     norm_bwd_kernel(const __grid_constant__ NormBwd a, PartialSums partials) {
@@ -181,7 +183,7 @@ __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
   }
 }
 
-// Returns the bytes of shared memory for the ring of a block of kSmallThreads threads, in addition to the kernel's static shared memory.
+// Returns the bytes of dynamic shared memory for the ring buffer of a thread block of kSmallThreads threads.
 template <typename T, int kRows>
 int64_t ring_bytes(const NormBwd& operands) {
   const int64_t tensors = 2 + int64_t{operands.d_y2 != nullptr} + int64_t{operands.d_sum_term != nullptr};
@@ -202,7 +204,8 @@ void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stre
                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(shared_bytes)));
   }
-  // With sums over rows, each block handles many rows, so that there are few partial sums. Without sums, one iteration per block is enough.
+  // If sums over rows are requested, there are only as many blocks as partial sums, and each processes many rows. Otherwise there are
+  // enough blocks for one iteration each.
   const int64_t blocks =
       kSums ? norm_bwd_cuda_blocks(operands.T).num_blocks : ceil_div(operands.T, groups * kRows);
   const PartialSums partials = partial_sums(sums.scratch, blocks, operands.C);
@@ -215,11 +218,12 @@ void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stre
   }
 }
 
-// Chooses the variant of the kernel. Each iteration loads two packs of 16 bytes per operand at once, or four without a ring.
+// Chooses the variant of the kernel. Each iteration of a thread loads two vectors of 16 bytes per operand at a time, or four without the
+// ring buffer.
 template <typename T, int N, bool kSums>
 void launch_packs(const NormBwd& operands, const NormBwdSums& sums, CudaStream stream) {
   constexpr int kRows = sizeof(T) == 2 ? 2 : 1;
-  // GPUs of compute capability 7.5 have less shared memory, so that the ring may not fit; the variant without a ring is used then.
+  // GPUs of compute capability 7.5 have less shared memory. If the ring buffer does not fit, the variant without it is used.
   const bool has_ring = N > 1 && kSums;
   const bool ring_fits = ring_bytes<T, kRows>(operands) + kOwnSharedBytes <=
                          device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>();
@@ -248,7 +252,7 @@ void launch_sums(const NormBwd& operands, const NormBwdSums& sums, CudaStream st
 
 void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dtype, CudaStream stream) {
   if (operands.T <= 0) return;
-  // The kernel computes row numbers in 32 bits, including some past the last row.
+  // The kernel numbers rows in 32 bits and computes numbers of some rows after the last one, so the limit is lower than 2^31.
   PLIMSOLL_CHECK(operands.T < int64_t{1} << 30,
                  "norm_bwd: the number of rows must be less than 2^30, but is {}", operands.T);
   with_cuda_type(dtype, [&](auto type) {

@@ -1,5 +1,5 @@
-// Distributes the rows of the norms' backward pass over threads, and loads them through a ring of buffers in shared memory. Only for .cu
-// files. Thread-safe: no state.
+// Distributes the rows over threads in the backward pass of the norms, and loads them through a ring buffer in shared memory. For .cu files
+// only. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/async_copies.cuh"
@@ -7,10 +7,11 @@
 
 namespace plimsoll::cuda::norm_bwd {
 
-// A group of warps handles a row, eight elements per thread. A block consists of a few groups, and each group processes kRows rows at a
-// time. If rows consist of whole packs, a block copies its rows to shared memory with asynchronous copies several iterations ahead (the
-// ring contains kStages iterations), so that data is loaded while the threads compute. Each thread reads only data that it copied itself,
-// so no barrier is needed. Otherwise (kStages = 0) an iteration loads all of its rows before it computes the first one.
+// A group of warps processes a row, with eight elements per thread. A thread block consists of a few groups, and each group processes kRows
+// rows per iteration. If a row can be divided into vectors of 16 bytes, asynchronous copies to shared memory load the rows several
+// iterations ahead (the ring buffer holds kStages iterations), so that data arrive while the threads compute. Each thread reads only data
+// that it copied itself, so no barrier is needed. Otherwise kStages is 0, and an iteration loads all of its rows before it computes the
+// first one.
 inline constexpr int kElements = 8;
 inline constexpr int kRingStages = 3;
 inline constexpr int kColumnsPerWarp = 32 * kElements;
@@ -18,7 +19,7 @@ inline constexpr int kSmallThreads = 256;
 inline constexpr int kLargeThreads = 512;
 static_assert(kMaxNormCudaColumns <= kLargeThreads / 32 * kColumnsPerWarp);
 
-// The values that a thread keeps for its columns while it loops over rows.
+// The values per column that a thread keeps while it loops over rows.
 struct ColumnState {
   float gain[kElements];
   float d_gain[kElements] = {};
@@ -26,8 +27,8 @@ struct ColumnState {
   float d_bias[kElements] = {};
 };
 
-// The data of kRows rows: g = d_y + d_y2 as floats, and x_hat and d_sum_term in the format that they have in memory, which takes fewer
-// registers. d_sum_term is zero if it is absent.
+// A thread's elements of kRows rows. g = d_y + d_y2 is stored as floats; x_hat and d_sum_term are stored as they are in memory, which takes
+// fewer registers. d_sum_term is zero if it is absent.
 template <typename T, int N, int kRows>
 struct Rows {
   static constexpr int kPacks = kElements / N;
@@ -36,14 +37,15 @@ struct Rows {
   Raw<T, N> d_sum_term[kRows][kPacks];
 };
 
-// The position of a thread in the tensors. Blocks process groups of adjacent rows in the order of the blocks, so that all blocks read and
-// write in one moving window of memory. Elements are numbered in 32 bits from the first row of an iteration.
+// The position of a thread in the tensors. At any time, all thread blocks process adjacent rows, in the order of the blocks, so that
+// together they read and write a contiguous range of memory that moves through the tensors. Elements are numbered in 32 bits, starting from
+// the first row of an iteration.
 struct Place {
-  int rows;             // number of rows of the tensors
-  int thread, threads;  // number of the thread within its group, and number of threads of the group
+  int rows;             // number of rows of each tensor
+  int thread, threads;  // index of the thread in its group, and number of threads per group
   int group, groups;
 };
-// The addresses of the rows of an iteration.
+// The addresses of the first row of an iteration in each input.
 template <typename T>
 struct Sources {
   const T *d_y, *d_y2, *x_hat, *d_sum_term;
@@ -71,18 +73,18 @@ struct Destinations {
     d_x += elements;
   }
 };
-// Returns the element of row `r` of a group and column `c`, counted from the first row of the iteration.
+// Returns the index of the element in column `c` of a group's row number `r`, counted from the first row of the iteration.
 __device__ __forceinline__ uint32_t element_of(const Place& at, int r, int64_t C, int c) {
   return static_cast<uint32_t>(at.group + r * at.groups) * static_cast<uint32_t>(C) +
          static_cast<uint32_t>(c);
 }
-// Returns the number of the row in the tensor; `first` is the first row of the iteration.
+// Returns the index in the tensor of a group's row number `r`. `first` is the first row of the iteration.
 __device__ __forceinline__ int row_of(const Place& at, int first, int r) {
   return first + at.group + r * at.groups;
 }
 
-// A thread's positions in shared memory: [d_y, x_hat, d_y2, d_sum_term][stages][rows][packs][kSmallThreads]. d_y2 and d_sum_term are
-// included only if they are present.
+// The ring buffer in shared memory, as seen by one thread. It is an array of 16-byte vectors, [d_y, x_hat, d_y2,
+// d_sum_term][stages][rows][vectors per thread][kSmallThreads]. d_y2 and d_sum_term are included only if they are present.
 template <typename T, int kRows>
 struct Ring {
   static constexpr int kN = kPack<T>;
@@ -98,7 +100,8 @@ struct Ring {
     return mine + stage * kStagePlaces + tensor * kRingStages * kStagePlaces +
            (r * kPacks + j) * kSmallThreads;
   }
-  // Starts the copies of a stage. Elements past the last row or past the end of a row are zero.
+  // Starts to copy the rows of an iteration to a stage of the ring buffer. Elements after the last row or after the end of a row become
+  // zero.
   __device__ __forceinline__ void fetch(const Sources<T>& from, int64_t C, const Place& at, int first,
                                         int stage) const {
 #pragma unroll
@@ -125,7 +128,7 @@ struct Ring {
   }
 };
 
-// Reads the rows of an iteration from the ring.
+// Reads the rows of an iteration from the ring buffer.
 template <typename T, int kRows>
 __device__ __forceinline__ void read_rows(const Ring<T, kRows>& ring, int stage,
                                           Rows<T, kPack<T>, kRows>& rows) {

@@ -1,5 +1,5 @@
-// Sums that several threads of the norms' backward pass compute together: the sums of a row over the warps that handle it, and the sums of
-// a block over its rows. The order of additions is always the same. Only for .cu files. Thread-safe: no state.
+// Sums that several threads of the norms' backward pass compute together: the sums of a row over the warps that process it, and the sums of
+// a thread block over its rows. The order of additions is always the same. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/reductions.cuh"
@@ -7,9 +7,9 @@
 
 namespace plimsoll::cuda::norm_bwd {
 
-// Sums each of kValues values over the lanes of a warp. At each distance between lanes, a lane passes on half of its values, so that the
-// number of values halves. Afterwards values[0] of lane i * (32 / kValues) is the sum of values[i]. The order of additions is that of
-// warp_sum.
+// Sums each of kValues values over the lanes of a warp. In each step, a lane exchanges half of its values for the other lane's share of its
+// remaining values, so that the number of values per lane halves. Afterwards values[0] of lane i * (32 / kValues) is the sum of values[i].
+// The order of additions is that of warp_sum.
 template <int kValues>
 __device__ __forceinline__ void sum_over_warp(float (&values)[kValues], int lane) {
   int distance = 16;
@@ -31,13 +31,13 @@ __device__ __forceinline__ void sum_over_warp(float (&values)[kValues], int lane
   }
 }
 
-// Waits for the other warps of the group. Groups do not wait for each other.
+// Waits for the other warps of the group. Different groups do not wait for each other.
 __device__ __forceinline__ void wait_for_group(const Place& at) {
   asm volatile("bar.sync %0, %1;" ::"r"(at.group + 1), "r"(at.threads) : "memory");
 }
 
-// Adds the sums of a group's warps and returns the results in all threads of the group. `slots`: [groups][warps][2 * kRows] floats that no
-// thread has used since the barrier before the last one.
+// Adds the sums of a group's warps and returns the totals in all threads of the group. `slots` is an array [groups][warps][2 * kRows] in
+// shared memory. Two arrays must be used in turn, so that no thread still reads the values of the call before the last one.
 template <int kRows>
 __device__ __forceinline__ void reduce_over_group(const Place& at, float* slots, float (&sums)[2 * kRows]) {
   constexpr int kValues = 2 * kRows;
@@ -60,8 +60,8 @@ __device__ __forceinline__ void reduce_over_group(const Place& at, float* slots,
   }
 }
 
-// Adds the sums of all groups of a block in order and stores the result as the block's partial sum. `shared` has one float for each element
-// of the groups after the first.
+// Adds the sums of all groups of a thread block in order, and stores the result as the block's partial sum. `shared` must have space for
+// one float per element of each group except the first.
 template <int N>
 __device__ __forceinline__ void store_partial(const Place& at, int64_t C, float (&sum)[kElements],
                                               float* shared, float* partial) {

@@ -8,24 +8,26 @@
 namespace plimsoll::cuda {
 namespace {
 
-// A row of up to this many columns is handled by one warp, so that no barrier is needed.
+// The largest number of columns for which a row is processed by one warp, so that no barrier is needed.
 constexpr int kColumnsPerWarp = 1024;
 constexpr int kMaxWarps = static_cast<int>(kMaxNormCudaColumns / kColumnsPerWarp);
-constexpr int kRowsPerBlock = 4;  // number of rows per block if one warp handles a row
+constexpr int kRowsPerBlock = 4;  // number of rows per block if one warp processes a row
 
-// The number of blocks per multiprocessor: 16 warps for 16-bit rows; 12 for fp32 rows and for rows that are read element by element, which
-// need more registers and would otherwise spill (fp32 rows of 1023 columns: 0.26 ms instead of 0.49 ms on an H200). Each warp always has
-// the loads of its next row in flight: 4 KiB of 16-bit elements or 8 KiB of fp32, with a residual.
+// The number of thread blocks (of up to four warps) that must fit on a multiprocessor, which limits the registers per thread. 16-bit rows
+// use 16 warps per multiprocessor. fp32 rows, and rows that are read element by element, use 12, because they need more registers (fp32
+// rows of 1023 columns: 0.26 ms instead of 0.49 ms on an H200). Each warp always has the loads of its next row in flight: 4 KiB of 16-bit
+// elements or 8 KiB of fp32, with a residual.
 template <int N>
 inline constexpr int kBlocks = N == 8 ? 4 : 3;
 
-// The grid has more blocks than run at once if there are enough rows for each block to do at least this many iterations. When a block ends,
-// the next one starts in its place, whereas a grid that fits entirely on the GPU waits for its slowest block. 65536 rows of 1024 bf16 with
-// dropout take 145 us on an H200 and 151 us in such a small grid; 16384 rows are faster in a small grid.
+// If there are enough rows for each thread block to run at least kMinIterations iterations, the grid has up to kMaxWaves times as many
+// blocks as run at once. When a block ends, the next one starts in its place, whereas a grid that runs all at once waits for its slowest
+// block. On an H200, 65536 rows of 1024 bf16 with dropout take 145 us, and 151 us in a grid that runs all at once; 16384 rows are faster in
+// such a grid.
 constexpr int kMinIterations = 7;
 constexpr int kMaxWaves = 4;
 
-// Reads gain, beta and bias: with a type known at compile time, or with the type found at run time.
+// Read gain, beta and bias: Typed with a type that is known at compile time, Untyped with the type stored in AnyFloats.
 template <typename P>
 struct Typed {
   template <int N>
@@ -40,7 +42,8 @@ struct Untyped {
   }
 };
 
-// A row whose loads are in flight. A thread loads kPacks packs of N elements of it; neighbouring threads load neighbouring packs.
+// The elements of a row that one thread loads, possibly still in flight: kPacks vectors of N elements. Neighbouring threads load
+// neighbouring vectors.
 template <typename T, int N, int kPacks>
 struct Incoming {
   Raw<T, N> x[kPacks], residual[kPacks];
@@ -62,13 +65,12 @@ struct Incoming {
   }
 };
 
-// Computes the sums s of a loaded row in fp32 and stores them if they are an output; elements past the end of the row are
-// zero.
+// Computes s of a loaded row in fp32, and stores it if it is an output. Elements after the end of the row become zero.
 template <typename T, class Parameters, int N, int kPacks>
 __device__ __forceinline__ void add_up(const NormFwd& a, const RandomSite& site, int64_t row_begin,
                                        int thread, int threads, const Incoming<T, N, kPacks>& row,
                                        float (&s)[kPacks][N]) {
-  // Draws sixteen random numbers together, because two Philox blocks share the key schedule.
+  // Draws the random numbers of sixteen elements at a time, because the two Philox blocks that this takes share their key schedule.
   constexpr int kTogether = N == 1 ? 1 : 16 / N;
   static_assert(kPacks % kTogether == 0);
 #pragma unroll
@@ -135,8 +137,8 @@ __device__ __forceinline__ void store_results(const NormFwd& a, int64_t row_begi
   }
 }
 
-// Normalizes rows. blockDim = (threads of a row, rows). A block has several rows only if one warp handles a row. Each group of threads
-// processes every `step`-th row, and loads the next one while it computes.
+// Normalizes rows. Launched with blockDim = (threads per row, rows per block); a block has several rows only if one warp processes a row.
+// The threads of a row process every `step`-th row, and load the next one while they compute.
 template <typename T, class Parameters, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
     norm_fwd_kernel(const __grid_constant__ NormFwd a) {
@@ -173,8 +175,8 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
 #pragma unroll
       for (int i = 0; i < N; ++i) sum += s[j][i];
     }
-    // Iterations use two sets of slots in turn. A set is used again two iterations later, after two barriers, so every thread has read its
-    // old contents by then.
+    // Iterations use two sets of `slots` in turn. A set is used again two iterations later. Two barriers are passed until then, so every
+    // thread has read the old contents.
     const float mean = block_sum(sum, thread, warps, slots[slot][0]) / columns;
     float squares = 0.0f;
 #pragma unroll
@@ -194,7 +196,7 @@ template <typename T, class Parameters, int N, int kElements>
 void launch_as(const NormFwd& operands, CudaStream stream) {
   const auto warps = static_cast<unsigned>(ceil_div(operands.C, 32 * kElements));
   const unsigned rows = warps == 1 ? kRowsPerBlock : 1;
-  // Blocks with fewer than kMaxWarps warps are smaller, so more of them run on a multiprocessor at once.
+  // kBlocks is the number of blocks of kMaxWarps warps. If blocks have fewer warps, more of them run on a multiprocessor at once.
   const int64_t resident = static_cast<int64_t>(device_attribute<cudaDevAttrMultiProcessorCount>()) *
                            (kBlocks<N> * kMaxWarps / (rows * warps));
   const int64_t all = ceil_div(operands.T, rows);
@@ -213,7 +215,7 @@ void launch_packs(const NormFwd& operands, CudaStream stream) {
   }
 }
 
-// Returns whether all parameters that are present have this type.
+// Returns true if all parameters that are present have this type.
 bool parameters_are(const NormFwd& operands, DType dtype) {
   for (const AnyFloats* parameter : {&operands.bias, &operands.gain, &operands.beta}) {
     if (parameter->data != nullptr && parameter->dtype != dtype) return false;

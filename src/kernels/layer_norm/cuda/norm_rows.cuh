@@ -1,6 +1,6 @@
 // Declares the two CUDA kernels of this folder: the normalization of rows with the optional operations before and after it, and its
-// gradient. Optional operands may be null in any combination. Contains host declarations and code that the kernels share; only for .cu
-// files. Thread-safe: no state.
+// gradient. Optional operands may be null in any combination. The file contains declarations for host code and code that both kernels use.
+// For .cu files only. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/random.cuh"
@@ -9,8 +9,8 @@
 
 namespace plimsoll::cuda {
 
-// Operands of s = residual + dropout(x + bias); x_hat = (s - mean) * rstd; y = x_hat * gain + beta. With `sum`, x_hat
-// is computed from s as it is stored there.
+// The operands of the forward kernel: s = residual + dropout(x + bias); x_hat = (s - mean) * rstd; y = x_hat * gain + beta. If `sum` is
+// present, s is stored there and x_hat is computed from the stored values.
 struct NormFwd {
   const void* x = nullptr;
   const void* residual = nullptr;
@@ -29,8 +29,8 @@ struct NormFwd {
 // Launches the forward kernel. Requires: x, residual, y, x_hat and sum have type `dtype`.
 void launch_norm_fwd(const NormFwd& operands, DType dtype, CudaStream stream);
 
-// Operands of g = d_y + d_y2; d_residual = normalize_bwd(g * gain) + d_sum_term; d_x = dropout(d_residual). The sums over
-// rows are those of g * x_hat, of g and of d_x.
+// The operands of the backward kernel: g = d_y + d_y2; d_residual = normalize_bwd(g * gain) + d_sum_term; d_x = dropout(d_residual). The
+// kernel also sums g * x_hat, g and d_x over the rows.
 struct NormBwd {
   const void* d_y = nullptr;
   const void* d_y2 = nullptr;
@@ -56,7 +56,7 @@ struct NormBwdSums {
 // Launches the backward kernel. Requires: d_y, d_y2, x_hat, d_sum_term, d_residual and d_x have type `dtype`.
 void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dtype, CudaStream stream);
 
-// Checks that a row fits into the registers of a thread block. Errors: kInternal if not.
+// Checks that a row fits into the registers of a thread block (kMaxNormCudaColumns). Errors: kInternal if not.
 inline void check_norm_columns(const char* kernel, int64_t C) {
   PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormCudaColumns, "{}: rows must have 1 to {} columns, but have {}",
                  kernel, kMaxNormCudaColumns, C);

@@ -1,5 +1,5 @@
-// Cases for tests of the normalization kernels on either device: the tensors of a case, and the contract's
-// error bounds computed from exact numbers. For tests only. Thread-safe: no state.
+// Cases for the tests of the normalization kernels on a CPU and on a GPU: the tensors of a case, and the error bounds of the contract,
+// computed from exact values. For tests only. Thread-safe: no state.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ struct ForwardBounds {
   std::vector<double> y, x_hat, rstd;
 };
 
-// Computes the bounds from exact numbers: s is computed in f64 by the references of the operations before the norm.
+// Computes the error bounds of a forward pass from exact values. The references of the operations before the norm compute s in double.
 inline ForwardBounds forward_bounds(const NormCase& test, ForwardTensors& tensors, const GuardedBuffer& x_hat,
                                     const GuardedBuffer& y, const GuardedBuffer& rstd) {
   const RowsAndColumns shape = test.shape;
@@ -93,7 +93,7 @@ inline ForwardBounds forward_bounds(const NormCase& test, ForwardTensors& tensor
 struct SumAndBound {
   double sum, bound;
 };
-// Returns s = residual + dropout(x + bias) of each element, and the error bound of the stored s.
+// Returns, for each element, s = residual + dropout(x + bias) and the error bound of the stored s.
 inline std::vector<SumAndBound> exact_sums(const NormCase& test, const ForwardTensors& tensors) {
   std::vector<SumAndBound> sums;
   for (int64_t i = 0; i < test.shape.size(); ++i) {
@@ -166,7 +166,7 @@ struct BackwardBounds {
   std::vector<double> d_residual, d_x, d_bias, d_gain, d_beta;
 };
 
-// Computes the error bounds of a backward pass. `depth`: the largest number of additions per term in a sum over rows.
+// Computes the error bounds of a backward pass. `depth` is the largest number of additions that a term of a sum over rows takes part in.
 inline BackwardBounds backward_bounds(const NormCase& test, const BackwardTensors& tensors,
                                       const Gradients& want, const GuardedBuffer& before, double depth) {
   const RowsAndColumns shape = test.shape;

@@ -12,7 +12,7 @@ namespace plimsoll::test {
 
 inline constexpr double kRmsEps = 1e-6;
 
-// Returns norms of whole rows, and norms of the heads of q and k that are followed by heads of v.
+// Returns the sizes of the test cases: norms of whole rows, and norms of the heads of q and k in rows that also contain v.
 inline std::vector<RmsNormDims> norm_dims() {
   std::vector<RmsNormDims> all;
   for (const auto& [T, C] : kernel_shapes()) all.push_back({.T = T, .N = C, .C = C});
@@ -23,7 +23,7 @@ inline std::vector<RmsNormDims> norm_dims() {
   return all;
 }
 
-// The operands of one problem, with results of the references in double.
+// The operands of one case and the results of the references in double.
 struct RmsCase {
   RmsCase(const RmsNormDims& d, DType activations, DType gains)
       : dims(d),
@@ -59,7 +59,7 @@ struct RmsCase {
             rstd.view(), d_x.view(), d_gain.view(), second(d_second), scratch};
   }
 
-  // Returns the gain of an element, or null if the element is copied.
+  // Returns the gain that applies to an element, or null if the element is only copied.
   const GuardedBuffer* gain_of(int64_t at) const {
     const int64_t vector = at % dims.N / dims.C;
     return vector >= dims.H + dims.G ? nullptr : vector < dims.H ? &gain : &second_gain;
@@ -98,7 +98,7 @@ struct RmsCase {
     }
     return bounds;
   }
-  // Returns the bounds of the elements of d_gain or d_second_gain. Each term of a sum has three roundings.
+  // Returns the error bounds of the elements of d_gain or d_second_gain. Each term of a sum is rounded three times.
   std::vector<double> gain_bounds(const GuardedBuffer& which, double depth) const {
     std::vector<double> bounds(static_cast<size_t>(dims.C));
     for (int64_t at = 0; at < dims.T * dims.N; ++at) {

@@ -1,5 +1,4 @@
-// Cases for tests of quantized weights: a matrix with its quantized form, and matrices of all formats. For
-// tests only. Not thread-safe.
+// Cases for the tests of quantized weights: a matrix with its quantized form, and matrices of all formats. For tests only. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -59,8 +58,8 @@ struct Quantized {
   }
 };
 
-// Calls body with matrices of every format, with plain and quantized scales; the rows or parts of some are
-// not whole packs. Returns the number of matrices.
+// Calls body with matrices of every format, with plain and with quantized scales. Some of the matrices have rows or parts that do not
+// consist of whole vectors. Returns the number of matrices.
 inline int for_each_quantized_matrix(const std::function<void(Quantized&)>& body) {
   int count = 0;
   for (const QuantizedFormat format :

@@ -19,7 +19,8 @@ struct Fp8Case {
         q_t(name("q_t", dtype), format, rows * columns),
         scale(name("scale", dtype), DType::kF32, 2) {
     x.fill_normal();
-    // Spreads the magnitudes over many powers of two, as in a real activation, so that some become subnormal codes.
+    // Every third number is made small, so that the magnitudes cover many powers of two, as in a real activation, and some become subnormal
+    // codes.
     for (int64_t i = 0; i < rows * columns; i += 3) x.view().store(i, x.load(i) * 0x1p-9);
   }
 
@@ -46,8 +47,8 @@ struct Fp8Case {
   GuardedBuffer x, q, q_t, scale;
 };
 
-// Calls check for matrices of sizes that do not fill a tile, that fill one and that fill several, with all, some and none of the rows
-// counting.
+// Calls check for matrices that do not fill a tile of the kernel, that fill one and that fill several. All, some or none of the rows count
+// for amax.
 template <typename Check>
 void for_each_fp8_case(DType dtype, const Check& check) {
   struct Size {
