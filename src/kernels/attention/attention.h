@@ -64,9 +64,9 @@
 // depend on its own sequence (and, with dropout, on its row in the batch), not on the rest of the batch.
 // Other instruction sets give other bits.
 //
-// Cost per head: the forward pass takes 4 S_b^2 D floating-point operations, the backward pass 10 S_b^2 D (it
-// recomputes probabilities); each takes about half when causal, and with a window 2 W / S_b of that. Either pass computes S_b^2 exponentials and,
-// with dropout, S_b^2 / 8 Philox blocks. The forward pass moves T D (2 H + 2 G) elements, the backward pass twice as many.
+// Cost per head: the forward pass takes 4 S_b^2 D floating-point operations, the backward pass 10 S_b^2 D (it recomputes probabilities);
+// each takes about half of that with a causal mask, and 2 W / S_b of it with a window. Either pass computes S_b^2 exponentials and, with
+// dropout, S_b^2 / 8 Philox blocks. The forward pass moves T D (2 H + 2 G) elements, the backward pass twice as many.
 //
 // Thread-safety: the functions use all threads of parallel_for, so only one thread at a time may call them
 // with the same scratch. They allocate nothing and own nothing.
@@ -84,7 +84,7 @@ namespace plimsoll {
 // Selects the keys that a query row sees: all keys of its sequence, or only those up to its own position.
 enum class AttentionMask : uint8_t { kBidirectional, kCausal };
 
-// The keys that each query row of a sequence of `count` rows sees, given a mask and a window.
+// The range of keys that each query row of a sequence of `count` rows sees, given a mask and a window.
 struct AttentionReach {
   AttentionMask mask = AttentionMask::kBidirectional;
   int64_t window = 0;
@@ -143,11 +143,11 @@ struct AttentionFwdArgs {
   AttentionDims dims;
   AttentionOptions options;
   ConstRows q, k, v;
-  ConstView cu_seqlens;       // i32[B + 1]: starts at 0, never decreases, ends with at most T
-  View o;                     // [T, H * D]
-  View lse;                   // f32[H * T]; null if no backward pass follows
-  View scratch;               // scratch memory, aligned to 64 bytes
-  int64_t scratch_bytes = 0;  // at least attention_fwd_{cpu,ref}_scratch_bytes(dims, num_threads())
+  ConstView cu_seqlens;  // i32[B + 1]: starts at 0, never decreases, ends with at most T
+  View o;                // output of attention, shape [T, H * D]
+  View lse;              // log-sum-exp of the scores, f32, shape [H, T]; null if no backward pass follows
+  View scratch;          // scratch memory, aligned to 64 bytes
+  int64_t scratch_bytes = 0;  // size, at least attention_fwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
 struct AttentionBwdArgs {
@@ -155,12 +155,12 @@ struct AttentionBwdArgs {
   AttentionOptions options;  // the options that the forward pass was called with
   ConstRows q, k, v;
   ConstView cu_seqlens;
-  ConstView o;    // [T, H * D], from the forward call
-  ConstView lse;  // f32[H * T], from the forward call
-  ConstView d_o;  // [T, H * D]
+  ConstView o;    // output of the forward pass, shape [T, H * D]
+  ConstView lse;  // lse of the forward pass, f32, shape [H, T]
+  ConstView d_o;  // gradient of o, shape [T, H * D]
   Rows d_q, d_k, d_v;
   View scratch;               // scratch memory, aligned to 64 bytes
-  int64_t scratch_bytes = 0;  // at least attention_bwd_{cpu,ref}_scratch_bytes(dims, num_threads())
+  int64_t scratch_bytes = 0;  // size, at least attention_bwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
 // Returns attention_row() of query row t and head h. h counts the heads of this rank, the result those of all ranks.

@@ -65,7 +65,7 @@ PLIMSOLL_AMX_INLINE void stage_b(const float* b, int64_t ldb, int64_t terms, std
   }
 }
 
-// A block of up to 2 x 2 tiles of C. Tiles that extend past the last row of the result are loaded and stored through a copy.
+// A block of up to 2 x 2 tiles of the result C. A tile that extends past the last row of C is loaded and stored through a copy.
 struct TileBlock {
   float* c;
   int64_t ldc;

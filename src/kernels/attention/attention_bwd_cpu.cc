@@ -1,13 +1,12 @@
-// Attention backward on the CPU, one task per sequence and group of heads. For every block of 64 query rows
-// and tile of 64 keys, the probabilities are recomputed from q, k and lse, and five products of 64 x 64 tiles
-// follow while the tiles are in the cache. d_q of the block and d_k and d_v of the sequence are summed in
-// fp32 in the thread's scratch, in row order.
+// Attention backward on the CPU, one task per sequence and group of heads. For every block of 64 query rows and tile of 64 keys, the
+// probabilities are recomputed from q, k and lse, and five products of 64 x 64 tiles follow while the tiles are in the cache. d_q of the
+// block and d_k and d_v of the sequence are summed in fp32 in the scratch memory of the thread, in the order of the rows.
 #include "device/cpu/simd_targets.h"
-// Must come before any Highway header.
+// This line must come before any Highway header.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/attention_bwd_cpu.cc"
 #include "hwy/foreach_target.h"
-// Must come after foreach_target.h.
+// This line must come after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/attention/attention_rows-inl.h"
 #include "kernels/attention/attention_tiles-inl.h"

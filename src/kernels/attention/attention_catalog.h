@@ -14,7 +14,7 @@ namespace plimsoll {
 struct AttentionDims {
   int64_t tokens = 0;
   int64_t sequences = 0;
-  int64_t longest = 0;  // at most kAttentionLongest
+  int64_t longest = 0;  // upper bound of the rows of a sequence, at most kAttentionLongest
   int64_t heads = 0;
   int64_t head_dim = 0;
   int64_t kv_heads = 0;  // G; 0 means as many as `heads`
@@ -27,7 +27,7 @@ struct AttentionDims {
 // The sizes and types of a call of first_token_attention.
 struct FirstTokenAttentionProblem {
   AttentionDims dims = {};
-  int64_t columns = 0;    // C, the number of columns of x
+  int64_t columns = 0;    // C, the number of columns of the layer's input x
   DType w = DType::kF32;  // element type of the weights
 };
 
@@ -48,8 +48,8 @@ struct PagedAttentionDims {
 
 inline constexpr int64_t kAttentionLongest = int64_t{1} << 20;
 
-// The number of query rows and of key rows that are multiplied at a time. Tiles of 64 x 64 floats fill a third of a 48 KiB L1 cache, and a
-// matrix product of depth 64 amortizes the loads and stores of its result.
+// The sizes of the tiles of a matrix product: the number of query rows and of key rows that are multiplied at a time. A tile of 64 x 64
+// floats fills a third of a 48 KiB L1 cache, and with 64 terms per sum the loads and stores of the result take little of the time.
 inline constexpr int64_t kAttentionTile = 64;
 
 constexpr int64_t attention_round_up(int64_t value, int64_t multiple) {
@@ -62,14 +62,14 @@ constexpr int64_t attention_padded_dim(int64_t head_dim) {
 constexpr int64_t attention_padded_keys(int64_t longest) {
   return longest <= kAttentionTile ? kAttentionTile : attention_round_up(longest, kAttentionTile);
 }
-// Returns the number of query rows whose scores the forward pass holds at a time: 64 for up to 2048 keys, fewer for more
-// keys, and at least 16.
+// Returns the number of query rows for which the forward pass stores scores at the same time: 64 for up to 2048 keys, fewer for more keys,
+// and at least 16.
 constexpr int64_t attention_fwd_query_rows(int64_t longest) {
   const int64_t rows = int64_t{131072} / attention_padded_keys(longest) / 16 * 16;
   return rows < 16 ? 16 : rows > kAttentionTile ? kAttentionTile : rows;
 }
-// Returns the number of floats from one row of scores to the next: an odd number of cache lines, so that the elements of a
-// column are spread over many sets of the cache.
+// Returns the distance in floats between two rows of scores. It is an odd number of cache lines, so that the elements of a column are
+// spread over many sets of the cache.
 constexpr int64_t attention_score_stride(int64_t keys) {
   return attention_padded_keys(keys) + 16;
 }
@@ -79,18 +79,19 @@ constexpr int64_t attention_fwd_thread_floats(const AttentionDims& dims) {
   const int64_t row = attention_padded_dim(dims.head_dim);
   const int64_t keys = attention_padded_keys(dims.longest);
   const int64_t queries = attention_fwd_query_rows(dims.longest);
-  return 2 * keys * row                                    // k transposed, v
-         + (kAttentionTile + 2 * queries) * row            // a tile of k, q, o
-         + queries * attention_score_stride(dims.longest)  // scores
-         + keys + queries;                                 // a row of dropout factors, factors of rows
+  return 2 * keys * row                                    // arrays: k transposed, v
+         + (kAttentionTile + 2 * queries) * row            // arrays: a tile of k, q, o
+         + queries * attention_score_stride(dims.longest)  // array: scores
+         + keys + queries;  // arrays: a row of dropout factors, factors of rows
 }
 constexpr int64_t attention_bwd_thread_floats(const AttentionDims& dims) {
   const int64_t row = attention_padded_dim(dims.head_dim);
   const int64_t keys = attention_padded_keys(dims.longest);
-  return 5 * keys * row              // k, k transposed, v transposed, d_k, d_v
-         + 4 * kAttentionTile * row  // q, d_o, d_q, a tile of v or a row of o
-         + 2 * kAttentionTile * attention_score_stride(kAttentionTile)  // probabilities, gradients of scores
-         + 3 * kAttentionTile;  // a row of dropout factors, lse, delta
+  return 5 * keys * row              // arrays: k, k transposed, v transposed, d_k, d_v
+         + 4 * kAttentionTile * row  // arrays: q, d_o, d_q, a tile of v or a row of o
+         // Arrays: probabilities, gradients of scores.
+         + 2 * kAttentionTile * attention_score_stride(kAttentionTile) +
+         3 * kAttentionTile;  // arrays: a row of dropout factors, lse, delta
 }
 
 // Returns the bytes of the list of sequences in order of length, which all threads share.
@@ -252,7 +253,7 @@ constexpr bool attention_is_of_short_sequences(const AttentionDims& dims) {
   return dims.tokens <= 64 * dims.sequences;
 }
 
-// The largest head size that the CUDA kernels support.
+// The largest head size that the CUDA kernels of attention support.
 inline constexpr int64_t kAttentionCudaHeadDim = 128;
 
 struct Problem;

@@ -73,7 +73,7 @@ int expect_within_bounds(const AttentionProblem& problem, const std::vector<cons
   return static_cast<int>(families.size());
 }
 
-// Returns the families of kernels that accept an element type and a head size.
+// Returns the families of GPU kernels that accept an element type and a head size.
 std::vector<const Kernels*> families_of(DType dtype, int64_t head_dim) {
   if (dtype == DType::kF32 && head_dim % 4 == 0) return {&kTiled, &kTf32, &kTf32Wgmma};
   if (dtype == DType::kF32 || head_dim % 8 != 0) return {&kTiled};

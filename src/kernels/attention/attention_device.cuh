@@ -1,5 +1,5 @@
-// The work that every GPU kernel of attention does around its products: it finds its rows, clears tail rows
-// and draws the random numbers of dropout. Device code only.
+// The steps that the GPU kernels of attention have in common besides matrix products: finding the rows of a thread block, clearing tail
+// rows, and drawing the random numbers of dropout. Device code only.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -164,12 +164,12 @@ __device__ inline BlockStart start_block(const Dropout& dropout, uint32_t block)
   start.low = low;
   return start;
 }
-// Computes the four words of random_halves() for a block and an attention_row().
+// Completes the Philox rounds for a row and returns the four words of random_halves(). `row` is the low half of attention_row().
 __device__ inline void draw_block(const Dropout& dropout, const BlockStart& start, uint32_t row,
                                   uint32_t (&words)[4]) {
   uint32_t key0 = dropout.key[0] + 2 * kPhiloxW0, key1 = dropout.key[1] + 2 * kPhiloxW1;
   uint32_t high, low;
-  // Completes the second round, of which only this product depends on the row, and computes the third.
+  // This product is the only part of the second round that depends on the row. The second and the third round are completed here.
   cuda::multiply_wide(kPhiloxM0, dropout.site_high ^ row ^ dropout.key[0], high, low);
   const uint32_t word2 = high ^ start.word3 ^ (dropout.key[1] + kPhiloxW1);
   cuda::multiply_wide(kPhiloxM1, word2, high, words[1]);

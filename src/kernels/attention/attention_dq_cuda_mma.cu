@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-// Shared memory: q and d_o, two tiles each of keys and values, and delta.
+// Shared memory of a thread block: its rows of q and d_o, two tiles each of keys and values, and delta of its rows.
 constexpr int dq_mma_bytes(int dim, int rows) {
   return 2 * dim * (2 * rows + 4 * kKeys) + 4 * rows;
 }

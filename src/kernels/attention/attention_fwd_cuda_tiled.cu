@@ -6,9 +6,8 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-// Masks one tile of scores, computes its exponentials, applies dropout and rescales the results of earlier
-// tiles: the online softmax of Dao et al., arXiv 2205.14135, algorithm 1. Each thread keeps its own partial
-// sums until the end.
+// Masks one tile of scores, computes its exponentials, applies dropout and rescales the results of earlier tiles: the online softmax of Dao
+// et al., arXiv 2205.14135, algorithm 1. Each thread keeps partial sums over its own elements, which are added up after the last tile.
 template <int kR, int kN, int kWidth>
 __device__ void online_softmax_step(const AttentionKernelArgs& args, const Work& work, const Dropout& dropout,
                                     int key, int ty, int tx, float (&score)[kR][4 * kN], float (&largest)[kR],

@@ -17,7 +17,7 @@ struct AttentionKernelArgs {
   const void* v = nullptr;
   int64_t q_stride = 0, k_stride = 0, v_stride = 0;
   const int32_t* cu_seqlens = nullptr;
-  void* o = nullptr;  // output of the forward pass, input of the backward pass
+  void* o = nullptr;  // result of the forward pass, which the backward pass reads
   float* lse = nullptr;
   const void* d_o = nullptr;
   void* d_q = nullptr;

@@ -346,7 +346,7 @@ class KeepDraw {
   // Returns a mask of two 16-bit elements: all bits of the lower half are set if bit 8 + n of bits(row) is set, those of the upper half if
   // bit 24 + n is.
   __device__ uint32_t mask(int row, int n) const {
-    uint32_t mask;  // the top bit of each half, copied to all bits of the half
+    uint32_t mask;  // each half becomes all ones if its top bit is set, otherwise zero
     asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(mask) : "r"(bits_[row] << (7 - n)));
     return mask;
   }

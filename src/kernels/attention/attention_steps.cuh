@@ -6,8 +6,8 @@
 
 namespace plimsoll::attention {
 
-inline constexpr int kKeys = 64;     // keys per tile in the kernels that loop over keys
-inline constexpr int kQueries = 64;  // queries per tile in the kernel that loops over queries
+inline constexpr int kKeys = 64;     // number of keys per tile in the kernels that loop over keys
+inline constexpr int kQueries = 64;  // number of queries per tile in the kernel that loops over queries
 
 // Masks the keys after the end of the sequence and, under a causal mask, the keys that come after a row's own position.
 template <int kM, int kN>

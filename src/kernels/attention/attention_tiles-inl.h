@@ -112,8 +112,8 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, int6
   }
 }
 
-// Multiplies tiles whose elements came from bf16 tensors. Uses AMX if `amx` is true, which means that this thread has configured its AMX
-// tiles.
+// Multiplies fp32 tiles whose elements came from bf16 tensors. Uses AMX if `amx` is true. Requires: this thread has configured its AMX
+// tiles if `amx` is true.
 template <LeftOperand kLeft>
 void multiply(bool amx, int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t lda,
               const float* b, int64_t ldb, float* c, int64_t ldc, ProductStart start) {
@@ -164,7 +164,7 @@ HWY_INLINE FloatVec load_floats(const BF16* from) {
 HWY_INLINE void store_floats(FloatVec value, float* to) {
   hn::StoreU(value, Floats(), to);
 }
-// Rounds to nearest, ties to even; a NaN stays a quiet NaN.
+// Rounds fp32 to bf16, to nearest, ties to even. A NaN stays a quiet NaN.
 HWY_INLINE void store_floats(FloatVec value, BF16* to) {
   const hn::Rebind<uint16_t, Floats> d16;
   const hn::RebindToUnsigned<Floats> d32;
@@ -205,7 +205,7 @@ void pack_rows(const T* from, int64_t row_stride, int64_t count, int64_t head_di
   std::fill(tile + count * row, tile + attention_round_up(count, 16) * row, 0.0f);
 }
 
-// Stores `count` rows of a tile; row i is multiplied by factors[i * factor_step].
+// Stores `count` rows of an fp32 tile in the type of the tensor. Row i is multiplied by factors[i * factor_step].
 template <typename T>
 void unpack_rows(const float* tile, int64_t count, int64_t head_dim, const float* factors,
                  int64_t factor_step, T* to, int64_t row_stride) {

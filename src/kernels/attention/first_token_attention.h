@@ -46,10 +46,10 @@ struct FirstTokenAttentionArgs {
   ConstView x_TC;
   ConstView w_3HDC;
   ConstView bias_3HD;
-  ConstView cu_seqlens;  // i32[B + 1]
+  ConstView cu_seqlens;  // first row of each sequence and the total, i32, shape [B + 1]
   View o_BHD;
   View scratch = {};          // scratch memory, aligned to 256 bytes; the reference needs none
-  int64_t scratch_bytes = 0;  // at least first_token_attention_cuda_scratch_bytes(dims, columns)
+  int64_t scratch_bytes = 0;  // size, at least first_token_attention_cuda_scratch_bytes(dims, columns)
 };
 
 // Computes o in double from keys and values as in the formula, with plain loops, and rounds it once.
@@ -70,8 +70,8 @@ std::vector<double> first_token_attention_error_bounds(const FirstTokenAttention
 // tiles of rows of x. Views point to device memory; x, w and scratch are aligned to 16 bytes. The function allocates nothing and may be
 // captured in a CUDA graph. It does not check cu_seqlens (attention_cuda.h states the requirements).
 
-// Requires: first_token_attention_sizes_fit() and a GPU of compute capability 9.0. Errors: kInternal if the sizes do not fit or scratch is
-// too small, kDevice for an error from CUDA.
+// Computes o. Requires: first_token_attention_sizes_fit() and a GPU of compute capability 9.0. Errors: kInternal if the sizes do not fit or
+// scratch is too small, kDevice for an error from CUDA.
 void first_token_attention_cuda(const FirstTokenAttentionArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

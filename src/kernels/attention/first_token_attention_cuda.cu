@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) query_kernel(KernelArgs args) {
 #endif
 }
 
-// Computes u of 16 sequences and one head, two columns per thread.
+// Computes the vector u = W_k^T q of 16 sequences and one head, two columns per thread.
 template <DType kType, int kColumns>
 __global__ void __launch_bounds__(kThreads) key_kernel(KernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA

@@ -11,7 +11,7 @@ using attention::exp2_approx;
 using attention::load_matrices;
 using attention::load_transposed;
 
-inline constexpr int kRows = 32;  // rows of x in a tile
+inline constexpr int kRows = 32;  // number of rows of x per tile
 
 // The shared memory of row_sum_kernel: two tiles of x, the scores of each warp, and probabilities.
 template <int kColumns>

@@ -27,8 +27,8 @@ struct KernelArgs {
   const int32_t* cu_seqlens = nullptr;
   cuda::AnyFloatsOut o;
   float* q = nullptr;     // [B, H D], multiplied by scale log2(e)
-  void* u = nullptr;      // [B, H, C], in the type of x
-  float* sums = nullptr;  // [B, parts, H, C]
+  void* u = nullptr;      // queries, shape [B, H D], multiplied by scale log2(e)
+  float* sums = nullptr;  // vectors u, shape [B, H, C], in the type of x
   // [B, parts, H]: the largest score and the sum of 2^(score - largest) of each part.
   float2* parts = nullptr;
   float scale = 1.0f;

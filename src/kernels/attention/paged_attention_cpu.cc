@@ -2,11 +2,11 @@
 // only once, in the order of memory: for each part of kPagedPart positions first the keys of all heads, then the values. Up to kPagedRows
 // new rows of a sequence are computed in the same pass over the keys.
 #include "device/cpu/simd_targets.h"
-// Must come before any Highway header.
+// This line must come before any Highway header.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/paged_attention_cpu.cc"
 #include "hwy/foreach_target.h"
-// Must come after foreach_target.h.
+// This line must come after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/attention/attention_rows-inl.h"
 #include "kernels/attention/attention_tiles-inl.h"
@@ -29,9 +29,9 @@ namespace {
 struct PagedTask {
   const PagedAttentionArgs& args;
   const int32_t* pages;  // the row of page_table that belongs to the sequence
-  int64_t first_row;     // index of the first row in the batch
-  int64_t num_rows;      // at most kPagedRows
-  int64_t position;      // position of the first row in the sequence
+  int64_t first_row;     // index in the batch of the first row of the task
+  int64_t num_rows;      // number of rows of the task, at most kPagedRows
+  int64_t position;      // position in the sequence of the first row of the task
   float* scratch;
 
   // Return the range of positions first_key(i) .. end_key(i) - 1 that row i of the task sees.
@@ -56,9 +56,9 @@ struct PagedTask {
 struct PagedResult {
   PagedResult(const PagedAttentionDims& dims, float* floats)
       : o(floats), lse(floats + dims.heads * attention_padded_dim(dims.head_dim)), sum(lse + dims.heads) {}
-  float* o;    // [H][padded D]: the sum of values, weighted by probabilities
-  float* lse;  // [H]: the largest lse of the parts so far; -infinity if they contain no visible key
-  float* sum;  // [H]: the sum of the weights of the parts so far
+  float* o;    // array [H][padded D]: the sum of values, weighted by probabilities
+  float* lse;  // array [H]: the largest lse of the parts so far; -infinity if they contain no visible key
+  float* sum;  // array [H]: the sum of the weights of the parts so far
 };
 
 // The keys of one part of the sequence that at least one row of the task sees. Their number is rounded up to a multiple of four by

@@ -32,12 +32,12 @@ struct KernelArgs {
   const int32_t* page_table = nullptr;
   const int32_t* lengths = nullptr;
   void* o = nullptr;
-  float* results = nullptr;  // [T, parts, H, D]: the result of each part; null if there is one part
-  float* lse = nullptr;      // [T, parts, H], in base 2: log2 of the sum of 2^score
+  float* results = nullptr;  // result of each part, shape [T, parts, H, D]; null if there is one part
+  float* lse = nullptr;      // lse of each part in base 2 (log2 of the sum of 2^score), shape [T, parts, H]
   float scale = 1.0f;        // factor of the scores, multiplied by log2(e)
   int sequences = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int page_size = 0, max_pages = 0, window = 0, parts = 0;
-  int part_size = 0;  // positions per part of a sequence
+  int part_size = 0;  // number of positions per part of a sequence
 };
 
 // The sequence that a row belongs to (-1 for a tail row) and the position of the row in it.
@@ -235,7 +235,8 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   for (int first = first_of_warp; first < keys.end; first += kStep) {
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) {
-      if (first + u * kApart >= keys.end) continue;  // the condition is the same for all lanes of the warp
+      // This condition has the same value in all lanes of the warp.
+      if (first + u * kApart >= keys.end) continue;
       const bool is_key = first + u * kApart + key < keys.end;
       float k[kElements], v[kElements];
       unpack_head(k_packs[u], k);

@@ -31,15 +31,15 @@ namespace plimsoll {
 // (plus the mask, see dropout.h); 5*T*C + T + 3*C elements moved if every operand is present. Error of x_hat: normalize_fwd_error_bound
 // with input_error from norm_input_error_bound. Error of y: |gain| times the error of x_hat, plus scale_shift_fwd_error_bound.
 struct BiasDropoutResidualNormFwdArgs {
-  ConstView x;         // [T, C]
-  ConstView bias;      // [C]; may be null
-  ConstView residual;  // [T, C]; may be null
+  ConstView x;         // input, shape [T, C]
+  ConstView bias;      // bias that is added to x, shape [C]; may be null
+  ConstView residual;  // residual that is added after dropout, shape [T, C]; may be null
   ConstView gain;      // [C]
-  ConstView beta;      // [C]; may be null, which means zero
-  View y;              // [T, C]
-  View x_hat;          // [T, C]; null if no backward pass follows
-  View rstd;           // [T]; null if no backward pass follows
-  View sum;            // s, [T, C]; null if no other op reads it
+  ConstView beta;      // bias of the norm, shape [C]; null means zero
+  View y;              // output, shape [T, C]
+  View x_hat;          // output, shape [T, C]; null if no backward pass follows
+  View rstd;           // output, shape [T]; null if no backward pass follows
+  View sum;            // output s, shape [T, C]; null if no other op reads it
   int64_t T = 0;
   int64_t C = 0;
   double eps = 1e-5;
@@ -62,17 +62,17 @@ inline double norm_input_error_bound(double x_plus_bias, double scale, double s)
 //   normalize_bwd_error_bound with g * gain, plus one rounding if d_sum_term is added, plus the store. Error of d_x: that of d_residual
 //   times the dropout scale, plus one rounding. Error of the parameters' gradients: column_sum_error_bound.
 struct BiasDropoutResidualNormBwdArgs {
-  ConstView d_y;         // [T, C]
-  ConstView d_y2;        // [T, C]: a second gradient of y that is added to d_y first; may be null
-  ConstView x_hat;       // [T, C]
+  ConstView d_y;         // gradient of y, shape [T, C]
+  ConstView d_y2;        // second gradient of y, shape [T, C], that is added to d_y first; may be null
+  ConstView x_hat;       // output of the forward pass, shape [T, C]
   ConstView rstd;        // [T]
   ConstView gain;        // [C]
   ConstView d_sum_term;  // [T, C]: the gradient of s from other ops that read s; may be null
-  View d_residual;       // [T, C]: the gradient of s; may be null
-  View d_x;              // [T, C]: the gradient of x; may be null
-  View d_bias;           // [C]; may be null
-  View d_gain;           // [C]; may be null
-  View d_beta;           // [C]; may be null
+  View d_residual;       // output, the gradient of s, shape [T, C]; may be null
+  View d_x;              // output, the gradient of x, shape [T, C]; may be null
+  View d_bias;           // output, shape [C]; may be null
+  View d_gain;           // output, shape [C]; may be null
+  View d_beta;           // output, shape [C]; may be null
   View scratch;          // scratch memory of bias_dropout_residual_norm_bwd_scratch_bytes(T, C) bytes
   int64_t T = 0;
   int64_t C = 0;

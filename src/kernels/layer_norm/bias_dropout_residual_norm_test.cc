@@ -65,7 +65,8 @@ void check_forward(const NormCase& test) {
             << compare(x_hat, want_x_hat, limit_of(bounds.x_hat, zeros));
         EXPECT_TRUE(compare(rstd, want_rstd, limit_of(bounds.rstd)).ok())
             << compare(rstd, want_rstd, limit_of(bounds.rstd));
-        // Tests aliasing: y overwrites x and x_hat overwrites the residual; then y overwrites the residual and x_hat is not stored.
+        // Outputs may overwrite inputs: y overwrites x while x_hat overwrites the residual; then y overwrites the residual, and x_hat is
+        // not requested.
         GuardedBuffer over_x("over x", test.dtype, shape.size()),
             over_residual("over r", test.dtype, shape.size());
         over_x.assign(tensors.x.to_doubles());

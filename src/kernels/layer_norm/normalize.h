@@ -29,8 +29,8 @@ namespace plimsoll {
 // Computes x_hat and rstd of each row of x. Aliasing: x_hat may be x. Scratch: none. Cost: 7*T*C FLOPs; 2*T*C + T elements moved. Error:
 //   normalize_fwd_error_bound, rstd_error_bound.
 struct NormalizeFwdArgs {
-  ConstView x;  // [T, C]
-  View x_hat;   // [T, C]
+  ConstView x;  // input, shape [T, C]
+  View x_hat;   // output, shape [T, C]
   View rstd;    // [T]
   int64_t T = 0;
   int64_t C = 0;
@@ -43,10 +43,10 @@ void normalize_fwd_cpu(const NormalizeFwdArgs& args);
 //   Rows in which d_x_hat is zero give zero. Aliasing: d_x may be d_x_hat or x_hat. Scratch: none.
 //   Cost: 9*T*C FLOPs; 3*T*C + T elements moved. Error: normalize_bwd_error_bound.
 struct NormalizeBwdArgs {
-  ConstView d_x_hat;  // [T, C]
-  ConstView x_hat;    // [T, C]
+  ConstView d_x_hat;  // gradient of x_hat, shape [T, C]
+  ConstView x_hat;    // output of the forward pass, shape [T, C]
   ConstView rstd;     // [T]
-  View d_x;           // [T, C]
+  View d_x;           // output, the gradient of x, shape [T, C]
   int64_t T = 0;
   int64_t C = 0;
 };
@@ -62,7 +62,7 @@ constexpr double row_sum_depth(int64_t C) {
 
 // Properties of a row from which the error bounds below are computed. Their values are exact (in double).
 struct RowMagnitudes {
-  double mean_abs = 0.0;     // mean of |s|, where s are the numbers that are normalized
+  double mean_abs = 0.0;     // the mean of |s|, where s are the numbers that are normalized
   double input_error = 0.0;  // the largest error of an element of s; 0 if s is an input
   double rstd = 0.0;
 };

@@ -21,7 +21,7 @@ namespace {
 // The last pass over a row also prefetches the next row, so that memory is read while a row is computed. For the last row, the prefetch has
 // no effect.
 
-// Copies a row to fp32 and returns its mean.
+// Copies a row to the fp32 array s and returns its mean.
 template <class T>
 HWY_INLINE float load_row(const T* x, int64_t C, float* s) {
   const F32Tag d;

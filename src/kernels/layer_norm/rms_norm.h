@@ -40,14 +40,14 @@ struct RmsNormDims {
 // T (H + G) elements moved, 4 T N + T with a residual.
 struct RmsNormFwdArgs {
   RmsNormDims dims;
-  ConstView x;            // [T, N]
+  ConstView x;            // input, shape [T, N]
   ConstView gain;         // [C]
-  ConstView second_gain;  // [C]; null if G is 0
-  View y;                 // [T, N]
-  View rstd;              // [T, H + G]; null if no backward pass follows
+  ConstView second_gain;  // gain of the G later vectors of a row, shape [C]; null if G is 0
+  View y;                 // output, shape [T, N]
+  View rstd;              // output, shape [T, H + G]; null if no backward pass follows
   double eps = 1e-6;
-  ConstView residual = {};  // [T, N]; may be null
-  View sum = {};            // s, [T, N]
+  ConstView residual = {};  // residual that is added to x, shape [T, N]; may be null
+  View sum = {};            // output s, shape [T, N]
 };
 void rms_norm_fwd_ref(const RmsNormFwdArgs& args);
 void rms_norm_fwd_cpu(const RmsNormFwdArgs& args);
@@ -63,14 +63,14 @@ void rms_norm_fwd_cuda(const RmsNormFwdArgs& args, CudaStream stream);
 // Cost: 12 T (H + G) C FLOPs; 3 T N elements moved, 4 T N with d_sum_term, plus the scratch twice.
 struct RmsNormBwdArgs {
   RmsNormDims dims;
-  ConstView d_y;          // [T, N]
-  ConstView x;            // [T, N]
+  ConstView d_y;          // gradient of y, shape [T, N]
+  ConstView x;            // input of the norm, shape [T, N]
   ConstView gain;         // [C]
-  ConstView second_gain;  // [C]; null if G is 0
-  ConstView rstd;         // [T, H + G]
-  View d_x;               // [T, N]
+  ConstView second_gain;  // gain of the G later vectors of a row, shape [C]; null if G is 0
+  ConstView rstd;         // output of the forward pass, shape [T, H + G]
+  View d_x;               // output, the gradient of x, shape [T, N]
   View d_gain;            // [C]
-  View d_second_gain;     // [C]; null if G is 0
+  View d_second_gain;     // output, shape [C]; null if G is 0
   View scratch;
   Accumulate accumulate = Accumulate::kOverwrite;
   // [T, N]: the gradient of s from other ops that read s; may be null; requires C = N.
@@ -124,7 +124,7 @@ inline double rms_rstd_relative_error(int64_t C) {
 inline double rms_norm_fwd_error_bound(double y, int64_t C, DType stored) {
   return std::abs(y) * (rms_rstd_relative_error(C) + 2.02 * kRoundoffF32) + store_error_bound(stored, y);
 }
-// Returns the error bound of an element of d_x. `mean_abs` is the mean of |g x_hat| over the vector.
+// Returns the error bound of an element of d_x. `mean_abs` is the mean of |g x_hat| over the vector that contains the element.
 inline double rms_norm_bwd_error_bound(double rstd, double g, double x_hat, double mean_abs, double d_x,
                                        int64_t C, DType stored) {
   const double error = 4.0 * std::abs(g) + std::abs(x_hat) * (row_sum_depth(C) + 10.0) * mean_abs;

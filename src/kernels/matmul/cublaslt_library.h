@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// The functions that Plimsoll uses, with the types of the library's header.
+// Pointers to the functions of cuBLASLt that Plimsoll calls, with the types of its header.
 struct CublasLt {
   decltype(&::cublasLtCreate) create = nullptr;
   decltype(&::cublasLtGetVersion) version = nullptr;
@@ -28,11 +28,12 @@ struct CublasLt {
   cublasLtHandle_t handle = nullptr;
 };
 
-// Returns the library. The first call opens it and creates a handle on the current device. Errors: kDevice.
+// Returns the functions of cuBLASLt. The first call opens the library and creates a handle on the current device. Errors: kDevice.
 // Thread-safe.
 const CublasLt& cublaslt();
 
-// Throws kDevice with the name of the call and the library's error text if the status is an error. `what` describes the matrix product.
+// Throws kDevice with the name of the call and the library's error text if the status is an error. `what` describes the matrix product, for
+// the message.
 void check_cublaslt(cublasStatus_t status, const char* call, const std::string& what);
 
 }  // namespace plimsoll

@@ -122,7 +122,7 @@ __device__ __forceinline__ void wait_for_sets() {
 #endif
 }
 
-// Applies the activation to one element.
+// Applies an activation function to one element.
 template <typename T>
 __device__ __forceinline__ float activate(Activation activation, float x) {
   switch (activation) {

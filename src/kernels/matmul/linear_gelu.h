@@ -20,7 +20,7 @@
 
 namespace plimsoll {
 
-// Computes y with plain loops, summing in double, and rounds it once.
+// Computes the layer in double with plain loops and rounds each result once.
 void linear_gelu_ref(const LinearProblem& problem, const MatmulArgs& args);
 
 // Returns a bound of |error| for one element of the fast kernels. `abs_sum` = sum |x||w| over its terms, and `product` is their exact sum.
@@ -36,8 +36,8 @@ double linear_gelu_error_bound(const LinearProblem& problem, double abs_sum, dou
 // Thread-safety and errors: as prepare_matmul_cuda(). No device memory is allocated: the workspace of cuBLASLt is `scratch`.
 
 std::unique_ptr<CudaMatmul> prepare_linear_gelu_cuda(const LinearProblem& problem);
-// Prepares Plimsoll's own kernel for any number of rows. Requires: linear_sizes_fit(). In a build without code for compute capability 9.0,
-// run() throws kInternal.
+// Prepares the layer with Plimsoll's own kernel, whatever the number of rows is. Requires: linear_sizes_fit(). In a build without code for
+// compute capability 9.0, run() throws kInternal.
 std::unique_ptr<CudaMatmul> prepare_own_linear_gelu_cuda(const LinearProblem& problem);
 
 }  // namespace plimsoll

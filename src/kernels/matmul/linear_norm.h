@@ -26,18 +26,18 @@
 namespace plimsoll {
 
 struct LinearNormArgs {
-  ConstView x;         // [T, K]
-  ConstView w;         // [N, K]
+  ConstView x;         // input, shape [T, K]
+  ConstView w;         // weights, shape [N, K]
   ConstView bias;      // [N]
-  ConstView residual;  // [T, N]
+  ConstView residual;  // residual that is added, shape [T, N]
   ConstView gain;      // [N]
-  ConstView beta;      // [N]; may be null, which means zero
-  View y;              // [T, N]
+  ConstView beta;      // bias after the norm, shape [N]; null means zero
+  View y;              // output, shape [T, N]
   double eps = 1e-5;
   std::span<std::byte> scratch = {};  // scratch memory of the GPU kernels; the kernel catalog states its size
 };
 
-// Computes y with plain loops, summing in double, and rounds it once.
+// Computes the layer and the norm in double with plain loops and rounds each result once.
 void linear_norm_ref(const LinearProblem& problem, const LinearNormArgs& args);
 
 // Returns a bound of |error| for one element of s of the fast kernels. `abs_sum` = sum |x||w| over its terms, and `product` is their exact
@@ -72,7 +72,8 @@ class CudaLinearNorm {
 
  private:
   LinearProblem problem_;
-  std::unique_ptr<CudaMatmul> product_;  // null if Plimsoll's own kernel computes the product
+  // The prepared matrix product; null if Plimsoll's own kernel computes the layer.
+  std::unique_ptr<CudaMatmul> product_;
 };
 
 }  // namespace plimsoll

@@ -25,7 +25,7 @@ constexpr int kAddSteps = kParts * kStepsOfPart;
 constexpr int kSteps = 2 * kAddSteps;
 constexpr int kStagesApart = 4;
 constexpr uint64_t kNoSums = ~uint64_t{0};
-// The offset in shared memory of gain and beta of each of the block's columns, in fp32.
+// The offset in shared memory of an array with gain and beta (fp32) of each column that the thread block computes.
 constexpr uint32_t kFactorsAt = kSharedBytes;
 constexpr uint32_t kNormSharedBytes = kFactorsAt + kColumns * sizeof(float2);
 static_assert(kLinearNormTilesAcross <= 8,
@@ -68,7 +68,7 @@ __device__ __forceinline__ void join_four(Sums& sums, int count, const float2& l
   sums.squares += squares + apart * apart * (share * static_cast<float>(count));
 }
 
-// Coefficients of the normalization of a row: x_hat = scale x + shift.
+// The coefficients with which the elements of a row are normalized: x_hat = scale x + shift.
 struct Norm {
   float scale, shift;
 };
@@ -225,7 +225,7 @@ __device__ __forceinline__ void norm_step(const NormArgs& args, const Warp& warp
   uint32_t y[4];
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
-    // Gain and beta of two adjacent columns.
+    // gain and beta of two adjacent columns
     const float4 factors = rows.factors[8 * number + 4 * side + warp.lane % 4];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {

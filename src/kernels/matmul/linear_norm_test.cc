@@ -67,7 +67,7 @@ TEST(LinearNorm, TheReferenceMatchesThatOfItsParts) {
   check_against_parts(DType::kBF16, 0.0, false);
 }
 
-// Compares with a result computed by hand: s = (1, 3) has the mean 2 and the variance 1.
+// Compares the reference with a result computed by hand: s = (1, 3) has mean 2 and variance 1.
 TEST(LinearNorm, NormalizesTheSum) {
   GuardedBuffer x("x", DType::kF64, 2), w("w", DType::kF64, 4), bias("bias", DType::kF64, 2);
   GuardedBuffer residual("residual", DType::kF64, 2), gain("gain", DType::kF64, 2),
@@ -77,7 +77,7 @@ TEST(LinearNorm, NormalizesTheSum) {
     for (size_t i = 0; i < values.size(); ++i) buffer.view().store(static_cast<int64_t>(i), values[i]);
   };
   set(x, {2, 1});
-  set(w, {1, -2, 0, 1});  // x w^T = (0, 1)
+  set(w, {1, -2, 0, 1});  // so that x w^T = (0, 1)
   set(bias, {0.5, 1});
   set(residual, {0.5, 1});
   set(gain, {3, 5});

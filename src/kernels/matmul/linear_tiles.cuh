@@ -34,7 +34,7 @@ inline constexpr uint32_t kBarriersAt = kBoxesAt + kConsumerWarps * 2 * kBoxByte
 inline constexpr uint32_t kAddendBarriersAt = kBarriersAt + 2 * 8 * kStages;
 inline constexpr uint32_t kSharedBytes = kAddendBarriersAt + kConsumerWarps * 2 * 8;
 
-// The arguments of a layer as kernel parameters.
+// The arguments of a linear layer as kernel parameters.
 struct Args {
   CUtensorMap x, w, addend, y;
   cuda::AnyFloats bias;
@@ -45,7 +45,8 @@ struct Args {
   CUtensorMap addend_parts;
 };
 
-// Converts the arguments to kernel parameters. Errors: kInternal for a bias whose type is neither fp32 nor the layer's.
+// Converts the arguments of a linear layer to kernel parameters. Errors: kInternal for a bias whose type is neither fp32 nor that of the
+// layer.
 inline Args args_of(const LinearProblem& problem, const MatmulArgs& operands) {
   const DType dtype = problem.dtype;
   const ConstView bias = operands.bias;

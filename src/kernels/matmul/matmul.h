@@ -64,7 +64,7 @@ class PreparedMatmul {
   virtual std::string description() const = 0;
 };
 
-// Check what run() requires of the operands. Errors: kInternal.
+// Check that the operands meet the requirements of run(). Errors: kInternal.
 void check_matmul_operand(ConstView view, DType dtype, const char* name);
 void check_matmul_args(const MatmulProblem& problem, const MatmulArgs& args, int64_t scratch_bytes);
 

@@ -135,7 +135,7 @@ struct LinearProblem {
   int sm = 0;
   int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // bytes for cuBLASLt, if it computes the product
 };
-// Returns the layer whose matrix product x w^T is `product`, for the ops linear_gelu, linear_norm and linear_add.
+// Returns the layer x w^T that equals the matrix product `product`, for the ops linear_gelu, linear_norm and linear_add.
 LinearProblem linear_layer(const MatmulProblem& product, int sm);
 // Returns true if the kernels of linear_cuda_wgmma.h can compute the layer. They compute tiles of kLinearTileRows x kLinearTileColumns and
 // support any number of rows, numbers of columns that are multiples of kLinearTileColumns, and numbers of terms that are multiples of
@@ -200,7 +200,7 @@ inline constexpr int64_t kNormLinearTerms = 8192;
 int64_t norm_linear_h_bytes(const NormLinearProblem& problem);
 int64_t norm_linear_values_bytes(const NormLinearProblem& problem);
 
-// Returns 2 m n k, plus n m for the bias.
+// Returns the number of floating-point operations: 2 m n k, plus m n for a bias.
 int64_t matmul_flops(const MatmulProblem& problem);
 
 struct Problem;

@@ -50,7 +50,7 @@ constexpr int kColumns = 4;
 constexpr int kColumns = 2;
 #endif
 
-// Loads numbers of B in the form in which they are multiplied: rounded to bf16 if A is bf16 and B is not.
+// Loads a vector of elements of B as they are multiplied: rounded to bf16 if A is bf16 and B is fp32.
 template <class TA, class TB, class Access>
 HWY_INLINE F32Vec load_b(const Access& access, const TB* from) {
   const F32Tag d;
@@ -98,7 +98,7 @@ HWY_INLINE void dot_tile(const TA* a, const TB* b, int64_t k, float (&sums)[kMos
   }
 }
 
-// Computes kCols columns of C from column j on.
+// Computes kCols columns of C, starting at column j.
 template <int kCols, class TA, class TB>
 void few_rows_columns(const FewRowsTask& task, int64_t j) {
   const MatmulProblem& problem = task.problem;

@@ -41,8 +41,8 @@ class CudaMatmul {
   virtual std::string description() const = 0;
 };
 
-// Returns the error bound of one element of a product of fp32 operands by three TF32 products, with `abs_sum`
-// as in matmul_error_bound().
+// Returns a bound of the error of one element if fp32 operands are multiplied as three TF32 products. `abs_sum` is the same as in
+// matmul_error_bound().
 double matmul_tf32x3_error_bound(const MatmulProblem& problem, double abs_sum);
 
 // Prepares a matrix product with cuBLASLt. With Fp32Products::kTf32x3, run() needs tf32x3_split_bytes() of scratch memory in addition to
@@ -64,8 +64,8 @@ enum class SecondOperand : uint8_t { kVariable, kConstant };
 // Prepares Plimsoll's kernel for layers of few rows (linear_few_rows_cuda.cu), which rounds once after the bias. A row of C
 // depends only on the same row of A. Errors: kInternal if linear_few_rows_fit() does not hold.
 std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& problem, SecondOperand b);
-// Prepares Plimsoll's own kernel for any number of rows. Errors: kInternal if matmul_as_linear() returns nothing. In
-// a build without code for compute capability 9.0, run() throws kInternal.
+// Prepares the product with Plimsoll's own kernel (linear_cuda_wgmma.h), whatever the number of rows is. Errors: kInternal if
+// matmul_as_linear() returns nothing. In a build without code for compute capability 9.0, run() throws kInternal.
 std::unique_ptr<CudaMatmul> prepare_own_matmul_cuda(const MatmulProblem& problem, int sm);
 
 // Returns up to `most` algorithms that cuBLASLt proposes for a matrix product within the workspace, in its order of preference, without

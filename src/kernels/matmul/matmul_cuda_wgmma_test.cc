@@ -261,7 +261,7 @@ TEST(LinearFewRowsCuda, BlocksComputeSeveralTiles) {
   }
 }
 
-// A row must have the same bits whatever the number of rows is, and in every run.
+// The bits of a row must not depend on the number of rows, and must be the same in every run.
 TEST(LinearFewRowsCuda, ARowDependsOnItselfOnly) {
   int major = 0;
   ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);

@@ -301,7 +301,7 @@ TEST(MatmulFewRows, BitsDependNeitherOnRowsNorOnThreads) {
 }
 
 TEST(MatmulRef, MatchesAProductWrittenByHand) {
-  // [1 2; 3 4] [5 6; 7 8] = [19 22; 43 50], to which the bias (1, -1) is added.
+  // The expected result is [1 2; 3 4] [5 6; 7 8] = [19 22; 43 50] plus the bias (1, -1).
   const auto filled = [](const char* name, std::vector<double> values) {
     GuardedBuffer buffer(name, DType::kF64, static_cast<int64_t>(values.size()));
     buffer.assign(values);
@@ -328,7 +328,7 @@ TEST(MatmulRef, MatchesAProductWrittenByHand) {
   transposed.trans_a = transposed.trans_b = Transpose::kYes;
   args.accumulate = Accumulate::kOverwrite;
   matmul_ref(transposed, args);
-  // [1 3; 2 4] [5 7; 6 8] = [23 31; 34 46], to which the bias (1, -1) is added.
+  // The expected result is [1 3; 2 4] [5 7; 6 8] = [23 31; 34 46] plus the bias (1, -1).
   EXPECT_TRUE(test::compare(c, std::vector<double>{24, 30, 35, 45}, {}).ok());
 }
 

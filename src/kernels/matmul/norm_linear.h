@@ -29,15 +29,15 @@
 namespace plimsoll {
 
 struct NormLinearArgs {
-  ConstView x;          // [T, K]
-  ConstView residual;   // [T, K]; may be null
-  ConstView norm_bias;  // [K]; may be null
+  ConstView x;          // input, shape [T, K]
+  ConstView residual;   // residual that is added before the norm, shape [T, K]; may be null
+  ConstView norm_bias;  // bias that is added before the norm, shape [K]; may be null
   ConstView gain;       // [K]
-  ConstView beta;       // [K]; may be null, which means zero; must be null if `norm` is kRms
-  ConstView w;          // [N, K]
-  ConstView bias;       // [N]; may be null
-  View y;               // [T, N], or [T, N / 2] if `end` is kGlu
-  View sum;             // s, [T, K]; null without a residual
+  ConstView beta;       // bias of the norm, shape [K]; null means zero; must be null if `norm` is kRms
+  ConstView w;          // weights, shape [N, K]
+  ConstView bias;       // bias of the layer, shape [N]; may be null
+  View y;               // output, shape [T, N], or [T, N / 2] if `end` is kGlu
+  View sum;             // output s, shape [T, K]; null without a residual
   double eps = 1e-5;
   std::span<std::byte> scratch = {};  // scratch memory of the GPU kernels; the kernel catalog states its size
 };
@@ -67,7 +67,8 @@ class CudaNormLinear {
 // in two if there are too many of them for every thread block to normalize (norm_linear_takes_few_rows_cuda()); more rows are computed by
 // separate kernels for the norm, the matrix product and the activation. kApart: all numbers of rows are computed by these separate kernels.
 enum class NormLinearWay : uint8_t { kAsPrepared, kApart };
-// Prepares the layer. `w` states what the matrix product may assume about w (matmul_cuda.h). Errors: as prepare_matmul_cuda().
+// Prepares the layer. `w` states whether w may be read before the previous launches have ended (SecondOperand of matmul_cuda.h). Errors: as
+// prepare_matmul_cuda().
 std::unique_ptr<CudaNormLinear> prepare_norm_linear_cuda(const NormLinearProblem& problem, int sm,
                                                          SecondOperand w, const TunedProduct* tuned = nullptr,
                                                          NormLinearWay way = NormLinearWay::kAsPrepared);

@@ -1,4 +1,4 @@
-// Names the version of oneDNN and the instructions that it uses on this machine. Thread-safe.
+// Returns the version of oneDNN and the instruction set that it uses on this machine. Thread-safe.
 #pragma once
 
 #include <string>

@@ -15,8 +15,8 @@
 
 namespace plimsoll::onednn {
 
-// Describes dst = src weights (+ bias); a null bias means none. Errors: throws dnnl::error with dnnl_unimplemented if the library does not
-// support the product.
+// Describes the matrix product dst = src weights (+ bias) to oneDNN. A null bias means none. Errors: throws dnnl::error with
+// dnnl_unimplemented if oneDNN does not support the product.
 inline dnnl::matmul::primitive_desc describe_matmul(const dnnl::engine& engine, const dnnl::memory::desc& src,
                                                     const dnnl::memory::desc& weights,
                                                     const dnnl::memory::desc* bias,

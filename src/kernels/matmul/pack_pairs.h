@@ -19,7 +19,7 @@ namespace plimsoll {
 inline constexpr int64_t kPairTileTerms = 32;
 
 struct PairTiles {
-  int64_t columns = 64;            // columns per tile; a multiple of 16, at most 64
+  int64_t columns = 64;            // number of columns per tile; a multiple of 16, at most 64
   int64_t term_tile_stride = 0;    // distance in elements to the tile of the next 32 terms
   int64_t column_tile_stride = 0;  // distance in elements to the tile of the next `columns` columns
 };

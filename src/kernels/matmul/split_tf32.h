@@ -40,7 +40,7 @@ struct Tf32Parts {
 };
 
 struct SplitTf32Args {
-  ConstView x;  // f32 [rows, columns]
+  ConstView x;  // the matrix to split, f32, shape [rows, columns]
   View out;     // f32, three times as many elements as x
   int64_t rows = 0;
   int64_t columns = 0;
@@ -72,7 +72,7 @@ constexpr Tf32Parts split_tf32(float x) {
 // file.
 inline constexpr double kTf32x3SplitError = (0x1p-22 + 0x1p-22) * (1.0 + 0x1p-10);
 
-// The largest number of terms that one launch of the GPU kernel can split.
+// The largest number of terms of a sum that one launch of the GPU kernel can split.
 inline constexpr int64_t kTf32x3MaxTerms = int64_t{65535} * 64;
 
 // Splits a matrix with plain loops. Requires: x and out are f32 views of the sizes given above.
@@ -81,8 +81,8 @@ void split_tf32_ref(const SplitTf32Args& args);
 // split_tf32_cuda() runs on an NVIDIA GPU. Views are in device memory; x and out are aligned to 16 bytes. Denormal numbers are kept. The
 // bits equal those of the reference.
 
-// Splits an operand on a GPU. Errors: kInternal for operands that are not f32 or not aligned, and for sizes that the catalog does not
-// accept (more than kTf32x3MaxTerms terms or 2^32 numbers); kDevice if the launch fails.
+// Splits the elements of a matrix on a GPU. Errors: kInternal for operands that are not f32 or not aligned, and for sizes that the catalog
+// does not accept (more than kTf32x3MaxTerms terms or 2^32 numbers); kDevice if the launch fails.
 void split_tf32_cuda(const SplitTf32Args& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -26,7 +26,7 @@ TEST(Tf32x3Catalog, TakesLargeProductsIfRequested) {
   ASSERT_NE(selection.row, nullptr);
   EXPECT_EQ(selection.row->implementation, "matmul_cuda_tf32x3");
   EXPECT_EQ(selection.scratch_bytes, 12 * (2048 + 1024) * 4096 + kCublasLtWorkspaceBytes);
-  // Each operand begins at a multiple of 256 bytes.
+  // The bytes of each split operand must be rounded up to a multiple of 256.
   const Selection odd = select_kernel(problem_of(65, 67, 71));
   EXPECT_EQ(odd.scratch_bytes,
             (12 * 65 * 71 + 255) / 256 * 256 + (12 * 67 * 71 + 255) / 256 * 256 + kCublasLtWorkspaceBytes);

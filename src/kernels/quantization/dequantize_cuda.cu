@@ -40,12 +40,12 @@ __device__ __forceinline__ uint64_t load_bytes(const void* p) {
 
 struct FourBitMatrix {
   const uint8_t* codes;
-  const void* scales;          // u8 if there are second scales, otherwise f32
-  const float* second_scales;  // null without double quantization
+  const void* scales;  // absmax of each quantization block: u8 codes with double quantization, otherwise f32
+  const float* second_scales;  // scales of the absmax codes; null without double quantization
   const float* offsets;
   int64_t count;          // number of elements per separately quantized part of the matrix
-  int64_t blocks;         // number of quantization blocks per part
-  int64_t second_blocks;  // number of second-level blocks per part
+  int64_t blocks;         // number of quantization blocks per separately quantized part
+  int64_t second_blocks;  // number of blocks of absmax codes per separately quantized part
 };
 
 // The scale of a quantization block as it is stored, before it is computed. It is loaded at the same time as the codes.

@@ -6,7 +6,7 @@
 namespace plimsoll::test {
 namespace {
 
-// Copies an array of the matrix into a buffer that can be uploaded to the GPU.
+// Copies one of the matrix's arrays into a buffer that can be uploaded to the GPU.
 GuardedBuffer buffer_of(const char* name, DType dtype, const void* data, size_t count) {
   GuardedBuffer buffer(name, dtype, static_cast<int64_t>(count));
   std::memcpy(buffer.view().data, data, count * static_cast<size_t>(dtype_bytes(dtype)));

@@ -42,7 +42,7 @@ std::span<const float, 256> scale_numbers();
 // and offset are written too. Requires: the arrays have the sizes that quantized_sizes() returns for one part. Cost: linear in the number
 // of elements.
 struct QuantizeArgs {
-  ConstView w;         // [rows, columns], any floating type
+  ConstView w;         // the weights, shape [rows, columns], any floating type
   View codes;          // u8
   View scales;         // f32, or u8 with double quantization
   View second_scales;  // f32
@@ -60,7 +60,7 @@ struct DequantizeArgs {
   ConstView scales;
   ConstView second_scales;  // null without double quantization
   ConstView offsets;        // null without double quantization
-  View w;                   // [rows, columns]; f32, bf16 or f16; for the reference also f64
+  View w;                   // output, shape [rows, columns]; f32, bf16 or f16; f64 only for the reference
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t parts = 1;

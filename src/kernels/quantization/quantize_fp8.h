@@ -29,11 +29,11 @@
 namespace plimsoll {
 
 struct QuantizeFp8Args {
-  ConstView x;  // [rows, columns]
+  ConstView x;  // input, shape [rows, columns]
   // An f32 array of two elements, the `scale` of an earlier call for the same x; if absent, the scale is computed.
   ConstView known;
-  View q;      // [rows, columns]; absent if it is not needed
-  View q_t;    // [columns, rows]; absent if it is not needed
+  View q;      // codes, shape [rows, columns]; absent if they are not needed
+  View q_t;    // transposed codes, shape [columns, rows]; absent if they are not needed
   View scale;  // f32 [2]: s and amax; may be absent if `known` is given
   int64_t rows = 0;
   int64_t columns = 0;

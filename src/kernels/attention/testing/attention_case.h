@@ -104,13 +104,13 @@ struct AttentionRounding {
   double t = 0.0;
 };
 
-// The largest error that attention.h allows for each element of the results.
+// The largest error that attention.h allows, for each element of the results.
 struct AttentionBounds {
   std::vector<double> o, lse;
   std::vector<double> d_q, d_k, d_v;  // [T, H, D] for q and [T, G, D] for k and v
 };
 AttentionBounds attention_bounds(const AttentionCase& exact, const AttentionRounding& rounding);
-// Returns the bounds of the *_cpu functions for tensors of this type.
+// Returns the largest errors that attention.h allows for the *_cpu functions and tensors of this type.
 AttentionBounds attention_bounds(const AttentionCase& exact, DType dtype);
 
 }  // namespace plimsoll::test

@@ -128,7 +128,7 @@ class PagedCase {
     return wide_o.to_doubles();
   }
 
-  // Returns the error bound of the contract for each element of o.
+  // Returns the largest error that the contract allows, for each element of o.
   std::vector<double> bounds(const std::vector<double>& want, double u) const {
     const double r = o->dtype() == DType::kF32 ? 0.0 : o->dtype() == DType::kBF16 ? 0x1p-8 : 0x1p-11;
     const auto head_dim = static_cast<double>(dims.head_dim);

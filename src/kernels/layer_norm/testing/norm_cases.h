@@ -139,7 +139,7 @@ struct BackwardTensors {
   double g(int64_t i) const { return d_y.load(i) + (args.d_y2 ? d_y2.load(i) : 0.0); }
 };
 
-// The outputs of a backward pass.
+// The output tensors of a backward pass.
 struct Gradients {
   GuardedBuffer d_residual, d_x, d_bias, d_gain, d_beta;
 

@@ -1,4 +1,4 @@
-// Queries the compute capability of the first GPU, for tests that need one.
+// Returns the compute capability of the first GPU, for tests that run only on some GPUs.
 #pragma once
 
 #include <cuda_runtime_api.h>
