@@ -79,19 +79,18 @@ constexpr int64_t attention_fwd_thread_floats(const AttentionDims& dims) {
   const int64_t row = attention_padded_dim(dims.head_dim);
   const int64_t keys = attention_padded_keys(dims.longest);
   const int64_t queries = attention_fwd_query_rows(dims.longest);
-  return 2 * keys * row                                    // arrays: k transposed, v
-         + (kAttentionTile + 2 * queries) * row            // arrays: a tile of k, q, o
-         + queries * attention_score_stride(dims.longest)  // array: scores
-         + keys + queries;  // arrays: a row of dropout factors, factors of rows
+  return 2 * keys * row                                    // k transposed, v
+         + (kAttentionTile + 2 * queries) * row            // a tile of k, q, o
+         + queries * attention_score_stride(dims.longest)  // scores
+         + keys + queries;                                 // a row of dropout factors, factors of rows
 }
 constexpr int64_t attention_bwd_thread_floats(const AttentionDims& dims) {
   const int64_t row = attention_padded_dim(dims.head_dim);
   const int64_t keys = attention_padded_keys(dims.longest);
-  return 5 * keys * row              // arrays: k, k transposed, v transposed, d_k, d_v
-         + 4 * kAttentionTile * row  // arrays: q, d_o, d_q, a tile of v or a row of o
-         // Arrays: probabilities, gradients of scores.
-         + 2 * kAttentionTile * attention_score_stride(kAttentionTile) +
-         3 * kAttentionTile;  // arrays: a row of dropout factors, lse, delta
+  return 5 * keys * row              // k, k transposed, v transposed, d_k, d_v
+         + 4 * kAttentionTile * row  // q, d_o, d_q, a tile of v or a row of o
+         + 2 * kAttentionTile * attention_score_stride(kAttentionTile)  // probabilities, gradients of scores
+         + 3 * kAttentionTile;  // a row of dropout factors, lse, delta
 }
 
 // Returns the bytes of the list of sequences in order of length, which all threads share.
