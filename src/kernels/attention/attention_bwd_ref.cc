@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// One head of one sequence: access to its elements, and the values of attention.h between two rows.
+// One head of one sequence. The functions return elements of its tensors, and the quantities that attention.h defines for two rows.
 struct Head {
   const AttentionBwdArgs& args;
   AttentionSequence sequence;

@@ -17,8 +17,8 @@ struct AttentionDims {
   int64_t longest = 0;  // upper bound of the rows of a sequence, at most kAttentionLongest
   int64_t heads = 0;
   int64_t head_dim = 0;
-  int64_t kv_heads = 0;  // G; 0 means as many as `heads`
-  int64_t window = 0;    // W: a row sees rows less than W apart; 0 means no limit
+  int64_t kv_heads = 0;  // number of heads of k and v (G); 0 means as many as `heads`
+  int64_t window = 0;    // window (W): a row sees rows less than W apart; 0 means no limit
 
   constexpr int64_t num_kv_heads() const { return kv_heads == 0 ? heads : kv_heads; }
   // The number of query heads that share one head of k and v.

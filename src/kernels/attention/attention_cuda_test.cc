@@ -195,8 +195,8 @@ TEST(AttentionCudaRows, FamiliesAgreeAtFullSize) {
   }
 }
 
-// Makes the same comparison on a problem with few thread blocks, so that it can run under slow tools that check every access to shared
-// memory, such as compute-sanitizer.
+// Compares the tiled kernels with those of the tensor cores on a problem with few thread blocks, so that the test can run under slow tools
+// that check every access to shared memory, such as compute-sanitizer.
 TEST(AttentionCudaRows, FamiliesAgreeSmall) {
   for (const double dropout : {0.0, 0.1}) {
     AttentionProblem problem{
@@ -224,7 +224,8 @@ TEST(AttentionCudaRows, DropoutOfLongSequencesIsDrawnAgain) {
       {.name = test_name(), .lengths = {30, 2100}, .heads = 1, .head_dim = 32});
 }
 
-// Makes the same test with few thread blocks, so that it can run under slow tools that check every access to shared memory.
+// Tests that long sequences draw their dropout numbers again, with few thread blocks, so that the test can run under slow tools that check
+// every access to shared memory.
 TEST(AttentionCudaRows, DropoutIsDrawnAgainSmall) {
   ASSERT_EQ(attention_cuda_keep_bytes({160, 2, 2130, 1, 32}), 0);
   expect_families_agree_on_dropout_drawn_again(

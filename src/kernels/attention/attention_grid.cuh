@@ -60,8 +60,8 @@ void launch_for_head(int head_dim, const Launch& launch) {
   }
 }
 
-// Does the same for the data type of the arguments as well. Blocks have `rows` (64 or 128) rows for 16-bit tensors and 64 * kMOfF32 rows
-// for fp32 tensors.
+// Calls the template `launch` for the data type of the arguments and for the smallest supported tile width that holds a head. Blocks have
+// `rows` (64 or 128) rows for 16-bit tensors and 64 * kMOfF32 rows for fp32 tensors.
 template <int kMOfF32, typename Launch>
 void launch_mma(const AttentionKernelArgs& args, int rows, const Launch& launch) {
   const auto of_rows = [&]<DType kType>() {

@@ -24,8 +24,8 @@ struct AttentionKernelArgs {
   void* d_k = nullptr;
   void* d_v = nullptr;
   int64_t d_q_stride = 0, d_k_stride = 0, d_v_stride = 0;
-  float* delta = nullptr;  // scratch memory, [H * T]
-  // Dropout bits, [H, S / 32, T]; null if the second kernel draws the numbers again.
+  float* delta = nullptr;  // delta in scratch memory, shape [H, T]
+  // Dropout bits in scratch memory, shape [H, S / 32, T]; null if the second kernel draws the numbers again.
   uint32_t* keep = nullptr;
   const int64_t* rng = nullptr;
   uint32_t site = 0;
@@ -57,7 +57,8 @@ void launch_attention_dkv_mma(const AttentionKernelArgs& args, int rows, CudaStr
 void launch_attention_fwd_wgmma(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dq_wgmma(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dkv_wgmma(const AttentionKernelArgs& args, CudaStream stream);
-// Launch the warpgroup kernels for fp32 tensors with a head size of up to 64, which multiply in tf32. They have the same requirements.
+// Launch the warpgroup kernels for fp32 tensors with a head size of up to 64, which multiply in tf32. Device and build must meet the same
+// requirements as for 16-bit tensors.
 void launch_attention_fwd_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dq_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dkv_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream);

@@ -203,8 +203,8 @@ TEST(AttentionWindow, ASymmetricWindowSeesAsManyRowsOnBothSides) {
   }
 }
 
-// A window at least as long as the sequence and one query head per head of k and v are the defaults. If they are set explicitly, the
-// results must have the same bits as without them.
+// A window at least as long as every sequence hides no row, and with one query head per head of k and v no head is shared. If both are set
+// explicitly, the results must have the same bits as without them.
 TEST(AttentionSharedHeads, AWindowThatHidesNothingChangesNoBit) {
   AttentionProblem problem{.name = test_name(), .lengths = kRagged, .tail = 5, .heads = 2, .head_dim = 24};
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {

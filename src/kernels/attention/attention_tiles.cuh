@@ -95,8 +95,8 @@ __device__ inline void load_tile(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
-// Fills a tile in the same way, with asynchronous copies if the alignment of the rows allows it. The data are available after
-// wait_for_fetches() and a barrier.
+// Fills a tile with kRows rows of kDim floats, with asynchronous copies if the alignment of the rows allows it. The data are available
+// after wait_for_fetches() and a barrier.
 template <int kDim, int kRows>
 __device__ inline void fetch_tile(const AttentionKernelArgs& args, const Work& work, const void* data,
                                   int64_t stride, int row, float4* tile) {

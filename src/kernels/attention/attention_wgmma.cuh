@@ -96,7 +96,8 @@ __device__ inline void multiply_rows_of(float (&c)[8][4], const uint32_t (&a)[4]
                       "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
   }
 }
-// Computes the same for 16 rows of a tile of 128 columns. Requires: b comes from row_descriptor().
+// Computes c = a b, or c += a b if `adds` is not 0. b is the descriptor of 16 rows of a tile of 128 columns. Requires: b comes from
+// row_descriptor().
 template <DType kType>
 __device__ inline void multiply_rows_of(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {

@@ -26,10 +26,10 @@ struct KernelArgs {
   cuda::AnyFloats bias;
   const int32_t* cu_seqlens = nullptr;
   cuda::AnyFloatsOut o;
-  float* q = nullptr;     // [B, H D], multiplied by scale log2(e)
-  void* u = nullptr;      // queries, shape [B, H D], multiplied by scale log2(e)
-  float* sums = nullptr;  // vectors u, shape [B, H, C], in the type of x
-  // [B, parts, H]: the largest score and the sum of 2^(score - largest) of each part.
+  float* q = nullptr;     // queries, shape [B, H D], multiplied by scale log2(e)
+  void* u = nullptr;      // vectors u, shape [B, H, C], in the type of x
+  float* sums = nullptr;  // weighted sums of rows of x, shape [B, parts, H, C]
+  // The largest score and the sum of 2^(score - largest) of each part, shape [B, parts, H].
   float2* parts = nullptr;
   float scale = 1.0f;
   int sequences = 0, heads = 0, head_dim = 0, num_parts = 0, part_rows = 0;

@@ -66,8 +66,9 @@ struct RowMagnitudes {
   double input_error = 0.0;  // the largest error of an element of s; 0 if s is an input
   double rstd = 0.0;
 };
-// The errors of a computed row. The error of the mean is norm_mean_error. The relative error of the variance comes from the rounding of its
-// terms and its sum, and from the square of the error of the mean. row.input_error, the error of s itself, adds to both.
+// The errors of the mean and of rstd that a kernel computes for a row. The error of the mean is norm_mean_error. The relative error of the
+// variance comes from the rounding of its terms and its sum, and from the square of the error of the mean. row.input_error, the error of s
+// itself, adds to both.
 inline double norm_mean_error(const RowMagnitudes& row, int64_t C) {
   return (row_sum_depth(C) + 2.0) * kRoundoffF32 * row.mean_abs + row.input_error;
 }

@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
       gain.load<N>(c, factors);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        value.x[j][i] *= rstd;  // now x_hat
+        value.x[j][i] *= rstd;  // from here on x_hat
         sums[j][i] = fmaf(from.x[j][i], value.x[j][i], sums[j][i]);
         from.x[j][i] *= factors[i];  // g
         product = fmaf(from.x[j][i], value.x[j][i], product);

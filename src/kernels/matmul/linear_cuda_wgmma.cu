@@ -22,7 +22,7 @@ enum class Epilogue : uint8_t { kNone, kBias, kAddend, kBiasGelu };
 struct Biases {
   float left[2], right[2];
 };
-// Returns this thread's biases for step number `step` of a part, which has 16 columns: two biases for its left and two for its right eight
+// Returns this thread's biases for the 16 columns of step number `step` of a part: two biases for its left and two for its right eight
 // columns. Returns zeros unless the bias is added after the tile was rounded, as with GELU.
 template <Epilogue kEpilogue>
 __device__ __forceinline__ Biases biases_of(const Args& args, const Warp& warp, const Tile& tile, int part,
@@ -48,9 +48,9 @@ __device__ __forceinline__ uint32_t finish(uint32_t sums, const float (&bias)[2]
   }
 }
 
-// Finishes 16 columns of a part (adds the addend or applies bias and GELU) and writes them to the part's box in shared memory. `sums`
-// contains the 16 words of the part. The box already contains the addend, if there is one. In the last of the four steps of a part, starts
-// to copy the box to y.
+// Finishes 16 columns of a part (a quarter of a tile's columns), that is, adds the addend or applies bias and GELU, and writes them to the
+// part's box, a buffer in shared memory. `sums` contains the 16 words of the part. The box already contains the addend, if there is one. In
+// the last of the four steps of a part, starts to copy the box to y.
 template <typename T, Epilogue kEpilogue>
 __device__ __forceinline__ void store_16_columns(const Args& args, const Warp& warp, const Tile& tile,
                                                  const uint32_t* sums, int part, int step,
@@ -129,8 +129,8 @@ __device__ void store_last_tile(const Args& args, const Warp& warp, const Ring& 
     store_part<T, kEpilogue>(args, warp, waiting.tile, waiting.sums + 16 * part, part, places[part]);
 }
 
-// Computes the tiles of a thread block. kHidden is the number of parts of a waiting tile (0 to 4) that are written while the products of
-// the next tile run; the others are written after these products.
+// Computes the tiles of a thread block. kHidden is the number of parts of a finished tile (0 to 4) that are written while the products of
+// the next tile run; the other parts are written after these products.
 template <typename T, Epilogue kEpilogue, int kHidden>
 __device__ void consume(const Args& args, const Warp& warp, Ring ring) {
   constexpr bool kAdds = kEpilogue == Epilogue::kAddend;

@@ -24,9 +24,10 @@ namespace plimsoll {
 void linear_gelu_ref(const LinearProblem& problem, const MatmulArgs& args);
 
 // Returns a bound of |error| for one element of the fast kernels. `abs_sum` = sum |x||w| over its terms, and `product` is their exact sum.
-// The bound is the sum of four parts: the product's own error in fp32 (matmul_cuda.h) and its rounding to the problem's type; the rounding
-// of the sum with the bias; both times 1.13, the steepest slope of gelu; the error of the activation relative to z Phi(-z) with z = |x|
-// (ErfGeluOfRounded of element_wise/cuda/gelu.cuh); and the store.
+// The bound is the sum of three errors. The first is 1.13, the steepest slope of gelu, times the error of its argument: the error of the
+// product in fp32 (matmul_cuda.h), its rounding to the problem's type, and the rounding of the sum with the bias. The second is the error
+// of the activation relative to z Phi(-z) with z = |x| (ErfGeluOfRounded of element_wise/cuda/gelu.cuh). The third is the rounding of the
+// stored result.
 double linear_gelu_error_bound(const LinearProblem& problem, double abs_sum, double product, double bias);
 
 // The functions below run on an NVIDIA GPU. If linear_takes_own_product() returns true (matmul_catalog.h), Plimsoll's own kernel computes

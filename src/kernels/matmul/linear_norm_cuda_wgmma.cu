@@ -31,8 +31,8 @@ constexpr uint32_t kNormSharedBytes = kFactorsAt + kColumns * sizeof(float2);
 static_assert(kLinearNormTilesAcross <= 8,
               "each of the four threads of a row reads the sums of at most two blocks");
 
-// Returns the number of stages of the next tile's products during which the waiting tile is processed, if each of them runs
-// `steps_of_stage` steps of it.
+// Returns the number of stages of the next tile's products during which a finished tile is processed, if each stage runs `steps_of_stage`
+// of its steps.
 constexpr int stages_for(int steps_of_stage) {
   return 2 * ((kAddSteps + steps_of_stage - 1) / steps_of_stage) + kStagesApart;
 }
@@ -41,7 +41,7 @@ struct NormArgs {
   Args layer;
   cuda::AnyFloats gain, beta;
   float eps;
-  uint64_t* sums;  // [tiles_down, tiles_across, kRows]: the exchanged sums
+  uint64_t* sums;  // the sums that thread blocks exchange, shape [tiles_down, tiles_across, kRows]
 };
 
 // The mean of a group of elements of a row, and the sum of the squared differences from it.
@@ -73,9 +73,9 @@ struct Norm {
   float scale, shift;
 };
 
-// The state of the two rows of the waiting tile of which this thread holds elements.
+// The state of those two rows of the finished tile of which this thread holds elements.
 struct Rows {
-  const float4* factors;  // gain and beta of two adjacent columns per element
+  const float4* factors;  // an array whose elements are gain and beta of two adjacent columns
   Sums sums[2];
   uint64_t seen[2][2];  // for each row, the sums of two blocks as they were last read
   Norm norms[2];
@@ -88,7 +88,8 @@ __device__ __forceinline__ uint32_t add_pair(uint32_t a, uint32_t b) {
   return *reinterpret_cast<const uint32_t*>(&sum);
 }
 
-// Runs step number 0 to 15 of the waiting tile, which adds the addend to 16 columns and adds them to the sums of their rows.
+// Runs one of the steps 0 to 15 for a finished tile, which adds the residual to 16 columns and includes these columns in the sums of their
+// rows.
 template <typename T>
 __device__ __forceinline__ void add_step(const NormArgs& args, const Warp& warp, Waiting& waiting, Rows& rows,
                                          int number) {
@@ -114,8 +115,8 @@ __device__ __forceinline__ void add_step(const NormArgs& args, const Warp& warp,
   if (part < 2) fetch_addend(args.layer, warp, waiting.tile, part + 2);
 }
 
-// Returns the address of the exchanged sums of this thread's first row over the columns of one block. The sums of its second row are eight
-// elements later.
+// Returns the address of the exchanged sums of this thread's first row over the columns of one thread block. The sums of its second row are
+// eight elements later.
 __device__ __forceinline__ uint64_t* sums_of(const NormArgs& args, const Warp& warp, const Tile& tile,
                                              int block) {
   return args.sums + (static_cast<int64_t>(tile.row) * args.layer.tiles_across + block * kRows) +
@@ -211,8 +212,8 @@ __device__ __forceinline__ void take_norms(const NormArgs& args, const Warp& war
   }
 }
 
-// Runs step number 16 to 31 of the waiting tile, which normalizes 16 columns and writes them to a box in shared memory. In the last step of
-// a part, starts to copy the box to y.
+// Runs one of the steps 16 to 31 for a finished tile, which normalizes 16 columns and writes them to a box, a buffer in shared memory. In
+// the last step of a part, starts to copy the box to y.
 template <typename T>
 __device__ __forceinline__ void norm_step(const NormArgs& args, const Warp& warp, const Waiting& waiting,
                                           const Rows& rows, int number) {
@@ -239,7 +240,7 @@ __device__ __forceinline__ void norm_step(const NormArgs& args, const Warp& warp
   if (step + 1 == kStepsOfPart) send_box(args.layer, warp, waiting.tile, part, place.box);
 }
 
-// Runs one of the kSteps steps of the waiting tile, and the exchange of sums between them.
+// Runs one of the kSteps steps for a finished tile. Between the two halves of the steps, it also exchanges the sums of the rows.
 template <typename T>
 __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp, Waiting& waiting,
                                           Rows& rows, int step) {
@@ -252,13 +253,13 @@ __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp
   if (step + 1 == kAddSteps) publish_sums(args, warp, waiting.tile, rows);
 }
 
-// Computes the tiles of a thread block. Each stage of the next tile's products runs kStepsOfStage steps of the waiting tile. Between
-// writing the sums and reading them, kStagesApart stages pass without steps.
+// Computes the tiles of a thread block. During each stage of the next tile's products, kStepsOfStage steps of the finished tile run.
+// Between writing the sums of the rows and reading them, kStagesApart stages pass without steps.
 template <typename T, int kStepsOfStage>
 __device__ void consume(const NormArgs& args, const Warp& warp, Ring ring, const float4* factors) {
   constexpr int kHidden = stages_for(kStepsOfStage);
   constexpr int kNormStage = (kHidden + kStagesApart) / 2;
-  // The first addend of the next tile is loaded into the box from which parts 0 and 2 of the waiting tile are copied to memory. From this
+  // The first addend of the next tile is loaded into the box from which parts 0 and 2 of the finished tile are copied to memory. From this
   // step on, the copy has nearly ended, so waiting for it hardly delays the warp.
   constexpr int kFetchStep = kSteps - 3;
   float acc[128];

@@ -19,13 +19,13 @@ inline constexpr int kRows = static_cast<int>(kLinearTileRows),
                      kColumns = static_cast<int>(kLinearTileColumns);
 inline constexpr int kStageTerms = 64;
 inline constexpr int kStagesOfPart = static_cast<int>(kLinearTerms) / kStageTerms;
-inline constexpr int kParts = 4;  // parts of a finished tile, 64 columns each
+inline constexpr int kParts = 4;  // parts into which a finished tile is divided, 64 columns each
 inline constexpr uint32_t kStages = 4;
 inline constexpr uint32_t kRowBytes = kStageTerms * 2;
 inline constexpr uint32_t kStageBytes = (kRows + kColumns) * kRowBytes;
 inline constexpr int kConsumerWarps = 8;
 inline constexpr int kThreads = 3 * wgmma::kWarpgroup;
-inline constexpr int kBoxRows = 16;  // rows of y per box; each warp has two boxes
+inline constexpr int kBoxRows = 16;  // rows of y per box (a buffer in shared memory); each warp has two boxes
 inline constexpr uint32_t kBoxBytes = kBoxRows * kRowBytes;
 // The layout of shared memory: the stages; two boxes per warp; two barriers per stage; and one barrier per box, which signals that an
 // addend has arrived.
@@ -111,11 +111,12 @@ __device__ inline void produce(const Args& args, Ring ring) {
 struct Warp {
   int number = static_cast<int>(threadIdx.x) / 32;
   int lane = static_cast<int>(threadIdx.x) % 32;
-  uint32_t boxes = 0;    // address of the warp's two boxes
+  uint32_t boxes = 0;    // address of the warp's two boxes in shared memory
   uint32_t addends = 0;  // address of the barriers of the two boxes
 };
 
-// The box through which a part of a tile is written, the barrier that signals that its addend has arrived, and the phase of this barrier.
+// The buffer in shared memory ("box") through which a part of a tile is written, the barrier that signals that an addend has arrived in it,
+// and the phase of this barrier.
 struct Place {
   uint32_t box, addend, phase;
 };
@@ -124,7 +125,7 @@ __device__ __forceinline__ Place place_of(const Warp& warp, int part) {
   return {warp.boxes + number % 2 * kBoxBytes, warp.addends + number % 2 * 8, number / 2};
 }
 
-// Starts to load the addend of a part of a tile into its box. Only one thread of the warp calls it.
+// Starts to load the addend of a part of a tile into the part's box in shared memory. Only one thread of the warp calls it.
 __device__ __forceinline__ void load_addend(const Args& args, const Warp& warp, const Tile& tile, int part,
                                             const Place& place) {
   tma::load(place.box, &args.addend, place.addend, tile.column + 64 * part,
@@ -141,9 +142,9 @@ __device__ __forceinline__ void fetch_addend(const Args& args, const Warp& warp,
   load_addend(args, warp, tile, part, place);
 }
 
-// The three functions below access a box 16 columns at a time, as four matrices of 8 x 8 elements. They return the address that a lane
-// passes to ldmatrix or stmatrix, load the matrices, and store them. `step`, 0 to 3, selects the group of 16 columns. Words 0 and 2 belong
-// to the thread's first row, 1 and 3 to the row eight below; words 0 and 1 belong to the left eight columns.
+// The three functions below access a box (64 columns of y in shared memory) 16 columns at a time, as four matrices of 8 x 8 elements. They
+// return the address that a lane passes to ldmatrix or stmatrix, load the matrices, and store them. `step`, 0 to 3, selects the group of 16
+// columns. Words 0 and 2 belong to the thread's first row, 1 and 3 to the row eight below; words 0 and 1 belong to the left eight columns.
 __device__ __forceinline__ uint32_t place_in_box(const Warp& warp, uint32_t box, int step) {
   const auto lane = static_cast<uint32_t>(warp.lane);
   const uint32_t chunk = 2 * static_cast<uint32_t>(step) + lane / 16;
@@ -160,7 +161,7 @@ __device__ __forceinline__ void store_matrices(uint32_t to, const uint32_t (&wor
                "r"(words[1]), "r"(words[2]), "r"(words[3])
                : "memory");
 }
-// Starts to copy a complete box to y.
+// Starts to copy a complete box from shared memory to y.
 __device__ __forceinline__ void send_box(const Args& args, const Warp& warp, const Tile& tile, int part,
                                          uint32_t box) {
   wgmma::fence_async_proxy();
@@ -209,7 +210,8 @@ __device__ __forceinline__ void take(const float (&acc)[128], Waiting& waiting) 
   for (int i = 0; i < 64; ++i) waiting.sums[i] = cuda::narrow_pair<T>(acc[2 * i], acc[2 * i + 1]);
 }
 
-// Starts the products of a stage and waits for those of the previous stage. The started products may still run when the function returns.
+// Starts the products of a stage (64 columns of x and w) and waits for those of the previous stage. The started products may still run when
+// the function returns.
 template <typename T>
 __device__ __forceinline__ void multiply_stage(const Warp& warp, Ring& ring, float (&acc)[128], bool adds) {
   constexpr DType kType = std::is_same_v<T, __nv_bfloat16> ? DType::kBF16 : DType::kF16;
@@ -243,8 +245,8 @@ __device__ __forceinline__ void make_barriers(const Ring& ring) {
   tma::fence_barriers();
 }
 // Divides the work of a thread block: one thread of the last warpgroup (the producer) loads tiles, and the other two warpgroups call
-// consume(warp). The producer gives up registers for the accumulators of the consumers: per thread of each warpgroup, there are 504
-// registers in total, of which the producer keeps 24 and the other two get 240 each.
+// consume(warp). The producer gives up registers for the accumulators of the consumers. There are 504 registers for three threads, one of
+// each warpgroup: the producer keeps 24, and the other two get 240 each.
 template <typename Consume>
 __device__ __forceinline__ void divide_work(const Args& args, const Ring& ring, const Consume& consume) {
   if (threadIdx.x >= 2 * wgmma::kWarpgroup) {

@@ -37,7 +37,7 @@ namespace plimsoll {
 struct MatmulArgs {
   ConstView a;
   ConstView b;     // row-major, or the output of pack_b(), whose elements have the type of A
-  ConstView bias;  // [n]; null if the problem has no bias
+  ConstView bias;  // bias, shape [n]; null if the problem has none
   View c;
   Accumulate accumulate = Accumulate::kOverwrite;
   ConstView addend = {};   // D, of the size and type of C, if the problem has kAddend; GPUs only

@@ -182,7 +182,7 @@ bool matmul_takes_few_rows_cuda(const MatmulProblem& problem, int sm);
 
 // The sizes, types and operations of a norm, the linear layer that reads its result, and the activation after the layer (norm_linear.h).
 struct NormLinearProblem {
-  MatmulProblem product;  // h w^T, including the bias
+  MatmulProblem product;  // the matrix product h w^T, including the bias
   NormKind norm = NormKind::kLayer;
   LayerEnd end = LayerEnd::kProduct;
   Activation activation = Activation::kGelu;  // the function f of norm_linear.h; unused if `end` is kProduct

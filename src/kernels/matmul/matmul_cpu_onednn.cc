@@ -89,8 +89,8 @@ class OnednnMatmul final : public PreparedMatmul {
   std::string description() const override;
 
  private:
-  // Returns oneDNN's descriptions of the product in this way. Returns nothing if oneDNN does not support it, if its implementation is
-  // slower than `least` accepts, or if it needs more than `budget` bytes.
+  // Returns oneDNN's descriptions of the product if it is computed in the way `way`. Returns nothing if oneDNN does not support that, if
+  // its implementation is slower than `least` accepts, or if it needs more than `budget` bytes.
   std::optional<Descriptions> describe(const Way& way, int64_t budget, Speed least) const;
   dnnl::matmul::primitive_desc describe_one(const Desc& b, int64_t rows, Accumulate accumulate) const;
   std::vector<Way> ways() const;

@@ -69,8 +69,8 @@ struct DequantizeArgs {
 void dequantize_ref(const DequantizeArgs& args);
 void dequantize_cpu(const DequantizeArgs& args);
 
-// dequantize_cuda() runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. It performs the same roundings as the
-// reference and gives the same bits.
+// dequantize_cuda() runs on an NVIDIA GPU and performs the same roundings as the reference, so it gives the same bits. element_wise/add.h
+// states the rules for all CUDA kernels.
 
 void dequantize_cuda(const DequantizeArgs& args, CudaStream stream);
 

@@ -7,9 +7,9 @@
 
 namespace plimsoll::cuda::norm_bwd {
 
-// Sums each of kValues values over the lanes of a warp. In each step, a lane exchanges half of its values for the other lane's share of its
-// remaining values, so that the number of values per lane halves. Afterwards values[0] of lane i * (32 / kValues) is the sum of values[i].
-// The order of additions is that of warp_sum.
+// Sums each of kValues values over the lanes of a warp. In each step, two lanes hold partial sums of the same values. Each passes half of
+// them to the other lane, and adds what it receives to the half that it keeps, so that the number of values per lane halves. Afterwards
+// values[0] of lane i * (32 / kValues) is the sum of values[i]. The order of additions is that of warp_sum.
 template <int kValues>
 __device__ __forceinline__ void sum_over_warp(float (&values)[kValues], int lane) {
   int distance = 16;
