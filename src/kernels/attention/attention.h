@@ -40,14 +40,18 @@
 // Error bound against exact arithmetic (the tests read their limits from these lines). n is the number of
 // keys that row i sees. The other letters depend on the implementation:
 //
-//   u rounding of an fp32 operation: 2^-24 for *_cpu and *_cuda_tiled. 2^-22 for *_cuda_mma and *_cuda_tf32, because tensor cores truncate
-//      sums instead of rounding them, and because exponentials are ex2.approx of x_ij log2(e), with a relative error of 2^-22 (the error of
-//      the product with log2(e) is a fraction of e_i). r rounding of a result: 0 for f32, 2^-8 for bf16, 2^-11 for f16. s rounding of p_ij
-//      m_ij and d_x_ij before a product: 2^-8 for *_cpu in bf16 on AMX tiles, r for *_cuda_mma, 2^-11 for *_cuda_tf32, otherwise 0. t
-//      rounding of the other operands of a product: 2^-11 for *_cuda_tf32, otherwise 0. This rounding adds 2 t scale sum_d |q_id k_jd| to
-//      e_i, t to each s, and 2 t m_ij sum_d |d_o_id v_jd| to the (D + 4) u terms of err d_x. w 2^-25 for f16, otherwise 0: f16 has no
-//      relative error bound below 2^-14. Each term below that contains s therefore grows by w times the same sum without p_ij or d_x_ij and
-//      with the largest m_ij, and each term that contains r grows by w.
+//   u  rounding of an fp32 operation: 2^-24 for *_cpu and *_cuda_tiled. 2^-22 for *_cuda_mma and *_cuda_tf32, because tensor
+//      cores truncate sums instead of rounding them, and because exponentials are ex2.approx of x_ij log2(e),
+//      with a relative error of 2^-22 (the error of the product with log2(e) is a fraction of e_i).
+//   r  rounding of a result: 0 for f32, 2^-8 for bf16, 2^-11 for f16.
+//   s  rounding of p_ij m_ij and d_x_ij before a product: 2^-8 for *_cpu in bf16 on AMX tiles, r for *_cuda_mma,
+//      2^-11 for *_cuda_tf32, otherwise 0.
+//   t  rounding of the other operands of a product: 2^-11 for *_cuda_tf32, otherwise 0. This rounding adds
+//      2 t scale sum_d |q_id k_jd| to e_i, t to each s, and 2 t m_ij sum_d |d_o_id v_jd| to the (D + 4) u terms
+//      of err d_x.
+//   w  2^-25 for f16, otherwise 0: f16 has no relative error bound below 2^-14. Each term below that contains
+//      s therefore grows by w times the same sum without p_ij or d_x_ij and with the largest m_ij, and each term
+//      that contains r grows by w.
 //
 //   e_i         = max_j ((D + 4) u scale sum_d |q_id k_jd|)
 //   |err o|    <= (2 e_i + (2 n + 16) u + s) sum_j p_ij m_ij |v_jd| + r |o|

@@ -2,10 +2,11 @@
 // these operations follow the attention and the feed-forward layer. Without bias, dropout and residual it is plain layer normalization. The
 // header states the contracts of these kernels, which allocate no memory.
 //
-//   forward: s = residual + dropout(x + bias); x_hat, rstd = normalize(s); y = x_hat * gain + beta backward: g = d_y + d_y2; d_s =
-//   normalize_bwd(g * gain) + d_sum_term; d_x = dropout mask and scale applied to d_s d_residual = d_s; d_bias, d_gain, d_beta = (or +=)
-//   column sums of d_x, g * x_hat, g The result equals that of bias_add, dropout, add, normalize and scale_shift, one after the other.
-//   Sources: normalize.h, dropout.h.
+//   forward:  s = residual + dropout(x + bias); x_hat, rstd = normalize(s); y = x_hat * gain + beta
+//   backward: g = d_y + d_y2; d_s = normalize_bwd(g * gain) + d_sum_term; d_x = dropout mask and scale applied to d_s
+//             d_residual = d_s; d_bias, d_gain, d_beta = (or +=) column sums of d_x, g * x_hat, g
+//
+// The result equals that of bias_add, dropout, add, normalize and scale_shift, one after the other. Sources: normalize.h, dropout.h.
 //
 // Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe: distinct calls may run
 // concurrently on distinct outputs. Ownership: views do not own memory. The _ref functions are plain loops in double and take any floating
@@ -53,14 +54,14 @@ inline double norm_input_error_bound(double x_plus_bias, double scale, double s)
   return 1.01 * kRoundoffF32 * (2.0 * std::abs(x_plus_bias) * scale + std::abs(s));
 }
 
-//   Computes the backward pass. Rows in which d_y is zero give rows of zeros and contribute exactly zero to the parameters' gradients.
-//   Accumulation: fp32. Sums over a row are taken as in normalize.h. Sums over rows are taken in order within the blocks of rows of
-//   row_blocks(T, C), and the blocks are then added in order. Column sums use values before they are rounded to the activations' type.
-//   Aliasing: d_residual and d_x are distinct; each of them may be d_y, d_y2, d_sum_term or x_hat. With p = 0, d_residual and d_x are
-//   equal, so request only one of them. Scratch: bias_dropout_residual_norm_bwd_scratch_bytes (the reference needs none). Cost: 17*T*C
-//   FLOPs (plus the mask); 6*T*C + T elements moved if every operand is present, plus the scratch twice. Error of d_residual:
-//   normalize_bwd_error_bound with g * gain, plus one rounding if d_sum_term is added, plus the store. Error of d_x: that of d_residual
-//   times the dropout scale, plus one rounding. Error of the parameters' gradients: column_sum_error_bound.
+// Computes the backward pass. Rows in which d_y is zero give rows of zeros and contribute exactly zero to the parameters' gradients.
+// Accumulation: fp32. Sums over a row are taken as in normalize.h. Sums over rows are taken in order within the blocks of rows of
+// row_blocks(T, C), and the blocks are then added in order. Column sums use values before they are rounded to the activations' type.
+// Aliasing: d_residual and d_x are distinct; each of them may be d_y, d_y2, d_sum_term or x_hat. With p = 0, d_residual and d_x are equal,
+// so request only one of them. Scratch: bias_dropout_residual_norm_bwd_scratch_bytes (the reference needs none). Cost: 17*T*C FLOPs (plus
+// the mask); 6*T*C + T elements moved if every operand is present, plus the scratch twice. Error of d_residual: normalize_bwd_error_bound
+// with g * gain, plus one rounding if d_sum_term is added, plus the store. Error of d_x: that of d_residual times the dropout scale, plus
+// one rounding. Error of the parameters' gradients: column_sum_error_bound.
 struct BiasDropoutResidualNormBwdArgs {
   ConstView d_y;         // gradient of y, shape [T, C]
   ConstView d_y2;        // second gradient of y, shape [T, C], that is added to d_y first; may be null

@@ -1,9 +1,10 @@
 // Normalization of each row to mean 0 and variance 1, without gain and bias (see element_wise/scale_shift.h). The header states the
 // contracts of these kernels, which allocate no memory.
 //
-//   mean = sum(x) / C, var = sum((x - mean)^2) / C, rstd = 1 / sqrt(var + eps), x_hat = (x - mean) * rstd (Ba, Kiros, Hinton, "Layer
-//   Normalization", arXiv:1607.06450, equation 4.) The variance is computed in a second pass over the row, never as E[x^2] - mean^2, a
-//   difference of two nearly equal numbers that loses accuracy.
+//   mean = sum(x) / C, var = sum((x - mean)^2) / C, rstd = 1 / sqrt(var + eps), x_hat = (x - mean) * rstd
+//
+// (Ba, Kiros, Hinton, "Layer Normalization", arXiv:1607.06450, equation 4.) The variance is computed in a second pass over the row, never
+// as E[x^2] - mean^2, a difference of two nearly equal numbers that loses accuracy.
 //
 // Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. A row of
 // equal numbers gives the finite values x_hat = 0 and rstd = 1 / sqrt(eps).
@@ -26,8 +27,8 @@
 
 namespace plimsoll {
 
-// Computes x_hat and rstd of each row of x. Aliasing: x_hat may be x. Scratch: none. Cost: 7*T*C FLOPs; 2*T*C + T elements moved. Error:
-//   normalize_fwd_error_bound, rstd_error_bound.
+// Computes x_hat and rstd of each row of x. Aliasing: x_hat may be x. Scratch: none. Cost: 7*T*C FLOPs; 2*T*C + T elements moved.
+// Error: normalize_fwd_error_bound, rstd_error_bound.
 struct NormalizeFwdArgs {
   ConstView x;  // input, shape [T, C]
   View x_hat;   // output, shape [T, C]

@@ -4,10 +4,11 @@
 //   high = x rounded to 11 bits (to nearest, ties to even)
 //   low  = x - high, which fp32 holds exactly, rounded to 11 bits in the same way
 //
-// Each matrix is written as three matrices of parts, so that one product with three times as many terms computes the sum A B = low(A)
-//   high(B) + high(A) low(B) + high(A) high(B), the small terms first. kLowHighHigh is the order of the first operand's parts, kHighLowHigh
-//   that of the second's. The parts are adjacent in rows that hold the terms of a sum. A matrix whose columns hold the terms is transposed:
-//   tensor cores need TF32 operands whose terms are adjacent, and cuBLASLt is a third slower if it has to transpose them.
+// Each matrix is written as three matrices of parts, so that one product with three times as many terms computes the sum
+//   A B = low(A) high(B) + high(A) low(B) + high(A) high(B), the small terms first.
+// kLowHighHigh is the order of the first operand's parts, kHighLowHigh that of the second's. The parts are adjacent in rows that hold the
+// terms of a sum. A matrix whose columns hold the terms is transposed: tensor cores need TF32 operands whose terms are adjacent, and
+// cuBLASLt is a third slower if it has to transpose them.
 //
 // Error: |x - high - low| <= 2^-23 |x|: low is at most 2^12 units of the last place of x, and odd multiples
 // of the unit lose the last bit. |low| <= 2^-11 |x|. The sum of the three products of a and b therefore
