@@ -320,8 +320,8 @@ class KeepDraw {
     block_ = static_cast<uint32_t>(key / 8 + lane % 4);
   }
 
-  // Performs one of kParts equal parts of the work. Requires: `part` is a compile-time constant, 0 <= part < kParts, and the parts are
-  // drawn in order.
+  // Performs the share number `part` of the work; some of the kParts shares may be empty. Requires: `part` is a compile-time constant, 0 <=
+  // part < kParts, and the shares are drawn in order.
   __device__ void draw(const AttentionKernelArgs& args, const Dropout& dropout, int part) {
     constexpr int kApart = kParts / (2 * kRows);
     if (part % kApart != 0) return;
