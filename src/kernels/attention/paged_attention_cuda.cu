@@ -389,7 +389,8 @@ struct AppendArgs {
 constexpr int kAppendThreads = 512;
 
 // The elements that one thread copies: element `first` and every kAppendThreads-th element after it, up to kCount elements. All are loaded
-// before the first one is stored. An element is of type Unit, the widest type that alignment allows.
+// before the first one is stored. Unit, the type of the elements, has 16 bytes if sizes and alignment allow it; otherwise it is one element
+// of the tensor.
 template <typename Unit>
 struct Units {
   static constexpr int kCount = 4;
