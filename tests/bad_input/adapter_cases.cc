@@ -1,4 +1,5 @@
-// Adapters that are damaged or belong to another model or rank, and operations that would lose an adapter.
+// Test cases of bad input: adapters that are damaged or belong to another model or rank, and commands that
+// would lose an adapter.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"

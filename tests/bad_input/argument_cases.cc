@@ -1,4 +1,4 @@
-// Arguments that are unknown, contradictory or out of range.
+// Test cases of bad input: arguments that are unknown, contradictory or out of range.
 #include <unistd.h>
 
 #include <fstream>

@@ -166,7 +166,8 @@ std::optional<std::string> on_terminal(Words words, unsigned short columns) {
   return written;
 }
 
-// A bar wider than the terminal would leave a part of it on an extra line at every step.
+// The progress bar must fit the terminal. If it were wider, the terminal would wrap it, and every step would
+// leave a part of the old bar on the screen.
 TEST(BadInput, TheBarFitsANarrowTerminal) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   Words words = ground().train(ground().data(), {"--max_steps", "4", "--save_strategy", "no"});
@@ -331,7 +332,7 @@ TEST(BadInput, HelpAndNotesAreThoseOfTheCommand) {
       << predict.output;
 }
 
-// The description of the data in a plan is identical to that at the start of the run.
+// A plan of a data file describes the data with the same lines that a run with this file prints at its start.
 TEST(BadInput, APlanOfDataIsThatOfTheRun) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const Words common = {"--config_name", ground().model(), "--num_threads", "1", "--device", "cpu"};

@@ -1,10 +1,11 @@
-// Files of settings, and the files of a tokenizer other than tokenizer.json.
+// Test cases of bad input: files that contain the arguments of a run, and the files of a tokenizer other than
+// tokenizer.json.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
 
 namespace plimsoll::testing {
-// These literals have a length and can contain NUL bytes.
+// The suffix s makes a std::string of a literal with its full length, so that it can contain NUL bytes.
 using namespace std::string_literals;
 namespace {
 

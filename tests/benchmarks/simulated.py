@@ -58,7 +58,7 @@ def write_program(path, text):
 
 
 class Simulation:
-    """The two programs in a folder, and what they report."""
+    """Creates the two simulated programs in a folder and determines what they report."""
 
     def __init__(self, folder):
         self.folder, self.seen = folder, os.path.join(folder, "seen")
@@ -72,7 +72,7 @@ class Simulation:
         return dict(os.environ, SIMULATED=json.dumps(said), **more)
 
     def environments(self, side):
-        """Returns the environments of the processes of a side, "program" or "peer", so far."""
+        """Returns the environments of all processes so far that ran one program: Plimsoll's ("program") or Trainer's ("peer")."""
         path = f"{self.seen}.{side}"
         if not os.path.exists(path):
             return []

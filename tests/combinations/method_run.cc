@@ -62,7 +62,8 @@ double tolerance_of(MethodEffect effect, const Arguments& arguments) {
   return arguments.tf32.value_or(false) ? kOrderInTf32 : kOrder;
 }
 
-// Returns the end of the highest tensor of the plan.
+// Returns the highest end offset of all tensors of the plan, which is the lowest size of an arena that contains
+// them.
 int64_t tensors_end(const Plan& plan) {
   int64_t end = plan.persistent_bytes;
   for (const ProgramPlan& program : plan.programs) {
@@ -101,7 +102,8 @@ Arguments MethodRuns::arguments_of(const MethodSet& set, Dropout dropout, const 
   arguments.device = tiny.device;
   arguments.num_threads = shape_.threads;
   arguments.seed = shape_.seed;
-  // The number of sequences per step is the same with and without accumulation.
+  // The batch size is doubled without gradient accumulation, so that a step has the same number of sequences
+  // either way.
   arguments.per_device_train_batch_size = (accumulates(set) ? 1 : 2) * shape_.micro_batch;
   arguments.max_steps = kSteps;
   arguments.learning_rate = 1e-3;
@@ -166,7 +168,8 @@ void MethodRuns::check_losses(const MethodSet& set) {
     SCOPED_TRACE("without " + std::string(method->name));
     MethodSet rest = set;
     rest.erase(std::find(rest.begin(), rest.end(), method));
-    if (!refusal(rest).empty()) continue;  // for example because a remaining method requires this one
+    // The set without this method may be invalid, for example if another method of the set requires it.
+    if (!refusal(rest).empty()) continue;
     // Accumulation is compared without dropout, because micro-batches draw other dropout masks than one large batch; all other
     // methods draw the same masks.
     const Dropout dropout = method->name == "accumulation" ? Dropout::kOff : Dropout::kOn;

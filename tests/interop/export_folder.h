@@ -21,7 +21,8 @@ namespace plimsoll::testing {
 using Json = nlohmann::json;
 using Shape = std::vector<int64_t>;
 
-// The size of the vocabulary: the bytes as characters (GPT-2's map), one merge, and the token that ends texts.
+// Size of the vocabulary: a token for each of the 256 bytes (GPT-2's byte-level alphabet), one merge, and the
+// end-of-text token.
 inline constexpr int kVocab = 258;
 
 Json byte_level_tokenizer(const Json& pre_tokenizer);

@@ -24,7 +24,8 @@ import urllib.request
 CONTEXT = 64
 PORT = 18431
 NEW_TOKENS = 24
-# The largest difference of the losses that passes, by the type of the matrices; f32 of GPT-2 has the error of the table.
+# The largest accepted difference of the losses by type of the weight matrices. GPT-2 has a larger limit in f32, because llama.cpp looks
+# GELU up in a table of f16 values.
 LARGEST = {"f32": 2e-5, "f16": 2e-3, "bf16": 1e-2, "q8_0": 2e-2}
 LARGEST_GPT2 = {**LARGEST, "f32": 2e-4}
 TEXTS = ["Hello world, this isn't a test.", " leading space", "two  spaces and   three", "numbers 1 22 333 4444 55555", "tabs\tand\ttrailing ",
@@ -120,7 +121,7 @@ class Judge:
         return f"{equal} of {len(PROMPTS)}"
 
     def rows(self, name):
-        """The blocks of llama-perplexity, as rows of input_ids and labels."""
+        """Writes the blocks for which llama-perplexity computes the loss as a data file: rows of input_ids and labels."""
         ids = self.ask("/tokenize", {"content": self.corpus, "add_special": True, "parse_special": False})["tokens"]
         first = self.ask("/tokenize", {"content": "", "add_special": True})["tokens"]
         path = os.path.join(self.models, name + ".rows.jsonl")
@@ -143,7 +144,7 @@ class Judge:
     def their_loss(self, file):
         command = self.llama("llama-perplexity", "-m", f"{self.inside}/{file}", "-f", f"{self.inside}/corpus.txt", "-c", str(CONTEXT), "-b", str(CONTEXT), "-ub",
                              str(CONTEXT), "-t", "1", "-ctk", "f32", "-ctv", "f32", "-fa", "off")
-        for _ in range(5):  # it sometimes ends before its last line is printed
+        for _ in range(5):  # llama-perplexity sometimes ends before it prints its last line, so it is started again
             done = subprocess.run(command, capture_output=True, text=True)
             found = re.search(r"Final estimate: PPL = ([0-9.]+)", done.stdout + done.stderr)
             if found:

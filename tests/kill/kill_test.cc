@@ -21,7 +21,7 @@ TEST(Kill, EightKillsChangeNothing) {
   expect_kills_change_nothing("kill_quick", 8, 1);
 }
 
-// Large enough that the run does not end before the signal arrives.
+// The number of steps is large enough that the run does not end before the signal arrives.
 constexpr int64_t kManySteps = 100000;
 
 void wait_for_checkpoint(Process& process, const std::string& run) {
@@ -198,7 +198,8 @@ TEST(Kill, AnInterruptSavesWithNobodyLeftToReadWhatIsPrinted) {
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
   Process process(killed_run(model, run, kManySteps), pipe);
-  // The pipe has no writer any more, so a process that opened it would wait forever.
+  // Process::wait() reads the log by its name. Opening a pipe without a writer would block forever, so the name
+  // is removed.
   std::filesystem::remove(pipe);
   wait_for_checkpoint(process, run);
   close(reader);
@@ -221,7 +222,8 @@ TEST(Kill, ADryRunEndsQuietlyWithItsReader) {
   Process process(words, folder.path("log"), {}, pipe);
   close(reader);
   const ProcessResult result = process.wait();
-  // If the machine is busy, the program may have printed everything before the reader ended.
+  // On a busy machine the program may finish printing before the reader closes the pipe. It then ends without a
+  // signal.
   EXPECT_TRUE(result.signal == SIGPIPE || result.exit_code == 0) << result.exit_code << result.output;
   EXPECT_EQ(result.output.find("cannot write"), std::string::npos) << result.output;
 }

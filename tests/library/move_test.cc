@@ -88,7 +88,7 @@ TEST(MovedTrainer, LeavesNothingBehind) {
   EXPECT_GT(owner.num_parameters(), 0);
 }
 
-// Sets an environment variable while it lives.
+// Sets an environment variable in its constructor and restores the former value in its destructor.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {

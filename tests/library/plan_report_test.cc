@@ -121,7 +121,7 @@ TEST(PlanReport, FieldsAreThoseOfTheTable) {
     }
     for (const PlannedOperations& group : report.speed.groups) words.push_back(group.name);
     if (report.memory.host_arena_bytes > 0) words.push_back(mib(report.memory.host_arena_bytes));
-    // Lines of the table are wrapped between words.
+    // The table wraps long lines between words, so line breaks are treated like blanks.
     std::string table = report.table;
     std::ranges::replace(table, '\n', ' ');
     for (const std::string& word : words)

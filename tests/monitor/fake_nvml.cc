@@ -50,8 +50,8 @@ unsigned int num_gpus() {
   return is("none") ? 0 : is_hgx() ? 8 : is("bridges") ? 4 : has_two() || is("sockets") ? 2 : 1;
 }
 
-// Returns true for a desktop card: the second card, unless the machine is one of those with many links, and
-// both cards of the machine "sockets".
+// Returns true if the device is a desktop card: both cards of the machine "sockets", and the second card of all
+// other machines except those that simulate NVLink ("hgx" and "bridges").
 bool is_desktop(Device device) {
   return is("sockets") || (device->index == 1 && !is_hgx() && !is("bridges"));
 }
@@ -144,7 +144,8 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned int* count, 
   const unsigned int room = *count;
   *count = number;
   if (room < number) return kInsufficientSize;
-  // The numbers are beyond the largest process number, so no real name is found.
+  // The process ids are larger than the system's maximum, so that they never belong to a real process whose
+  // name would be printed.
   for (unsigned int i = 0; i < number; ++i)
     list[i] = {4200000 + i, i == 1 ? kUsedNotKnown : 10000 * kMiB / (is("crowded") ? 200 : 1), 0, 0};
   return kSuccess;
@@ -288,7 +289,8 @@ int nvmlDeviceGetP2PStatus(Device, Device, unsigned int, unsigned int* status) {
 
 int nvmlDeviceGetCpuAffinity(Device device, unsigned int num_words, unsigned long* words) {
   if (num_words < 2) return kInsufficientSize;
-  // 24 processors per socket; the second threads of the cores follow after the first ones.
+  // Each socket has 12 cores and 24 logical processors. The first hardware threads of all cores are numbered
+  // first, then the second ones.
   const unsigned long cores = 0xfff;
   words[0] = socket_of(device) == 0 ? cores | cores << 24 : cores << 12 | cores << 36;
   return kSuccess;

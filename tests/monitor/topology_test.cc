@@ -23,8 +23,8 @@ std::string file_text(const std::string& path) {
   return text.str();
 }
 
-// Compares with a file of fixtures/. A screen that differs is written into the folder of temporary files, from where it can
-// be inspected and copied.
+// Compares the printed topology with a file in fixtures/. If they differ, the new text is written into the
+// folder of temporary files, from where it can be inspected and copied.
 void expect_screen(const std::string& name, const Topology& topology) {
   const std::string kept = std::string(PLIMSOLL_TOPOLOGY_SCREENS) + "/" + name;
   const std::string screen = topology_text(topology);
@@ -42,7 +42,7 @@ Topology topology_of(const char* machine) {
   return gpu_topology(nvml);
 }
 
-// Returns a machine of GPUs of one kind with the same connection between every two.
+// Returns a machine with `num_gpus` equal GPUs, every two of which are connected in the same way.
 Topology uniform_machine(int num_gpus, const TopologyGpu& gpu, const GpuPair& pair) {
   Topology topology{.driver = "580.65.06"};
   for (int i = 0; i < num_gpus; ++i) {

@@ -29,13 +29,13 @@ std::map<std::string, std::vector<double>> read_tensors(const std::string& path)
 
 class Fixtures {
  public:
-  // Reads cases.json, expected.safetensors, and then the sets in sets/.
+  // Reads cases.json, expected.safetensors, and the further sets of cases in the folder sets/.
   Fixtures();
 
   const nlohmann::json& cases() const { return json_.at("cases"); }
-  // Returns the files that run_glue.py writes, by case.
+  // Returns the expected output files of run_glue.py (transformers' example script), by case.
   const nlohmann::json& outputs() const { return json_.at("outputs"); }
-  // Returns the cases with intervals of logging, evaluation and saving.
+  // Returns the cases that test at which steps a run logs, evaluates and saves.
   const nlohmann::json& patterns() const { return json_.at("patterns"); }
   const nlohmann::json& first_batches() const { return json_.at("first_batches"); }
   // Returns the errors of Trainer's own bf16 runs, by case.

@@ -62,7 +62,8 @@ TEST(GenerationParity, EveryTokenIsThatOfTransformers) {
   }
 }
 
-// Generates the prompts one after another, with a plan that was made for the longest of them: the texts are those of the batch.
+// Generates the prompts one at a time, with a plan for the longest of them. The texts must be equal to those
+// that one batch of all prompts gives.
 TEST(GenerationParity, ATextDoesNotDependOnTheOtherPrompts) {
   const auto prompts = fixtures().at("prompts").get<std::vector<std::string>>();
   for (const json& item : fixtures().at("cases")) {
@@ -76,7 +77,8 @@ TEST(GenerationParity, ATextDoesNotDependOnTheOtherPrompts) {
   }
 }
 
-// Samples are repeatable, differ from each other and from those of another seed, and stay within top_k.
+// Sampled texts must be repeatable, must differ between the samples of a prompt and between seeds, and must
+// contain only tokens that top_k permits.
 TEST(GenerationParity, SamplesDependOnTheSeedAlone) {
   Arguments arguments = arguments_of({{"model", "gpt2_lm"}, {"options", json::object()}});
   arguments.do_sample = true;
@@ -97,7 +99,8 @@ TEST(GenerationParity, SamplesDependOnTheSeedAlone) {
   EXPECT_EQ(run(1, {"good"}), most_likely);
 }
 
-// The memory of the KV cache is in the plan under its purpose, and grows with the beams that do not share pages.
+// The plan lists the memory of the KV cache as a purpose. It must grow with the number of beams by the pages
+// that beams do not share.
 TEST(GenerationParity, ThePlanShowsWhatABeamCosts) {
   const auto cache_bytes = [](int64_t beams) {
     Arguments arguments = arguments_of({{"model", "gpt2_lm"}, {"options", {{"num_beams", beams}}}});

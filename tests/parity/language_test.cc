@@ -70,13 +70,14 @@ Arguments arguments_of(const std::string& model, const std::string& output) {
   return arguments;
 }
 
-// Returns the unit of a limit: the error of the reference's fp32 run, but at least half a unit in the last place of fp32, to
-// which the reference rounds the losses that it stores.
+// Returns the unit in which the limit of an error is expressed: the error of the reference's fp32 run, but at
+// least 2^-24, half a unit in the last place of fp32, because the reference rounds the losses that it stores to
+// fp32.
 double unit_of(const json& item, const char* key) {
   return std::max(item.at(key).get<double>(), 0x1p-24);
 }
 
-// Compares the losses of a training, and the evaluation at its end.
+// Compares the losses of all training steps, and the loss of the evaluation at the end, with the reference.
 void expect_losses(const TrainOutput& output, const json& item) {
   EXPECT_LE(relative_error(column(output, "loss", "loss"), item.at("loss")),
             kTimesReference * unit_of(item, "fp32_loss_error"));
@@ -107,7 +108,8 @@ TEST(LanguageParity, EveryStepAndTheEvaluationAfterTwenty) {
 TEST(LanguageParity, ABatchWithoutALabelHasNoWeight) {
   const ScratchFolder scratch;
   const std::string text = scratch.path() + "/text.txt";
-  std::ofstream(text) << "the kernel module is a small library\n";  // [CLS], seven words and [SEP]
+  // Nine tokens: [CLS], seven words and [SEP].
+  std::ofstream(text) << "the kernel module is a small library\n";
   const auto evaluate = [&](int64_t batch_size) {
     Arguments arguments = arguments_of(fixtures().at("cases")[1].at("model"), scratch.path() + "/run");
     arguments.train_file.clear();
@@ -175,8 +177,9 @@ TEST(LanguageParity, APackedDocumentHasTheLossThatItHasAlone) {
     Trainer trainer(arguments, Task::kEvaluate);
     return trainer.evaluate().at("eval_loss");
   };
-  // Every line is shorter than a block of 64, so whole documents are in one block in both runs. Packed, the loss does not
-  // depend on the size of the block; unpacked, a document also attends to the one before it, so the loss differs.
+  // Every document is shorter than a block of 64 tokens and is therefore never split. In packed blocks a
+  // document attends only to itself, so the loss must not depend on the block size. In unpacked blocks it also
+  // attends to the documents before it, so the loss differs.
   const double packed = evaluate(true, 64);
   EXPECT_NEAR(evaluate(true, 40), packed, 1e-6 * packed);
   EXPECT_GT(std::fabs(evaluate(false, 64) - packed), 1e-3 * packed)
