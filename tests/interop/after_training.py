@@ -1,10 +1,10 @@
-"""Runs the lines of docs/AFTER_TRAINING.md on models that Plimsoll trains here, and compares what they print with Plimsoll's own results. Called by
+"""Runs the command lines of docs/AFTER_TRAINING.md on models that Plimsoll trains here, and compares what they print with Plimsoll's own results. Called by
 scripts/check_after_training.sh, which installs the packages.
 
     python3 tests/interop/after_training.py PLIMSOLL PAGE WORK BIN:BIN...
 
-The last argument lists folders with programs (bin folders of virtual environments). A line runs with the first of them that has its packages; a
-line without its program in any of them is reported as not run, and is not counted as a failure.
+The last argument lists bin folders of virtual environments. A line of the page runs with the first folder that contains its program and
+packages. If no folder contains its program, the line is reported as not run, which does not count as a failure.
 """
 import json
 import os

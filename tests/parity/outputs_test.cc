@@ -135,8 +135,8 @@ TEST(Parity, ResultFilesAreThoseOfTrainer) {
     }
     for (const char* file : {"train_results", "eval_results", "all_results"}) {
       Types types = types_of(read_json(run + "/" + file + ".json"));
-      types.erase(
-          "eval_f1");  // the reference computes the accuracy only, so Plimsoll's F1 score is not compared
+      // The reference computes the accuracy only, so Plimsoll's F1 score is not compared.
+      types.erase("eval_f1");
       EXPECT_EQ(types, expected.at(file).get<Types>()) << file;
     }
     json config = read_json(run + "/config.json");

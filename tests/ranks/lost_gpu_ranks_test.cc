@@ -37,7 +37,7 @@ class TrapRank1 : public Callback {
   std::string path_;
 };
 
-// Trains as one rank of two and writes how that ended to a file: the code of the error, the time, and the message.
+// Trains as one of two ranks and writes the result to a file: the error code, the time, and the message.
 [[noreturn]] void train_as_rank(int rank, int port, Arguments arguments, const TestFolder& folder) {
   for (const std::string& variable : variables_of(rank, port)) {
     const size_t equals = variable.find('=');

@@ -1,5 +1,5 @@
-// Checkpoints that several processes write together, and checkpoints that are written in the background: they have the bytes that
-// one process writes while training waits.
+// Tests checkpoints that several processes write together, and checkpoints that are written in the background.
+// Both must have the same bytes as those that one process writes while training waits.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -146,14 +146,15 @@ TEST(RankCheckpoints, ThePlanContainsTheCopyIfThereIsRoom) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_NE(result.output.find("so training waits for each save"), std::string::npos) << result.output;
   EXPECT_EQ(find_newest_verified(posix_file_system(), run).step, 2);
-  // The copy has as many bytes as the tensors in both files of the checkpoint.
+  // The copy from which the background save reads has as many bytes as all tensors in the two files of a
+  // checkpoint.
   int64_t bytes = 0;
   for (const char* file : {"/model.safetensors", "/optimizer.safetensors"}) {
     const SafetensorsFile saved = SafetensorsFile::open(posix_file_system(), run + "/checkpoint-2" + file);
     for (const StoredTensor& tensor : saved.tensors()) bytes += tensor.end - tensor.begin;
   }
   EXPECT_EQ(limited, with - bytes);
-  // The rest of the difference is memory for the texts of at most 30 log records of 1024 bytes each.
+  // Besides the copy, a background save needs memory for at most 30 log records of 1024 bytes each.
   const int64_t text_bytes = with - without - bytes;
   EXPECT_EQ(text_bytes % 1024, 0) << text_bytes;
   EXPECT_GT(text_bytes, 0);

@@ -36,7 +36,8 @@ std::string in_attribute(const std::string& page) {
   return text;
 }
 
-// A page that shows a report in a frame of each width, measures it and writes the results as JSON into its own body.
+// A script for a page that shows a report in frames of several widths, measures it, and writes the results as
+// JSON into its own body.
 constexpr const char* kProbe = R"(<script>
 "use strict";
 const results = {};
@@ -158,7 +159,7 @@ class ReportInABrowser : public ::testing::Test {
   std::string browser_;
 };
 
-// Runs the commands and reads what they print, without a browser.
+// Fixture for tests that run the commands and read their output without a browser.
 class ReportCommand : public ::testing::Test {
  protected:
   TerminalRun run(const std::vector<std::string>& words) {

@@ -1,5 +1,5 @@
-// A choice of what is recomputed, shared by several tests: attention in every layer. Thread-safe (values
-// only).
+// A recomputation choice that several tests share: the backward pass recomputes the attention of every layer.
+// Thread-safe (values only).
 #pragma once
 
 #include <string>

@@ -47,7 +47,8 @@ Trained run_of(TinyCase test, ChunkedLoss chunked) {
   Trained run;
   int64_t micro = 0;
   for (int64_t step = 1; step <= 2; ++step) {
-    executor.set_update(1e-1, step);  // set before the backward pass, which may contain updates
+    // The update is set before the backward pass, because an optimizer in the backward pass updates there.
+    executor.set_update(1e-1, step);
     for (int64_t a = 0; a < test.accumulation; ++a) {
       TinyBatch batch = testing::tiny_batch(test, {5, 1, 7, 3}, static_cast<uint32_t>(++micro));
       batch.class_labels[1] = -100;
@@ -132,7 +133,8 @@ TEST(ChunkedLoss, GoesOnWithTheSameBits) {
       rest.executor.write(name, 0, testing::bytes_of(first.executor, name));
     rest.micro = first.micro;
     rest.steps(3, 4);
-    // Keep only the losses of the same steps and of the evaluation after them.
+    // Compares only the steps that both runs made and the evaluation after them, so the earlier losses are
+    // removed.
     whole.losses.erase(whole.losses.begin(), whole.losses.end() - std::ssize(rest.losses));
     testing::expect_equal(whole, rest);
   }
@@ -169,7 +171,8 @@ TEST(ChunkedLoss, ThePlanIsSmallerByTheLogits) {
                   kLogits);
       if (!op.def->name().starts_with("linear_cross_entropy")) continue;
       EXPECT_EQ(op.attributes.integer("chunk_rows"), 32);
-      // One chunk, plus the workspace of matrix products and scratch memory for sums.
+      // The scratch memory consists of the logits of one chunk, the workspace of matrix products, and memory
+      // for sums.
       EXPECT_GT(chunked.programs.at(kTrainProgram).ops[i].scratch_bytes, kLogits / 8);
       EXPECT_LT(chunked.programs.at(kTrainProgram).ops[i].scratch_bytes, kLogits / 8 + (int64_t{40} << 20));
       ++scratches;

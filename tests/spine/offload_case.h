@@ -43,15 +43,15 @@ inline ExecutorOptions options_of(Copies copies) {
   return {.late_copies = copies == Copies::kLate};
 }
 
-// Returns the ways of copying that tests try. A GPU always runs copies concurrently with the ops after them, so
-// late copies can only be simulated on a CPU.
+// Returns when copies run in the tests: at once or as late as possible. A GPU always runs copies concurrently
+// with the following ops, so late copies can only be simulated on a CPU.
 inline std::vector<Copies> copies_to_try() {
   if (testing::tests_run_on_gpu()) return {Copies::kAtOnce};
   return {Copies::kAtOnce, Copies::kLate};
 }
 
-// The largest number of elements per update: so few that a tiny model has several updates and most of its
-// matrices are split.
+// The largest number of elements per update. It is small, so that even a tiny model has several updates and
+// splits most of its matrices.
 inline constexpr int64_t kFewElements = 200;
 
 inline PlanRequest offload_request(const TinyCase& test, Kept kept) {
@@ -115,7 +115,7 @@ inline std::vector<TinyCase> cases() {
     test.optimizer.max_grad_norm = 0.0;
     test.optimizer_in_backward = true;
   });
-  // Weights stored only in bf16, and a variance in bf16: these are rounded stochastically.
+  // Weights and variances that are stored only in bf16 are rounded stochastically.
   for (const bool in_backward : {false, true}) {
     add([&](TinyCase& test) {
       test.activations = test.dtype = DType::kBF16;
@@ -150,15 +150,15 @@ inline ExecutorOptions on_disk(const test::ScratchFolder& folder, const std::str
   return options;
 }
 
-// Returns true if `op` is a copy that touches other elements on the host than `copy` does.
+// Returns true if both ops are copies in the same direction whose host slices do not overlap.
 inline bool are_apart(const Op& copy, const Op& op) {
   const std::optional<Slice> a = slice_of(copy.attributes), b = slice_of(op.attributes);
   return op.def == copy.def && a && b &&
          (a->first + a->elements <= b->first || b->first + b->elements <= a->first);
 }
 
-// Verifies the rules for copies without the analysis that liveness uses. A copy is in progress until the
-// first op that waits for it.
+// Verifies the rules that copies must obey, independently of the planner's own analysis. A copy is in progress
+// until the first op that waits for it.
 inline void expect_sound(const ProgramPlan& program) {
   const Graph& graph = program.graph;
   std::map<uint32_t, uint32_t> end_of;
