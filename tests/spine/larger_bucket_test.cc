@@ -70,7 +70,7 @@ std::string text_of(const TinyCase& test) {
 
 struct OneStep {
   std::vector<double> losses;
-  std::vector<double> updates;  // differences of all weights between before and after the step
+  std::vector<double> updates;  // changes of all weights by the step
   std::vector<std::vector<std::byte>> weights;
 };
 
@@ -83,14 +83,15 @@ std::vector<double> all_weights(Executor& executor) {
   return all;
 }
 
-// Runs one step in exactly this bucket. If `first_id` is given, the batches begin with this token, or with a sequence of it
-// if only some tokens have labels, because the losses at labelled tokens hardly depend on one other token.
+// Runs one step in exactly this bucket. If `first_id` is given, each batch begins with this token; if only some
+// tokens have labels, with a sequence of it, because a single other token would hardly change the loss at the
+// labelled tokens.
 OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
                std::optional<int32_t> first_id = {}) {
   const TinyCase& test = item.test;
   Plan plan = build_plan(testing::tiny_request(test, bucket));
-  // Leaves only the largest bucket in the ladder, because the batch would otherwise run in the smaller one that
-  // it fills.
+  // Leaves only the largest bucket in the ladder (the list of buckets). Otherwise the batch would run in the
+  // smaller bucket that it fills.
   plan.programs.at(kTrainProgram).ladder = {plan.programs.at(kTrainProgram).bucket};
   Executor executor(plan, {.fill = 0xFF});
   testing::fill_weights(executor);
@@ -130,8 +131,8 @@ TEST(LargerBucket, TheReferencesKeepEveryBit) {
   EXPECT_GE(checked, 25);
 }
 
-// Returns each model, loss, precision and adapter once, with SGD; and one model that is wide enough for several
-// threads and several blocks of rows per sum.
+// Returns a case for each combination of model, loss, precision and adapter, all with SGD, and a case that is
+// wide enough for several threads and for sums over several blocks of rows.
 std::vector<LengthsCase> gradient_cases() {
   std::vector<TinyCase> tests = step_cases();
   std::erase_if(tests, [](const TinyCase& test) { return test.optimizer.kind != OptimizerKind::kAdamW; });
@@ -153,8 +154,8 @@ OneStep exact_run(const LengthsCase& item) {
   return run_in(exact, item.tight(), 1.0);
 }
 
-// How far two runs differ: the largest relative difference between their losses at one step, and the norm of the
-// difference between the updates of their weights, divided by the norm of the updates.
+// The distance between two runs: the largest relative difference of a loss, and the norm of the difference of
+// the weight updates divided by the norm of the updates.
 struct Distance {
   double loss = 0;
   double update = 0;
@@ -183,8 +184,9 @@ double roundoff(const TinyCase& test) {
 }
 
 TEST(LargerBucket, ChangesRoundingOnly) {
-  // The largest distances from exact arithmetic, measured in tight buckets, for each roundoff and model. Models have separate
-  // limits, because one with more layers or norms rounds more often and would widen the limits of the others.
+  // The largest distances from exact arithmetic by unit roundoff and model, measured in buckets without unused
+  // rows. Each model has a limit of its own, because a model with more layers or norms rounds more often and
+  // would widen the limits of the others.
   std::map<std::pair<double, std::string>, Distance> farthest;
   std::vector<Distance> of_loose, of_fault;
   const std::vector<LengthsCase> cases = gradient_cases();
@@ -195,8 +197,8 @@ TEST(LargerBucket, ChangesRoundingOnly) {
     Distance& of_model = farthest[{roundoff(item.test), item.test.model_type}];
     keep_worst(of_model.loss, of_type.loss);
     keep_worst(of_model.update, of_type.update);
-    // Ensures that an error in both buckets does not widen the limit below: a value is rounded about ten times before the
-    // next norm, and norms do not increase the relative error.
+    // This check detects an error that both buckets share, which would otherwise widen the limit below. A value
+    // is rounded about ten times before the next norm, and norms do not increase the relative error.
     EXPECT_LE(of_type.loss, 32 * roundoff(item.test));
     EXPECT_LE(of_type.update, 32 * roundoff(item.test));
     of_loose.push_back(distance(run_in(item, item.loose(), 1.0), tight));
@@ -216,7 +218,7 @@ TEST(LargerBucket, ChangesRoundingOnly) {
     const double loss_limit = 2 * (of_type.loss + 0x1p-24), update_limit = 2 * of_type.update;
     EXPECT_LE(of_loose[i].loss, loss_limit);
     EXPECT_LE(of_loose[i].update, update_limit);
-    // Verifies that the measure detects errors: a single different token is far outside the limits.
+    // The limits must be able to detect errors: a single wrong token changes loss and update by far more.
     EXPECT_GT(of_fault[i].loss, 4 * loss_limit);
     EXPECT_GT(of_fault[i].update, 4 * update_limit);
   }
