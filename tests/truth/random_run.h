@@ -1,4 +1,5 @@
-// Runs of random shape with random methods, one process each, and the plan's guarantees about their memory.
+// Draws runs with random models, sizes and methods, executes each in a process of its own, and checks that
+// their memory is what their plans state.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,10 @@
 namespace plimsoll::testing {
 
 struct RandomRun {
-  Words words;          // words of the complete command
-  std::string summary;  // shape and methods, for people
-  int num_draws = 0;    // number of drawn sets; the program refused all but the last
+  Words words;          // the subcommand and its arguments
+  std::string summary;  // description of model and methods for messages
+  // Number of random combinations that were tried; the program refused all but the last one.
+  int num_draws = 0;
 };
 
 // Returns `plimsoll train`, and on a GPU for every eighth number `plimsoll eval`, with a model shape, batch,
@@ -24,7 +26,8 @@ struct RandomRun {
 // many draws in a row.
 RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, RunsOn device);
 
-// Returns where the tests of this process run: on the first GPU if PLIMSOLL_TEST_DEVICE is set.
+// Returns the device of the tests in this process: the first GPU if PLIMSOLL_TEST_DEVICE is set, otherwise the
+// CPU.
 RunsOn device_of_tests();
 
 // The planned memory of a run, the memory that it reports, and on a GPU the memory in use on the card, in
@@ -48,20 +51,23 @@ struct MemoryTruth {
   int64_t constant_bytes = -1;
   int64_t predicted_bytes = -1;
   int64_t measured_bytes = -1;
-  std::optional<GpuHeld> held = {};  // GpuGauge measures it; set only on a GPU
+  std::optional<GpuHeld> held = {};  // measured by GpuGauge; only set on a GPU
   bool ok() const { return measured_bytes > 0 && arena_bytes > 0 && predicted_bytes > 0; }
 };
 
-// Runs the program with these arguments and reads memory.json from its output folder, FOLDER/out. On a GPU NVML is
-// read during the run.
+// Runs the program with these arguments and reads memory.json from its output folder, FOLDER/out. On a GPU the
+// memory of the card is measured during the run.
 MemoryTruth memory_of(const TestFolder& folder, const Words& words);
 
-// Checks the following, reported through GoogleTest. The arena has the planned size and is used up to the end
-// of what ran, to the byte, and nothing is written after it. The last tensor is written to its end. Only
-// scratch memory follows, whose end kernels may leave unwritten (oneDNN requests scratch memory by the shape
-// of a product and does not write all of it). The process never uses more than predicted. On a GPU NVML's
-// maximum equals the prediction within 1 % or 64 MiB, and the figure that the run reports at its end is the
-// maximum: the arena is allocated once, and outside of it only captured programs are freed.
+// Checks the following properties and reports failures through GoogleTest.
+// - The arena has the planned size, and the run used it to the end of what the plan states for the programs
+//   that ran. Nothing was written after that.
+// - The last tensor was written to its end. The scratch memory after it may be unwritten at its end (oneDNN
+//   requests scratch memory according to the shape of a product and does not write all of it).
+// - The process never used more memory than predicted.
+// - On a GPU the maximum measured by NVML equals the prediction within 1 % or 64 MiB. The memory that the run
+//   reports at its end is this maximum, because the arena is allocated once, and outside of it only captured
+//   CUDA graphs are freed.
 void expect_truth(const MemoryTruth& truth);
 
 // Formats the memory of a run on a GPU: "planned 642.1 MiB, held 611.3 at most, 611.3 at the end".
