@@ -147,11 +147,11 @@ TEST(Metrics, AMillionClassesNeedMemoryPerClass) {
   counts.add(999999, 999999);
   counts.add(3, 999999);
   counts.add(3, 4);
-  // F1 of the classes 0, 3, 4 and 999999: 1, 0, 0 and 2 / 3.
+  // The F1 scores of the classes 0, 3, 4 and 999999 are 1, 0, 0 and 2 / 3.
   EXPECT_DOUBLE_EQ(counts.accuracy(), 0.5);
   EXPECT_DOUBLE_EQ(counts.f1(F1Average::kMacro), (1 + 2.0 / 3) / 4);
   EXPECT_DOUBLE_EQ(counts.f1(F1Average::kWeighted), (1 + 2.0 / 3) / 4);
-  // (2 * 4 - (1 + 2)) / sqrt((16 - 6) (16 - 6))
+  // Matthews' correlation of these rows is (2 * 4 - (1 + 2)) / sqrt((16 - 6) (16 - 6)).
   EXPECT_DOUBLE_EQ(counts.matthews(), 0.5);
 }
 

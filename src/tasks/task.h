@@ -126,7 +126,7 @@ const TaskRecord& default_task(int64_t num_labels);
 // Returns the name of a label, or its id if it has none.
 std::string label_name(std::span<const std::string> names, size_t id);
 
-// The losses whose labels are numbers. Thread-safe: pure functions.
+// The following function builds a loss with numeric labels. Thread-safe: a pure function.
 
 // Returns the loss, a value of shape [1]. The op `op` computes it from logits [B, K], labels [B, K], the
 // denominator and the number of sequences.

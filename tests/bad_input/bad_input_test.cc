@@ -190,8 +190,8 @@ TEST(BadInput, TheBarFitsANarrowTerminal) {
   EXPECT_GE(drawn, 4) << written;
 }
 
-// The line about the device is printed first: warnings about outdated names of settings follow it, and precede
-// an error.
+// The first line of the output must name the device. Warnings about outdated names of arguments follow it, and
+// come before an error.
 TEST(BadInput, TheDeviceIsTheFirstLine) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string warning = "warning: --evaluation_strategy is an old name, read as --eval_strategy no\n";
@@ -206,7 +206,7 @@ TEST(BadInput, TheDeviceIsTheFirstLine) {
   EXPECT_TRUE(refused.output.starts_with(warning)) << refused.output;
 }
 
-// The warnings and notes of a plan follow its table, also before an error.
+// Warnings and notes of `plan` must be printed after its table, and before an error.
 TEST(BadInput, APlanEndsWithItsWarningsAndNotes) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   Words words = ground().plan(ground().model());
@@ -229,7 +229,7 @@ TEST(BadInput, APlanEndsWithItsWarningsAndNotes) {
   EXPECT_NE(behind_table(refused).find("\nplimsoll: "), std::string::npos) << refused.output;
 }
 
-// The name of a model in Hugging Face's cache is accepted as well.
+// `--model_name_or_path` must also accept the name of a model in Hugging Face's cache.
 TEST(BadInput, InspectTakesAHubName) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string hub = ground().path("hf_home") + "/hub/models--org--tiny";
@@ -312,7 +312,8 @@ TEST(BadInput, AFileOverTheLimitOfSizesIsAnError) {
   EXPECT_NE(result.output.find("File too large"), std::string::npos) << result.output;
 }
 
-// The help of each command lists the arguments that it uses; arguments that it does not use cause one note.
+// The help of a command must list the arguments that it uses. If arguments are given that it does not use, one
+// note must name them.
 TEST(BadInput, HelpAndNotesAreThoseOfTheCommand) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const ProcessResult help = run_plimsoll({"eval", "--help"}, ground().path("log"));
@@ -359,7 +360,7 @@ TEST(BadInput, APlanOfDataIsThatOfTheRun) {
   }
 }
 
-// Counts the cases of all tables, each of which a test above runs.
+// There must be many cases, and their names must be unique. The tests above run all of them.
 TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {
   std::set<std::string> names;
   size_t count = 0;

@@ -171,7 +171,8 @@ std::vector<Case> weight_cases() {
       weights("WeightsHeaderNoObject", 4, {"model.safetensors", "object"}, safetensors("[1, 2]", 0)),
       weights("WeightsHeaderDeep", 4, {"model.safetensors", "line 1", "'a'"},
               safetensors("{\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}", 0)),
-      // Weights in the formats of torch.save, plain and in a zip file, and the result of a failed download.
+      // These weight files are in another format: written by torch.save (a plain pickle or a zip file), or the
+      // result of a failed download.
       weights("WeightsPickle", 4, {"model.safetensors", "Python pickle", "convert it"},
               std::string("\x80\x02}q\x01(X\x05\0\0\0alphaq\x02K\x01u.", 20) + std::string(100, 'z')),
       weights("WeightsZip", 4, {"model.safetensors", "zip archive", "convert it"},

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Tests that no benchmark compares other devices, threads, data types or programs than it states. Needs no GPU and no package.
+"""Tests that benchmarks do not compare runs that used another device, number of threads, data type or program than the benchmark states.
+Needs neither a GPU nor a Python package.
 
     tests/benchmarks/benchmarks_test.py      # called by ctest
 
-The scripts run with simulated programs (simulated.py), which report what a test wants them to have used.
+The scripts of bench/ run simulated programs (simulated.py), which report the device, threads and types that a test prescribes.
 """
 import json
 import os

@@ -1,7 +1,8 @@
-"""Simulated programs for tests of benchmarks: Plimsoll's program and a Python interpreter whose scripts are Trainer's side.
+"""Makes two simulated programs for tests of benchmarks: one replaces Plimsoll's program, the other one the Python interpreter that runs
+Hugging Face's Trainer, with which Plimsoll is compared.
 
-Each writes the environment that it got to a file, and reports the device, the threads and the type that the variable SIMULATED (JSON)
-states, as if it had used them.
+Each writes its environment variables to a file, and reports that it used the device, the number of threads and the data type that the
+variable SIMULATED (JSON) states.
 """
 import json
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of `plimsoll download`, and of runs with hub names, with a hub on the loopback interface (hub_server.py).
+"""Tests `plimsoll download`, and runs that name a model of the hub. The hub is simulated on the loopback interface (hub_server.py).
 
     tests/downloads/downloads_test.py PROGRAM      # called by ctest
 

@@ -1,6 +1,6 @@
-"""A hub on the loopback interface for tests: the requests of Hugging Face's hub for made-up repositories, with failures on demand.
+"""Simulates Hugging Face's hub on the loopback interface for tests. It serves made-up repositories, and fails on demand.
 
-Large files are served by a second port, to which the hub redirects as the real one redirects to its storage.
+Large files are served at a second address, to which the hub redirects, as the real one redirects to its storage.
 """
 import collections
 import hashlib

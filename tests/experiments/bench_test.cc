@@ -112,7 +112,8 @@ TEST(Bench, MakesTheTableAndItsFiles) {
     EXPECT_GT(fs::file_size(folder.path("out") + "/" + name), 100u) << name;
 }
 
-// Two ranks train each row; its figures are those of the first rank.
+// `bench --parallel` trains each row of its table with two ranks. The results of a row are those of the first
+// rank.
 TEST(Bench, ComparesHowRanksTrainTogether) {
   const TestFolder folder("bench_parallel");
   write_tiny_model(folder);

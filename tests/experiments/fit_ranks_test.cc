@@ -46,7 +46,7 @@ TEST(FitRanks, EveryRowIsThePlanOfItsCommand) {
     EXPECT_EQ(row.samples_per_s, plan.speed.samples_per_s) << row.commands[0];
     // `plan` also plans an evaluation, which may need more memory than training.
     EXPECT_LE(row.bytes, plan.total_bytes) << row.commands[0];
-    // In every row a step has 64 x 8 sequences.
+    // Every row must describe steps of 64 x 8 sequences.
     EXPECT_EQ(row.micro_batch * row.accumulation * row.data_size, 512);
   }
   EXPECT_NE(report.links.find("nvlink4 inside 8 machines and ib400 between them, assumed (--links)"),

@@ -1,5 +1,5 @@
-// Tests `plimsoll plan --experiments`: it predicts for each row what `plan` predicts, and shows the figures of the source
-// documents next to it.
+// Tests `plimsoll plan --experiments`: each row of its table must state what `plan` predicts for these
+// arguments, and next to it the measurements that Hugging Face's documents state.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -17,7 +17,8 @@ namespace {
 
 constexpr const char* kLoaderRow = "DataLoader, 4 workers";
 
-// The figures that "How to fit a bigger model and train it faster" prints, in its order.
+// The table must show the measurements of Hugging Face's page "How to fit a bigger model and train it faster",
+// in the order of the page.
 TEST(PlannedTable, IsNextToTheFiguresOfThePage) {
   const ExperimentPlan plan = plan_experiments({"--device", "v100-16gb"});
   ASSERT_EQ(plan.rows.size(), 10u) << "the nine experiments and the DataLoader";

@@ -1,4 +1,5 @@
-// Model folders for tests of exports: a configuration, tensors of distinct numbers, and a byte-level tokenizer of 258 tokens.
+// Makes model folders for tests of exports. Each contains a configuration, tensors whose elements are all
+// different, and a byte-level tokenizer of 258 tokens.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Runs that keep optimizer states in a file on a disk: the same bits as without it, resuming in both directions, and what
-// becomes of the file when a run ends, is interrupted or is killed.
+// Tests runs that keep optimizer states in a file on a disk. They must have the same bits as runs that keep
+// them in memory, and a run of either kind must be able to resume from the other. Also tests what happens to
+// the file if a run ends, is interrupted or is killed.
 #include <gtest/gtest.h>
 
 #include <csignal>

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 struct Failure {
   int error_number;
-  const char* on;     // "once" or "always": the calls that fail
+  const char* on;     // "once": only one call fails; "always": all later calls fail too
   const char* words;  // part of the message that the program must print
 };
 constexpr Failure kFailures[kNumDiskFailures] = {{ENOSPC, "once", "No space left on device"},

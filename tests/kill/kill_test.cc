@@ -1,4 +1,5 @@
-// A killed run resumes with the same bits. An interrupted one saves, reports it, and resumes.
+// Tests that a killed run resumes with the same bits, and that an interrupted run saves its state, reports
+// this, and can be resumed.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -125,7 +126,7 @@ TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
   }
   if (pid < 0) GTEST_SKIP() << "no pseudo-terminal can be opened here, /dev/pts is not mounted perhaps";
   std::string seen;
-  // Reads until the program has printed this text. Unread output would block it.
+  // Reads the output until the program has printed this text. If nobody read it, the program would block.
   const auto read_until = [&](const std::string& text) {
     char piece[4096];
     while (seen.find(text) == std::string::npos) {

@@ -65,7 +65,7 @@ TEST(MovedTrainer, TrainsAfterAssignment) {
   EXPECT_TRUE(std::filesystem::exists(folder.path("second") + "/plan.json"));
 }
 
-// Every call of a Trainer that was moved from has the same clear error.
+// Calling a Trainer whose content was moved away must give the same clear error for every function.
 TEST(MovedTrainer, LeavesNothingBehind) {
   const testing::TestFolder folder("left_trainer");
   Trainer trainer(arguments_of(folder, "out"));

@@ -1,5 +1,5 @@
-// Tests that a program can read everything that a plan's text says from the fields of PlanReport: the fields equal
-// the JSON, add up, and are the figures of the table.
+// Tests that the fields of PlanReport contain everything that the text of a plan states: they must equal the
+// values in the JSON and in the table, and sums must be correct.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Random prompts (--dataset_name dummy): the number of tokens is exact, no tokenizer and no weights are needed, and the figures are those of
-// formulas.
+// Tests generation from random prompts (--dataset_name dummy). Texts must have exactly the requested number of
+// tokens, neither a tokenizer nor weights must be needed, and the reported numbers must follow from formulas.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -78,8 +78,9 @@ TEST(RandomPrompts, TheBytesThatDecodingReadsAreThoseOfTheFormulas) {
     int64_t window;
     int64_t table_bytes;  // bytes of the tables that are read row by row and enter no matrix product
   };
-  // GPT-2's head multiplies by the word embeddings, so a run reads that table completely, and only the table of 64 positions is left
-  // out. In the other models the head has a matrix of its own, so the table of words is left out.
+  // GPT-2's head is tied to the word embeddings, so every run reads that table completely; only the table of
+  // the 64 position embeddings is read row by row. In the other models the head has a separate matrix, so the
+  // word embeddings are read row by row.
   for (const Case& item : {Case{"gpt2_lm", 32, 0, 64 * 32 * 4}, Case{"llama_lm", 8, 0, 179 * 32 * 4},
                            Case{"mistral_lm", 16, 6, 179 * 32 * 4}}) {
     SCOPED_TRACE(item.model);

@@ -1,16 +1,17 @@
-// A fake management library with the part of NVML that the program calls. The variable PLIMSOLL_FAKE_GPUS
-// selects the machine that determines its figures. Built as libnvidia-ml.so.1 in its own folder, so that a
-// test opens it by its path and a process under test by LD_LIBRARY_PATH. With PLIMSOLL_FAKE_OLD_DRIVER it
-// lacks the functions of 2021.
+// A fake of NVML, NVIDIA's management library, with the functions that the program calls. The environment
+// variable PLIMSOLL_FAKE_GPUS selects the simulated machine, which determines the returned values. The library
+// is built as libnvidia-ml.so.1 in a folder of its own, so that a test can open it by its path and a process
+// under test by LD_LIBRARY_PATH. If it is built with PLIMSOLL_FAKE_OLD_DRIVER, it lacks the functions that NVML
+// has since 2021.
 //
-//   one          an H200 at work               several     two cards of different kinds
-//   none         a driver without a card       not_loaded  init fails
-//   mismatch     init fails after an update    denied      some figures need permissions
-//   bare         a card with few figures       lost        the second of two cards fell off the bus
-//   throttling   power cap, and too hot        braked      the power supply requested less
-//   crowded      more processes than requested    hot      83 C, and not yet slower
-//   hgx          eight H100 with NVSwitches       hgx_old  the same, and an older driver
-//   bridges      four A100, NVLink in pairs       sockets  two desktop cards on two sockets
+//   one          an H200 that computes            several     two cards of different kinds
+//   none         a driver without a card          not_loaded  nvmlInit() fails: the driver is not loaded
+//   mismatch     nvmlInit() fails after an update denied      some values need permissions
+//   bare         a card that reports few values   lost        the second of two cards fell off the bus
+//   throttling   slowed down by power and heat    braked      slowed down by the power supply
+//   crowded      very many processes on a card    hot         a card at 83 C that is not slowed down yet
+//   hgx          eight H100 with NVSwitches       hgx_old     the same with an older driver
+//   bridges      four A100, NVLink in pairs       sockets     two desktop cards on two CPU sockets
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

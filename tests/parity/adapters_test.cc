@@ -208,7 +208,8 @@ double relative_distance(const std::vector<double>& a, const std::vector<double>
   return std::sqrt(difference / square);
 }
 
-// An adapter that PEFT trained gives PEFT's logits, by either of its names and merged into its base.
+// An adapter that PEFT trained must give the same logits as in PEFT, both as an adapter and after it was merged
+// into the base model.
 TEST(AdapterParity, LogitsOfAnAdapterAndOfTheMergedModel) {
   const json& item = adapter_cases().at("trained");
   std::vector<double> expected;

@@ -108,8 +108,8 @@ TEST(GenerationParity, ThePlanShowsWhatABeamCosts) {
     const json plan = json::parse(generator.plan().json);
     return plan.at("by_phase").at("generate").at("by_purpose").at("functionality_specific").get<int64_t>();
   };
-  // 2 layers x 2 x 16 tokens x 32 values x 4 bytes are 8192 bytes per page. 21 prompt tokens and 23 more need 3 pages, of which
-  // the beams share the first.
+  // A page of the KV cache has 2 layers x 2 (key and value) x 16 tokens x 32 values x 4 bytes = 8192 bytes. 21
+  // prompt tokens and 23 generated tokens need 3 pages per beam; the beams share the first page.
   const int64_t page = 2 * 2 * 16 * 32 * 4;
   EXPECT_EQ(cache_bytes(1), 3 * page);
   EXPECT_EQ(cache_bytes(4), (1 + 4 * 2) * page);

@@ -103,8 +103,9 @@ TEST(LanguageParity, EveryStepAndTheEvaluationAfterTwenty) {
   }
 }
 
-// A batch of an evaluation may have no label: the last block of a causal model may be one token. The loss is that of all labels
-// whatever the batches are, and perplexity is its exponential.
+// An evaluation batch may have no label at all: the last block of a causal model may consist of one token. The
+// loss must be the mean over all labels, however they are divided into batches, and perplexity must be its
+// exponential.
 TEST(LanguageParity, ABatchWithoutALabelHasNoWeight) {
   const ScratchFolder scratch;
   const std::string text = scratch.path() + "/text.txt";
@@ -134,8 +135,9 @@ std::vector<std::string> tensor_names(const std::string& path) {
   return names;
 }
 
-// Trains for more than one epoch; the reference computes the masks of each epoch independently. The class of the
-// checkpoint and the text file choose the task. The saved model has the tensors of the checkpoint.
+// Trains for more than one epoch, because the masks differ between epochs. The architecture class that the
+// checkpoint names and the text file must select masked language modelling. The saved model must have the same
+// tensors as the checkpoint.
 TEST(MaskedParity, EveryStepAndTheEvaluationAtTheEnd) {
   ASSERT_EQ(masked_fixtures().at("cases").size(), 9u);
   for (const json& item : masked_fixtures().at("cases")) {
@@ -165,7 +167,8 @@ TEST(MaskedParity, EveryStepAndTheEvaluationAtTheEnd) {
   }
 }
 
-// The loss of a document in a packed block is the loss that it has alone: packed and single documents give the same sum.
+// A document in a packed block must have the same loss as alone, so packed and single documents must give the
+// same total loss.
 TEST(LanguageParity, APackedDocumentHasTheLossThatItHasAlone) {
   const std::string model = fixtures().at("cases")[1].at("model");
   const auto evaluate = [&](bool packs, int64_t block_size) {
@@ -186,7 +189,8 @@ TEST(LanguageParity, APackedDocumentHasTheLossThatItHasAlone) {
       << "documents see each other without packing";
 }
 
-// The sliding window of Hugging Face's page on perplexity, computed in PyTorch: every token counts once, with the context of its window.
+// Compares the loss of a sliding window, as on Hugging Face's page on perplexity, with one computed in PyTorch:
+// every token counts once, and is predicted from the tokens of its window.
 TEST(LanguageParity, OverlappingBlocksHaveTheLossOfASlidingWindow) {
   ASSERT_EQ(fixtures().at("strided").size(), 24u);
   for (const json& item : fixtures().at("strided")) {
@@ -255,7 +259,8 @@ TEST(ChatParity, EveryStepAndTheEvaluationAtTheEnd) {
   }
 }
 
-// A packed conversation has the loss that it has alone, also from the token cache.
+// A conversation in a packed block must have the same loss as alone, also if its tokens are read from the
+// cache.
 TEST(ChatParity, PackedConversationsHaveTheLossesThatTheyHaveAlone) {
   const json& item = chat_fixtures().at("cases")[0];
   const auto evaluate = [&](bool packs, const std::string& cache) {
@@ -276,7 +281,7 @@ TEST(ChatParity, PackedConversationsHaveTheLossesThatTheyHaveAlone) {
   EXPECT_NE(std::filesystem::directory_iterator(cache.path()), std::filesystem::directory_iterator());
 }
 
-// A training of packed conversations that is resumed has the losses of one that was not interrupted.
+// A resumed training on packed conversations must have the same losses as an uninterrupted one.
 TEST(ChatParity, ResumesWithTheSameLosses) {
   const json& item = chat_fixtures().at("cases")[0];
   const ScratchFolder scratch;

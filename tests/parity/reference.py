@@ -1,4 +1,4 @@
-"""Runs of transformers' Trainer for tests/parity; make_fixtures.py says what differs from a plain run and why."""
+"""Trains with transformers' Trainer for tests/parity. make_fixtures.py states how the runs differ from Trainer's defaults and why."""
 import csv
 import json
 import os

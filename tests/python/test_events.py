@@ -170,7 +170,7 @@ def test_lines_without_an_id_do_not_count_as_replies(tmp_path, model):
     output = process.communicate()[0].decode()
     assert process.returncode == 0, output
     assert evaluated[:3] == [1, 2, 3]
-    # The request arrived during the evaluation after step 2, and applies to the next step.
+    # The request was received during the evaluation after step 2. It takes effect after the next step.
     assert saved[0] == "checkpoint-3"
     assert output.count("was dropped, because the run no longer waits for it") == number - 1
 

@@ -1,4 +1,4 @@
-"""Tests Trainer with lists, against the command line on files."""
+"""Tests plimsoll_train.Trainer with lists of rows. The results must equal those of the command line with files."""
 import hashlib
 import json
 import math

@@ -1,5 +1,6 @@
-// A GPU of one rank fails in the middle of a run: that rank names the error of its GPU, the other one names that rank, and both end with
-// kDevice. Each rank is a process that this one forks before it uses CUDA.
+// Tests a run of two ranks in which the GPU of one rank fails. That rank must report the error of its GPU, the
+// other one must name the failed rank, and both must end with the error code kDevice. Each rank is a process
+// that this one forks before it uses CUDA.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -32,8 +32,8 @@ int64_t num_lines(const std::string& path) {
   return std::ranges::count(text, '\n');
 }
 
-// Sums in another order differ by some roundings of fp32. The weights carry these differences from step to
-// step, as in ranks_test.cc.
+// Fails the test if the logged values differ by more than rounding. Stages add the terms of a sum in another
+// order, and the steps carry the rounding differences on through the weights.
 constexpr double kRelative = 1e-5;
 
 std::string fixture(const std::string& name) {
@@ -213,7 +213,8 @@ TEST(PipelineRuns, ContinueAfterAStageWasKilled) {
   expect_same_file(killed, whole, "/model.safetensors");
 }
 
-// The last stage computes the outputs, and rank 0 writes them.
+// In an evaluation the last stage computes the outputs, and rank 0 writes them. The results must be those of
+// one process.
 TEST(PipelineRuns, EvaluateLikeOneProcess) {
   const TestFolder folder("pipeline_evaluate");
   const std::string model = write_tiny_model(folder);

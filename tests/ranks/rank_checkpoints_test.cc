@@ -251,8 +251,9 @@ std::string save_again(const TestFolder& folder, const std::string& model, const
   return folder.path(to) + "/" + fs::path(from).filename().string();
 }
 
-// Loads a checkpoint and saves it again with two ranks that have slices of everything, one rank, four ranks with other slices,
-// and so on, back to two: no tensor changes a bit.
+// Loads a checkpoint and saves it again several times, with different divisions: two ranks that have slices of
+// everything, one rank, four ranks with other slices, and so on, until two ranks again. No tensor may change in
+// any bit.
 TEST(RankCheckpoints, MoveBetweenNumbersOfRanksAndStagesBitForBit) {
   const TestFolder folder("rank_moves");
   const std::string model = write_tiny_model(folder);

@@ -20,7 +20,7 @@ namespace {
 using Value = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
-// The output of these commands is a script, a manual page and a JSON Schema, and no report.
+// These commands have no --json, because their output is a script, a manual page or a JSON Schema.
 const std::set<std::string, std::less<>> kTexts{"completion", "man", "schema"};
 
 std::string parity(const std::string& path) {

@@ -17,7 +17,8 @@ namespace {
 using Json = nlohmann::json;
 using test::ScratchFolder;
 
-// Returns the command of an installed browser, "" if there is none. Both programs take Chromium's arguments.
+// Returns the command of an installed browser, or "" if there is none. Chromium and Chrome accept the same
+// arguments.
 std::string find_browser() {
   for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
     const std::string ask = std::string("command -v ") + name + " > /dev/null 2>&1";

@@ -210,8 +210,8 @@ TEST_F(FirstTryOnATerminal, StepsLeaveLinesAndTheBarShowsTheTime) {
   EXPECT_NE(file_text(folder_.path() + "/runs/mine/loss.svg").find("<path"), std::string::npos);
 }
 
-// A line shows the speed of the steps since the previous line, as a record of log.jsonl does, and computes the
-// remaining time from it.
+// The line of a step must show the speed of the steps since the previous line, as a record of log.jsonl does,
+// and compute the remaining time from it.
 TEST_F(FirstTry, TheSpeedOfALineIsThatOfTheLog) {
   const TerminalRun result =
       run({"train", "--model_name_or_path", "data/demo/minilm", "--train_file", "train.tsv", "--output_dir",

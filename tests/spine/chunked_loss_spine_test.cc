@@ -1,5 +1,5 @@
-// Computing the loss in chunks of rows gives the same training results as without chunks, up to the order of
-// summation, and the plan is smaller by the size of the logits.
+// Tests losses that are computed in chunks of rows. Training must give the same results as without chunks, up
+// to the order of summation, and the plan must be smaller by the size of the logits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace {
 using testing::TinyBatch;
 using testing::TinyCase;
 
-// The bucket has one sequence more than the batches, so that one row is unused. The chunks have 2, 2 and 1
-// rows.
+// This bucket has memory for five sequences, while the batches have four, so that one row of the loss is
+// unused. The chunks have 2, 2 and 1 rows.
 constexpr Bucket kBucket{.tokens = 24, .sequences = 5, .longest = 8};
 
 int count_of(const Graph& graph, const OpSchema& def) {
@@ -95,9 +95,9 @@ std::vector<ChunkedCase> chunked_cases() {
           {"fp16", fp16}};
 }
 
-// In fp32 there are sums of some hundred terms with an error of 2^-24 each, over two steps. In 16 bits, a
-// logit or its gradient may be rounded in the other direction, by 2^-8 of a number below 1 (fp16: 2^-11), and
-// so may a 16-bit gradient.
+// The tolerances: in fp32, sums of some hundred terms have an error of 2^-24 per term, over two steps. In 16
+// bits, a logit, its gradient or a gradient of a weight may be rounded to the other neighbour, which changes a
+// number below 1 by up to 2^-8 in bf16 and 2^-11 in fp16.
 TEST(ChunkedLoss, TrainsAsWithout) {
   int checked = 0;
   for (const ChunkedCase& item : chunked_cases()) {
@@ -150,7 +150,8 @@ PlanRequest many_labels(const std::string& gpu, ChunkedLoss chunked) {
   return request;
 }
 
-// The logits have 97.7 MiB. A chunk of 32 rows needs 12.2 MiB, at a time when nothing else is as large.
+// All logits need 97.7 MiB, and those of a chunk of 32 rows 12.2 MiB. While the loss is computed, no other
+// buffer is as large.
 TEST(ChunkedLoss, ThePlanIsSmallerByTheLogits) {
   constexpr int64_t kLogits = int64_t{256} * 100000 * 4;
   for (const char* gpu : {"", "h200"}) {

@@ -23,8 +23,8 @@ struct GradientCase {
   TinyCase test;
 };
 
-// Returns cases of masked language modelling for every encoder. The table of words gets gradients from the embedding
-// and from the head.
+// Returns cases of masked language modelling for every encoder. The word embeddings get gradients from the
+// embedding and, because the head is tied to them, from the head.
 std::vector<GradientCase> masked_cases() {
   std::vector<GradientCase> cases;
   for (const Architecture* architecture : architectures()) {
@@ -147,7 +147,7 @@ std::vector<GradientCase> gradient_cases() {
   }
   for (const GradientCase& item : decoder_cases()) cases.push_back(item);
   for (const GradientCase& item : local_attention_cases()) cases.push_back(item);
-  // The table of words gets gradients from the embedding and from the head, unless the head has a matrix of its own.
+  // The word embeddings get gradients from the embedding and, if the head is tied to them, also from the head.
   TinyCase language{.problem_type = ProblemType::kCausalLm};
   for (const char* model_type : {"llama", "gpt2"}) {
     language.model_type = model_type;
@@ -234,7 +234,7 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
         continue;
       }
       const View view = executor.tensor(spec.name);
-      // Tests three elements of every weight.
+      // Compares three elements of every weight.
       for (int64_t i : {int64_t{0}, spec.elements() / 3, spec.elements() - 1}) {
         const double value = view.load(i);
         constexpr double kStep = 1e-5;

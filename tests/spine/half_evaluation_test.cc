@@ -92,8 +92,9 @@ TEST(HalfEvaluation, HoldsTwoBytesAParameter) {
   }
 }
 
-// Mixed precision rounds a weight before a product and reads the other weights in fp32. If bf16 represents
-// the weights exactly, it computes the same results from four bytes per weight.
+// In mixed precision, weights are rounded before a product, and all other weights are read in fp32. If all
+// weights are exact in bf16, an evaluation with bf16 weights must therefore compute the same results, from two
+// bytes per weight instead of four.
 TEST(HalfEvaluation, IsMixedPrecisionWhereWeightsAreExact) {
   for (const char* model : {"bert", "distilbert"}) {
     const TinyCase mixed{.model_type = model, .activations = DType::kBF16};

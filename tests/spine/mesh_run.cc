@@ -127,7 +127,7 @@ void fill_by_name(Executor& executor, const MeshStart& start) {
 
 void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankConnections&)>& work) {
   using Shared = ThreadCommunicator::Shared;
-  // The memory that the ranks of a group share. The key is an axis of the mesh and the first rank of the group.
+  // The shared memory of a group of ranks. The key is the axis of the mesh and the first rank of the group.
   std::map<std::pair<MeshAxis, int>, std::unique_ptr<Shared>> groups;
   const bool has_ends = mesh.pipeline_size > 1;
   const auto axes_of = [&](int rank) {
@@ -174,7 +174,8 @@ Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batche
   bucket.tokens = (bucket.tokens + multiple - 1) / multiple * multiple;
   PlanRequest request = tiny_request(test, bucket);
   request.device.num_threads = 1;
-  // The fast kernels of a CPU round weights when they read them.
+  // Only the reference kernels read 16-bit copies of weights: the fast kernels of a CPU round fp32 weights when
+  // they read them.
   request.precision.weight_copies = test.activations.has_value() && test.reference_kernels;
   request.ranks = {.count = ranks.mesh.size,
                    .tensor_size = ranks.mesh.tensor_size,

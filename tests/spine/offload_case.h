@@ -1,5 +1,5 @@
-// Tiny runs whose optimizer states or activations are kept outside the memory of the device, and the rules that the copies of
-// their plans obey. For the tests of this folder.
+// Tiny runs for the tests of this folder, whose optimizer states or activations are kept outside the memory of
+// the device; and the rules that the copies in their plans must obey.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,10 +22,13 @@ namespace plimsoll {
 
 using testing::TinyCase;
 
-// kOnHost: optimizer states on the host, with updates at their usual place in the step. kOnHostForLater: the
-// updates run in the forward pass of the next step where that is possible. kActivationsOnHost: all
-// activations that can be moved are on the host. kOnDisk and kOnDiskForLater: the same as on the host, in a file.
-// kOnDiskLate: every transfer starts as late as the schedule without headroom permits.
+// Where the tests keep optimizer states and activations.
+// kOnHost: states on the host, with updates at their usual place in the step.
+// kOnHostForLater: the same, but updates are deferred to the forward pass of the next step where possible.
+// kActivationsOnHost: all activations that can be offloaded are on the host.
+// kBothOnHost: states and activations are on the host.
+// kOnDisk, kOnDiskForLater: like kOnHost and kOnHostForLater, with states in a file.
+// kOnDiskLate: like kOnDiskForLater, but transfers start as late as possible.
 enum class Kept {
   kOnDevice,
   kOnHost,

@@ -219,8 +219,8 @@ TEST(OffloadToDisk, ReadsDuringTheBackwardPassIntoMemoryThatActivationsFree) {
   EXPECT_GT(use.staging_bytes, disk_use(late).staging_bytes);
 }
 
-// A limit of the memory that is larger than a plan needs makes steps faster: more states are in memory from the backward pass of
-// one step to the forward pass of the next.
+// If the memory limit is larger than the plan needs, the planner must use the additional memory to make steps
+// faster: more states stay in memory from the backward pass of one step to the forward pass of the next one.
 TEST(OffloadToDisk, UsesTheMemoryBelowTheLimit) {
   // The model has many parameters and the batch few tokens. The peak is therefore at the end of the backward
   // pass, where all gradients are in memory.

@@ -279,7 +279,8 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   // ends and fewer stay.
   EXPECT_GT(left, testing::tests_run_on_gpu() ? 0 : 2);
   EXPECT_EQ(plan.programs.at(kTrainProgram).deferred_after, Segment::kOptimizer);
-  // The two live ranges of a deferred buffer must have the same offset.
+  // A deferred buffer is left for the next step. It is live at the end of a step and at the beginning of the
+  // next one, and must have the same offset in both.
   std::map<ValueId, std::vector<TransientBuffer>> parts;
   for (const TransientBuffer& buffer : plan.programs.at(kTrainProgram).buffers) {
     if (buffer.root != kNoValue && graph.value(buffer.root).storage == Storage::kDeferred)

@@ -106,7 +106,8 @@ TEST(Plan, TheLadderHasABucketForALabelAtEachToken) {
   EXPECT_EQ(ladder.back().label_rows(), 16384);
   const Bucket& usual = ladder[ladder.size() - 2];
   EXPECT_EQ(usual.tokens, 16384);
-  // The number of labels has a mean of 2457.6 and a standard deviation of 45.7; the bucket has room for several deviations more.
+  // A batch of masked language modelling has 2457.6 labels on average, with a standard deviation of 45.7. The
+  // bucket must have room for several standard deviations more.
   EXPECT_EQ(usual.label_rows(), 2800);
   for (size_t i = 1; i < ladder.size(); ++i) {
     EXPECT_LE(ladder[i - 1].tokens, ladder[i].tokens);

@@ -1,21 +1,21 @@
-// Runs a test once for every row of the catalog that computes a kernel on a CPU, so that a new row is tested without a
-// change of the test, and reports rows that no test reaches. A test executable of a family lists the functions of its rows
-// once:
+// Runs a test once for every CPU implementation of a kernel. Each implementation is a row of the kernel catalog, so a new
+// row is tested without a change of the test. Rows that no test runs are reported. The test executable of a kernel family
+// lists the functions of its rows once:
 //
 //   #define PLIMSOLL_ROWS "kernels/layer_norm/layer_norm_catalog.inc"
 //   const TestedRows kTestedRows{{
 //   #include "kernels/catalog/cpu_functions.inc"
 //   }};
 //
-// Its tests compare the fast rows of a kernel with the reference. The rows are those that accept the problem:
+// Its tests compare all rows that accept a problem with the reference implementation:
 //
 //   FastRows(normalize_fwd_ref).for_each(dtype, RowsProblem{.rows = T, .columns = C}, [&](const auto& normalize) {
 //     normalize({x.view(), x_hat.view(), rstd.view(), T, C, eps});
 //     ... compares x_hat with the result of the reference ...
 //   });
 //
-// After all tests of the executable, each row that none of them ran is an error. Not thread-safe: the list is global, and
-// the selection of instruction sets is too (simd_target_cases.h).
+// After all tests of the executable, each row that none of them ran is an error. Not thread-safe, because the list of rows
+// and the selection of the instruction set (simd_target_cases.h) are global.
 #pragma once
 
 #include <fmt/format.h>

@@ -355,7 +355,7 @@ TEST(OwnLoop, ARuleIsRefusedWhereItCannotWork) {
   Trainer in_backward(arguments);
   in_backward.forward_backward(in_backward.next_batch());
   expect_usage([&] { in_backward.update_by(rule); }, "--optimizer_in_backward updates before");
-  // A model with tensors of 4096 elements, which have 8-bit states.
+  // A model whose tensors have at least 4096 elements, so that its optimizer states are stored in 8 bits.
   arguments = Arguments{};
   arguments.config_name = "MiniLM-L6-H384-uncased";
   arguments.dataset_name = "dummy";

@@ -109,7 +109,7 @@ void append_evaluation(Words& words, Draw& draw, const Words& strategy) {
   }
 }
 
-// Draws the training data, the duration and the batches.
+// Draws the training data, the number of steps or epochs, and the batch sizes.
 Words draw_training(const TestFolder& folder, Draw& draw) {
   const int64_t num_rows = draw.between(20, 60);
   const int64_t length = draw.between(3, 100);

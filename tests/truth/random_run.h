@@ -20,10 +20,10 @@ struct RandomRun {
   int num_draws = 0;
 };
 
-// Returns `plimsoll train`, and on a GPU for every eighth number `plimsoll eval`, with a model shape, batch,
-// lengths, loader, evaluation and methods drawn from (seed, number). Its config.json and texts are written to
-// `folder`. On a GPU every fourth model has 12 to 24 layers. Throws the last reason if the program refuses
-// many draws in a row.
+// Returns a random command: `plimsoll train` or, on a GPU for every eighth number, `plimsoll eval`. The model,
+// the batch size, the text lengths, the data loader settings, the evaluation and the methods are drawn from
+// (seed, number). Its config.json and texts are written to `folder`. On a GPU every fourth model has 12 to 24
+// layers. Throws the last reason if the program refuses many draws in a row.
 RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, RunsOn device);
 
 // Returns the device of the tests in this process: the first GPU if PLIMSOLL_TEST_DEVICE is set, otherwise the
@@ -33,9 +33,9 @@ RunsOn device_of_tests();
 // The planned memory of a run, the memory that it reports, and on a GPU the memory in use on the card, in
 // bytes.
 struct MemoryTruth {
-  // The following fields come from a plan that this process builds from the same arguments. They cover the programs
-  // that ran before memory.json was written: the end of the arena that they use, and the end of their last tensor,
-  // after which there is only scratch memory of kernels.
+  // The following fields come from a plan that this process builds from the same arguments. ran_end is the end
+  // of the part of the arena that was used by the programs that ran before memory.json was written. tensors_end
+  // is the end of their last tensor, after which there is only scratch memory of kernels.
   bool is_on_gpu = false;
   bool has_memory_file = true;  // false for `plimsoll eval`, which writes no memory.json
   bool evaluates_last = false;  // true if an evaluation follows after memory.json was written
