@@ -165,8 +165,8 @@ const Refused kNotHere{{"--lora_r", "8", "--load_in_4bit", "--bnb_4bit_compute_d
                        {"--load_in_8bit", "--llm_int8_enable_fp32_cpu_offload"},
                        {"--load_in_8bit", "--llm_int8_has_fp16_weight"}};
 
-// Returns a Markdown table of arguments for which Trainer::update_by(), with which a custom training loop
-// applies its own update rule, is refused, with the messages.
+// Returns a Markdown table of arguments with which Trainer::update_by() is refused, with the messages.
+// update_by() applies a program's own update rule in a custom training loop.
 std::string own_rules() {
   std::string text = "| arguments | update_by() says |\n|---|---|\n";
   const std::string folder = ::testing::TempDir() + "/plimsoll_own_rules";

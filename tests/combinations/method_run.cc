@@ -46,15 +46,17 @@ Arguments with_what_it_asks_for(const Method& method, Arguments without) {
   return without;
 }
 
-// Returns the largest accepted difference of a loss of order 1 if a method changes how the loss is computed. Order of
-// fp32 sums: several hundred terms contribute 2^-24 each, and the difference grows over four steps with a learning
-// rate of 1e-3. Precision of activations: bf16 rounds to 2^-9 at about twenty places in two layers. Independent
-// errors add up to the square root of their number, sqrt(20) x 2^-9 = 0.9 % for logits below 1; three times that is
-// accepted. Order of sums whose results are rounded to 16 bits: two sums differ by about a hundred times 2^-24, which
-// for a spacing of 2^-9 rounds one result in 300 to the other neighbour; the accepted error is sqrt(1/300) of that
-// for a change of precision. Order of sums with operands that are rounded to the 11 bits of TF32: a change to that
-// precision would be accepted up to three times sqrt(20) x 2^-11 = 0.66 %; the same difference of sums moves one
-// operand in 160 at a spacing of 2^-10, hence 0.66 % x sqrt(1/160) = 5e-4.
+// Returns the largest accepted difference of a loss of order 1 if a method changes how the loss is computed.
+// - Order of fp32 sums: several hundred terms have an error of 2^-24 each, and the difference grows over four
+//   steps with a learning rate of 1e-3.
+// - Precision of activations: bf16 rounds values to 2^-9 at about twenty places in two layers. Independent
+//   errors add up to sqrt(20) x 2^-9 = 0.9 % for logits below 1. Three times that is accepted.
+// - Order of sums whose results are rounded to 16 bits: two sums differ by about a hundred times 2^-24. With a
+//   spacing of 2^-9 this rounds one result in 300 to the other neighbour. The accepted difference is
+//   sqrt(1/300) of that for a change of precision.
+// - Order of sums whose operands are rounded to the 11 bits of TF32: for a change to this precision, three
+//   times sqrt(20) x 2^-11 = 0.66 % would be accepted. The difference of two sums moves one operand in 160 to a
+//   neighbour at a spacing of 2^-10, so 0.66 % x sqrt(1/160) = 5e-4 is accepted.
 double tolerance_of(MethodEffect effect, const Arguments& arguments) {
   constexpr double kPrecision = 0.03, kOrder = 1e-5, kOrderIn16Bits = 0.002, kOrderInTf32 = 5e-4;
   if (effect == MethodEffect::kRounding) return kPrecision;

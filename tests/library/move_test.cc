@@ -65,7 +65,7 @@ TEST(MovedTrainer, TrainsAfterAssignment) {
   EXPECT_TRUE(std::filesystem::exists(folder.path("second") + "/plan.json"));
 }
 
-// Calling a Trainer whose content was moved away must give the same clear error for every function.
+// Every function of a Trainer that was moved from must fail with the same clear error.
 TEST(MovedTrainer, LeavesNothingBehind) {
   const testing::TestFolder folder("left_trainer");
   Trainer trainer(arguments_of(folder, "out"));

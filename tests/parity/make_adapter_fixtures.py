@@ -44,7 +44,7 @@ FROZEN = {"half": (["bert.embeddings.*", "bert.encoder.layer.0.*"], {"learning_r
 
 def in_four_bits(model, kind, double):
     """Replaces the weights of all linear modules except the classifier by their values after quantization to 4 bits. The codes are those
-    of bitsandbytes; the numbers and scales follow from its formulas, for the reason that kernels/quantization states."""
+    of bitsandbytes; the decoded values and scales are computed here by its formulas. kernels/quantization states why."""
     import bitsandbytes.functional as F
     for name, module in model.named_modules():
         if not isinstance(module, torch.nn.Linear) or name == "classifier":

@@ -155,7 +155,7 @@ def all_outputs():
 
 def has_zero_gradient(name):
     """Returns true for key biases. Their exact gradient is zero, because softmax ignores them. A run computes only rounding errors for
-    it, which AdamW turns into steps of full size. Key biases are compared separately, so that they do not hide errors of other tensors."""
+    them, which AdamW turns into steps of full size. Key biases are compared separately, so that they do not hide errors of other tensors."""
     return name.endswith(("self.key.bias", "k_lin.bias"))
 
 

@@ -87,7 +87,7 @@ def write_model(path, model_class, config, seed=7, tokenizer=None):
     tokens = vocabulary()
     torch.manual_seed(seed)
     model = model_class(config)
-    with torch.no_grad():  # Changes one-dimensional parameters (biases and norms) from 0 and 1, so that a wrong gradient of them shows.
+    with torch.no_grad():  # Moves biases and norm weights away from 0 and 1, so that errors in their gradients are detected.
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter += 0.1 * torch.randn_like(parameter)

@@ -249,7 +249,7 @@ def test_the_order_of_class_names_does_not_depend_on_the_cache(tmp_path, model, 
         trainer = pl.Trainer("org/tiny", settings(tmp_path / output, max_steps=1), train_dataset=Labelled(rows, names))
         trainer.train()
         assert json.load(open(tmp_path / output / "config.json"))["id2label"] == {"0": "odd", "1": "good", "2": "bad"}, output
-    # Integer labels must be interpreted as the ids of the model's own classes, whose order differs from that of the names above.
+    # Integer labels must be interpreted as the ids of the model's own classes, whose order differs from that of the names in the data set.
     two = [{**row, "label": ["bad", "good", "odd"].index(row["label"])} for row in rows if row["label"] != "odd"]
     shutil.rmtree(tmp_path / "hf")
     pl.Trainer("org/tiny", settings(tmp_path / "ids", max_steps=1), train_dataset=two).train()

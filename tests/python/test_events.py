@@ -223,7 +223,8 @@ def test_a_run_whose_reader_owes_the_best_metric_saves_and_stops(tmp_path, model
     assert process.returncode == 6 and checkpoints(tmp_path / "gone") == ["checkpoint-4"], output
     assert "--metric_for_best_model own: the evaluation has no such metric" in output
     assert "its source has ended, so the run saves a checkpoint and stops" in output
-    # If the reader replies but reports no metric of this name, the name is wrong: the run ends with an error, after it saved a checkpoint.
+    # If the reader replies but never reports the metric that --metric_for_best_model names, the name is wrong: the run ends with an error,
+    # after it saved a checkpoint.
     events, exit_code, _ = events_of(model, tmp_path / "other", *more, replies={"metrics": {"metrics": {"f1": 1.0}}})
     assert exit_code == 2 and checkpoints(tmp_path / "other") == ["checkpoint-2"]
     assert "own: the evaluation has no such metric; it has" in events[-1]["message"] and "eval_f1" in events[-1]["message"]

@@ -159,8 +159,8 @@ TEST_F(JsonOutput, OfARunGoesToAFile) {
   EXPECT_EQ(plan, Value::parse(test::ScratchFolder::read(path("run/plan.json"))));
 }
 
-// As docs/JSON.md states, --json is a flag of each command that has this option itself, and a setting of the
-// run for all other commands.
+// As docs/JSON.md states, some commands have an option --json of their own, which is a flag. All other commands
+// must use the setting `json` of a run.
 TEST(JsonOption, IsAFlagOrTheSettingOfRuns) {
   for (const CommandInfo& command : command_table()) {
     const CommandOption* option = command.find_option("json");

@@ -84,7 +84,7 @@ struct GradientAndLoss {
   double loss = 0;
 };
 
-// Returns all gradients by one step of SGD with a learning rate of 1.
+// Returns all gradients, which are computed by one step of SGD with a learning rate of 1.
 GradientAndLoss gradient_of(TinyCase test) {
   test.optimizer = {.kind = OptimizerKind::kSgd, .max_grad_norm = 0.0};
   TinySteps run(test, build_plan(testing::tiny_request(test, kBucket)));

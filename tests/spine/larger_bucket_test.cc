@@ -1,22 +1,24 @@
-// A step in a bucket with unused rows gives the same results as in a bucket that the batch fills. Rows
-// without tokens add nothing to any sum; only the order in which a kernel sums may differ.
+// Tests that a step in a bucket with unused rows gives the same results as a step in a bucket that the batch
+// fills exactly (the tight bucket). Rows without tokens add nothing to any sum; only the order in which a
+// kernel adds terms may differ.
 //
-// The order in which the reference kernels sum does not depend on the bucket, so their bits are equal, for
-// every optimizer.
+// The reference kernels add terms in an order that does not depend on the bucket, so their results must be
+// equal bit for bit, with every optimizer.
 //
-// For the fast kernels the limit is derived from the roundings of their type. To first order, the difference
-// between a run and exact arithmetic is a sum over its roundings. Each rounding contributes the error that
-// the contract of the kernel allows (gamma_n for the n terms of a sum, matmul_error_bound and the others, and
-// u for stored values), propagated to the loss and to the gradients by the same derivatives in both buckets,
-// because adding a zero rounds nothing. A run of the same step in doubles measures this difference. So a run
-// in the larger bucket is as close to exact arithmetic as one in the tight bucket, and by the triangle
-// inequality the two differ by at most twice that. A single loss may by chance be closer than its type
-// allows, so the largest difference over all cases of a type is used, plus half a unit in the last place,
-// since each of the two losses is rounded once.
+// For the fast kernels the limit is derived from the roundings of their data type. To first order, the
+// difference between a run and exact arithmetic is a sum over all roundings of the run. Each rounding
+// contributes at most the error that the header of the kernel permits (gamma_n for a sum of n terms,
+// matmul_error_bound and others for products, u for stored values), multiplied by the derivative of the loss or
+// of a gradient. The derivatives are the same in both buckets, because adding a zero rounds nothing. A run of
+// the same step in double precision measures the difference for the tight bucket. A run in the larger bucket is
+// as close to exact arithmetic, so by the triangle inequality the two runs differ by at most twice this
+// difference. A single loss may by chance be closer than its type allows, so the largest difference over all
+// cases of a type is used. Half a unit in the last place is added, because each of the two losses is rounded
+// once.
 //
-// An optimizer does not see rows. One step of SGD with a learning rate of 1 adds the negative gradient to
-// each weight and shows the effect of a bucket on the gradient. AdamW and Lion would turn the rounding errors
-// of a gradient that is exactly zero into steps of full size.
+// Optimizers do not depend on rows, so it is enough to compare gradients. One step of SGD with a learning rate
+// of 1 adds the negative gradient to each weight. AdamW and Lion would turn the rounding errors of a gradient
+// that is exactly zero into steps of full size.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

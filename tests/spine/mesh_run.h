@@ -51,15 +51,15 @@ Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batche
 std::vector<int> mesh_lengths(int64_t number);
 
 struct MeshStart {
-  double perturbation = 0.0;  // each weight changes by this factor, with a random sign
+  double perturbation = 0.0;  // relative change of each weight, with a random sign
   uint32_t seed = 0;
   const Tensors* tensors =
       nullptr;  // if not null, the weights and states of another run, which this run continues
   int first_step = 1;
 };
 
-// Sets the optimizer states to zero, and the weights to numbers that depend on their names. The order of the
-// weights would not work, because each pipeline stage has other ones.
+// Sets the optimizer states to zero, and the weights to numbers that depend on their names. Numbers that depend
+// on the order of the weights would not work, because each pipeline stage has different weights.
 void fill_by_name(Executor& executor, const MeshStart& start = {});
 
 // Runs the steps from `start` on, and an evaluation. The part of the arena that each rank used must be that of
@@ -76,17 +76,20 @@ void expect_equal_ranks(const std::vector<MeshResult>& results);
 // of summation may cause.
 class ExpectedSteps {
  public:
-  // Two orders of summation differ only by their roundings, which are taken as independent with mean zero (Higham and Mary, "A new
-  // approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019). A sum of n products is then the exact sum
-  // for factors whose relative changes have a standard deviation of at most sqrt(n) u. Here n <= 96: the largest inner size is 48,
-  // and the sums over groups of ranks and over micro-batches have fewer terms than that.
+  // The bounds are derived as follows. Two orders of summation differ only by their roundings, which are
+  // assumed to be independent with mean zero (Higham and Mary, "A new approach to probabilistic rounding error
+  // analysis", SIAM J. Sci. Comput. 41, 2019). A computed sum of n products is then the exact sum of products
+  // whose factors have relative changes with a standard deviation of at most sqrt(n) u. Here n <= 96: the
+  // largest inner dimension of a product is 48, and the sums over groups of ranks and over micro-batches have
+  // fewer terms than that.
   //
-  // The effect of changes of all weights is measured. It is linear for changes of 2^-30, whose signs are random: the largest of 4
-  // such effects is at least a third of their standard deviation, except with a probability of erf(1 / (3 sqrt(2)))^4 = 0.5 %. The
-  // products with weights round separately in the forward and the backward pass of each step and in the evaluation, and so do the
-  // products of activations in attention, as often and with effects as large. These effects, of both orders, are independent, so
-  // that their variances are added. A sum of random signs exceeds 7 standard deviations with a probability of at most
-  // 2 exp(-7^2 / 2) = 5e-11 (Hoeffding).
+  // The effect of such changes on the results is measured by changing all weights by a relative 2^-30 with
+  // random signs, for which the effect is linear. This is done 4 times. The largest of the 4 effects is at
+  // least a third of their standard deviation, except with a probability of erf(1 / (3 sqrt(2)))^4 = 0.5 %. The
+  // products with weights round separately in the forward and the backward pass of each step and in the
+  // evaluation. The products of activations in attention round as often and with effects as large. These
+  // effects, of both orders, are independent, so their variances are added. A sum of random signs exceeds 7
+  // standard deviations with a probability of at most 2 exp(-7^2 / 2) = 5e-11 (Hoeffding).
   ExpectedSteps(const TinyCase& test, int64_t batches);
 
   // Checks the joined results of a mesh against the bounds. Returns the largest quotient of a difference and

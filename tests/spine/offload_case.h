@@ -1,5 +1,5 @@
-// Tiny runs for the tests of this folder, whose optimizer states or activations are kept outside the memory of
-// the device; and the rules that the copies in their plans must obey.
+// Support for the tests of this folder: tiny runs whose optimizer states or activations are kept outside the
+// memory of the device, and checks of the rules that the copies in their plans must obey.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace plimsoll {
 
 using testing::TinyCase;
 
-// Where the tests keep optimizer states and activations.
+// Selects where the tests keep optimizer states and activations.
 // kOnHost: states on the host, with updates at their usual place in the step.
 // kOnHostForLater: the same, but updates are deferred to the forward pass of the next step where possible.
 // kActivationsOnHost: all activations that can be offloaded are on the host.

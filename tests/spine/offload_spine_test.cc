@@ -79,8 +79,8 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
   }
 }
 
-// Returns the planned memory without that for captured CUDA graphs, which only plans have that move no
-// activations.
+// Returns the planned memory minus that of captured CUDA graphs. Only plans that offload no activations have
+// such graphs, so totals without them can be compared.
 int64_t bytes_without_captured(const Plan& plan) {
   return plan.total_bytes() - plan.gpu_constant.graph_bytes();
 }

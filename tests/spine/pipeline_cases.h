@@ -18,7 +18,7 @@ inline void expect_same_bits(const Tensors& found, const Tensors& wanted) {
   }
 }
 
-// Returns a classifier. As all cases here, it runs in fp64 with the reference kernels: another order of
+// Returns a classifier. Like all cases here, it runs in fp64 with the reference kernels: another order of
 // summation then changes results only in their last digits, so that a wrong element is clearly visible.
 inline TinyCase classifier() {
   return {

@@ -18,7 +18,7 @@ struct Size {
   int64_t longest;
 };
 
-// What the backward pass recomputes, from nothing to whole layers.
+// The extent of recomputation in the backward pass, from nothing to whole layers.
 enum class Again : uint8_t { kNothing, kCheap, kCheapAndAttention, kLayers };
 constexpr std::array kAgain{Again::kNothing, Again::kCheap, Again::kCheapAndAttention, Again::kLayers};
 

@@ -237,17 +237,20 @@ Tensors figures_of(const Result& result) {
 // The results of one rank, and bounds for the differences that another order of summation may cause.
 class Expected {
  public:
-  // Two orders of summation differ only by their roundings, which are taken as independent with mean zero (Higham and Mary, "A new
-  // approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019). A sum of n products is then the exact sum
-  // for factors whose relative changes have a standard deviation of at most sqrt(n) u. Here n <= 96: the largest inner size is 48,
-  // and the sums over groups of ranks and over micro-batches have fewer terms than that.
+  // The bounds are derived as follows. Two orders of summation differ only by their roundings, which are
+  // assumed to be independent with mean zero (Higham and Mary, "A new approach to probabilistic rounding error
+  // analysis", SIAM J. Sci. Comput. 41, 2019). A computed sum of n products is then the exact sum of products
+  // whose factors have relative changes with a standard deviation of at most sqrt(n) u. Here n <= 96: the
+  // largest inner dimension of a product is 48, and the sums over groups of ranks and over micro-batches have
+  // fewer terms than that.
   //
-  // The effect of changes of all weights is measured. It is linear for changes of 2^-30, whose signs are random: the largest of 4
-  // such effects is at least a third of their standard deviation, except with a probability of erf(1 / (3 sqrt(2)))^4 = 0.5 %. The
-  // products with weights round separately in the forward and the backward pass of each step and in the evaluation, and so do the
-  // products of activations in attention, as often and with effects as large. These effects, of both orders, are independent, so
-  // that their variances are added. A sum of random signs exceeds 7 standard deviations with a probability of at most
-  // 2 exp(-7^2 / 2) = 5e-11 (Hoeffding).
+  // The effect of such changes on the results is measured by changing all weights by a relative 2^-30 with
+  // random signs, for which the effect is linear. This is done 4 times. The largest of the 4 effects is at
+  // least a third of their standard deviation, except with a probability of erf(1 / (3 sqrt(2)))^4 = 0.5 %. The
+  // products with weights round separately in the forward and the backward pass of each step and in the
+  // evaluation. The products of activations in attention round as often and with effects as large. These
+  // effects, of both orders, are independent, so their variances are added. A sum of random signs exceeds 7
+  // standard deviations with a probability of at most 2 exp(-7^2 / 2) = 5e-11 (Hoeffding).
   Expected(const TinyCase& test, int64_t batches) {
     constexpr RankMesh kAlone;
     constexpr double kChange = 0x1p-30;
@@ -450,8 +453,8 @@ TEST(TensorParallelRanks, HaveRoomForTheirParts) {
       EXPECT_EQ(part.bytes, in_arena(4 * elements)) << buffer.name;
       checked += is_divided || has_words ? 1 : 0;
     }
-    // Divided are six tensors in each of the two layers and the word embeddings, each with a gradient and two
-    // optimizer states.
+    // Ranks divide six tensors in each of the two layers, and the word embeddings. Each of these has a gradient
+    // and two optimizer states.
     EXPECT_EQ(checked, (2 * 6 + 1) * 4);
     EXPECT_LT(divided.arena_bytes, whole.arena_bytes);
     expect_apart(divided.programs.at(kTrainProgram), "train");

@@ -1,5 +1,5 @@
-// Tests custom training loops: the example runs, the steps equal those of the Trainer bit for bit, and calls
-// in the wrong order report the missing call.
+// Tests custom training loops: the example program own_loop works, its steps equal those of the Trainer bit for
+// bit, and calls in the wrong order report the missing call.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -39,7 +39,7 @@ ExampleRun run_example(const std::string& words) {
   return run;
 }
 
-// Returns the arguments that the example and `plimsoll train` both get.
+// Returns the arguments that the example program own_loop and `plimsoll train` both get.
 std::string dummy_arguments(const std::string& model, const std::string& output_dir, int steps,
                             const std::vector<std::string>& more) {
   std::string words = "--config_name " + model +
@@ -71,8 +71,8 @@ TEST(OwnLoop, RunsAndLearns) {
   EXPECT_TRUE(std::filesystem::exists(folder.path("out") + "/model.safetensors"));
 }
 
-// The memory that the example plans and allocates must equal the Trainer's plan for the same arguments to the
-// byte, and all of it except less than one KiB must be used.
+// The memory that the example program own_loop plans and allocates must equal the Trainer's plan for the same
+// arguments to the byte, and all of it except less than one KiB must be used.
 TEST(OwnLoop, HoldsWhatTrainPlansWithEveryMethod) {
   const testing::TestFolder folder("own_loop_methods");
   const std::string model = testing::write_tiny_model(folder);
