@@ -1,6 +1,6 @@
 // Tests that training steps allocate no memory of tensor size on the heap, because all tensors are in the
-// arena. The test counts all heap allocations of this process while steps run. Allocations of oneDNN, which the
-// plan lists separately, and of NVIDIA's driver, which is not part of this program, are not counted. On a GPU
+// arena. The test records all heap allocations of this process while steps run. Those of oneDNN, whose memory
+// the plan lists, and of NVIDIA's driver, which is not part of this program, are recorded separately. On a GPU
 // the free memory of the card must not change either.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
