@@ -11,21 +11,23 @@
 namespace plimsoll {
 namespace {
 
-// The type that a tag without a type gets, such as O. A tag that is only "B" begins an entity of this type.
+// The type of a tag without a type, such as "O" or a plain "B". A plain "B" begins an entity of this type.
 constexpr std::string_view kNoType = "_";
 
 bool is_one_of(char letter, std::string_view letters) {
   return letters.find(letter) != std::string_view::npos;
 }
 
-// Returns true if the entity that contains the previous word ends before this one.
+// Returns true if the entity that contains the previous word ends there. `previous` and `letter` are the
+// letters of the tags of the previous and of this word.
 bool ends_before(char previous, char letter, bool type_changes) {
   if (is_one_of(previous, "ES")) return true;
   if (is_one_of(previous, "BI") && is_one_of(letter, "BSO")) return true;
   return !is_one_of(previous, "O.") && type_changes;
 }
 
-// Returns true if an entity begins with this word.
+// Returns true if an entity begins with this word. `previous` and `letter` are the letters of the tags of the
+// previous and of this word.
 bool begins_with(char previous, char letter, bool type_changes) {
   if (is_one_of(letter, "BS")) return true;
   if (is_one_of(previous, "ESO") && is_one_of(letter, "EI")) return true;
@@ -47,8 +49,8 @@ EntityCounts::EntityCounts(int64_t num_labels, std::span<const std::string> name
       tags_.push_back({});
       continue;
     }
-    // All characters other than the letters above have the same meaning, so a character of several bytes is stored as
-    // one letter.
+    // Only the letters tested above have a meaning of their own. Any other first character, which may have
+    // several bytes in UTF-8, is stored as the same letter.
     const size_t first = std::max<size_t>(1, utf8_sequence_length(name));
     std::string_view type = std::string_view(name).substr(first);
     if (const size_t hyphen = type.find('-'); hyphen != std::string_view::npos)
@@ -61,7 +63,7 @@ EntityCounts::EntityCounts(int64_t num_labels, std::span<const std::string> name
 
 void EntityCounts::find_entities(std::span<const int32_t> ids, std::vector<Entity>& entities) const {
   entities.clear();
-  constexpr int64_t kBeforeTheFirst = -1;  // differs from every type
+  constexpr int64_t kBeforeTheFirst = -1;  // this index differs from that of every type
   Tag previous{'O', kBeforeTheFirst};
   int64_t begin = 0;
   for (int64_t i = 0; i <= std::ssize(ids); ++i) {

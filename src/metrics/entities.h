@@ -25,18 +25,18 @@ class EntityCounts {
   void add_sequence(std::span<const int32_t> labels, std::span<const int32_t> predictions);
 
   int64_t num_words() const { return num_words_; }
-  // Return the metrics of entities. An entity is predicted correctly if its type, its first word and its last word are correct. A metric is
-  // 0 if its formula would divide 0 by 0.
+  // Return precision, recall and F1 of entities. An entity is predicted correctly if its type, its first word
+  // and its last word are correct. A quotient 0 / 0 counts as 0.
   double precision() const;
   double recall() const;
   double f1() const;
-  // Returns the share of words whose tag is predicted correctly.
+  // Returns the fraction of words whose tag is predicted correctly.
   double accuracy() const;
 
  private:
   struct Tag {
     char letter = 'O';
-    int64_t type = 0;  // an index: equal types have equal indices
+    int64_t type = 0;  // index of the type's name; tags with the same type have the same index
   };
   struct Entity {
     int64_t type = 0;
@@ -55,7 +55,7 @@ class EntityCounts {
   int64_t num_labelled_ = 0;
   int64_t num_predicted_ = 0;
   int64_t num_right_ = 0;
-  std::vector<Entity> labelled_;  // the labelled entities of the sequence that is being added
+  std::vector<Entity> labelled_;  // entities in the labels of the current sequence
   std::vector<Entity> predicted_;
 };
 

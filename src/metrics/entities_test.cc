@@ -14,7 +14,7 @@ struct SeqevalCase {
   std::vector<std::string> names;
   std::vector<std::vector<int32_t>> labels;
   std::vector<std::vector<int32_t>> predictions;
-  std::array<double, 4> expected;  // precision, recall, f1, accuracy of seqeval 1.2.2
+  std::array<double, 4> expected;  // results of seqeval 1.2.2: precision, recall, F1, accuracy
 };
 
 std::vector<SeqevalCase> seqeval_cases() {

@@ -215,7 +215,8 @@ double RegressionPairs::spearman() const {
 double pearson_correlation(std::span<const double> x, std::span<const double> y) {
   PLIMSOLL_CHECK(x.size() == y.size());
   const double nothing = std::numeric_limits<double>::quiet_NaN();
-  // Compares the values themselves, because the computed variance of constant values need not be zero: their mean is rounded.
+  // Detects constant values by comparing them. Their computed variance need not be zero, because the mean is
+  // rounded.
   const auto constant = [](std::span<const double> values) {
     return std::all_of(values.begin(), values.end(), [&](double value) { return value == values[0]; });
   };
@@ -249,7 +250,7 @@ std::vector<double> average_ranks(std::span<const double> values) {
     while (end < order.size() && values[order[end]] == values[order[begin]]) {
       ++end;
     }
-    // The ranks begin + 1 to end are replaced by their mean.
+    // Equal values get the mean of the ranks begin + 1 to end.
     const double rank = static_cast<double>(begin + end + 1) / 2.0;
     for (; begin < end; ++begin) {
       ranks[order[begin]] = rank;

@@ -27,19 +27,20 @@ class ClassCounts {
   // Adds one row; skips it if the label is negative (no label). Requires: label < num_classes, 0 <=
   // prediction < num_classes.
   void add(int64_t label, int64_t prediction);
-  // Adds the arg max (the first, on ties) of each row of logits [rows, num_classes].
+  // Adds a row per row of logits [rows, num_classes]. The prediction is the index of the largest logit, the
+  // first one on ties.
   void add_logits(std::span<const float> logits, std::span<const int32_t> labels);
   // Adds the counts of another object, such as the counts of another process. Requires: both have the same number of classes.
   void merge(const ClassCounts& other);
 
   int64_t num_classes() const { return num_classes_; }
   int64_t num_rows() const { return num_rows_; }
-  // Return the number of rows with this label, with this prediction, and with both.
+  // Return the number of rows whose label is k, whose prediction is k, and for which both are k.
   int64_t label_count(int64_t k) const { return labels_[static_cast<size_t>(k)]; }
   int64_t prediction_count(int64_t k) const { return predictions_[static_cast<size_t>(k)]; }
   int64_t right_count(int64_t k) const { return right_[static_cast<size_t>(k)]; }
 
-  // Returns the share of correct predictions; 0 if there are no rows.
+  // Returns the fraction of correct predictions, or 0 if there are no rows.
   double accuracy() const;
   // Returns the F1 score. kBinary: 2 TP / (2 TP + FP + FN) of class 1, and 0 if that is 0 / 0. kMacro: the
   // mean over the classes that occur as a label or as a prediction; kWeighted: the same, weighted by the
@@ -66,7 +67,7 @@ class MultiLabelCounts {
   // label are skipped.
   void add_logits(std::span<const float> logits, std::span<const float> labels);
   int64_t num_rows() const { return num_rows_; }
-  // Returns the share of rows in which all classes are predicted correctly.
+  // Returns the fraction of rows in which all classes are predicted correctly.
   double accuracy() const;
   // Returns the F1 score: kMicro of the summed counts; kMacro and kWeighted as in ClassCounts, but over
   // all classes.
@@ -81,7 +82,7 @@ class MultiLabelCounts {
   std::vector<int64_t> false_negative_;
 };
 
-// Pairs of label and prediction of a regression. Pairs with a NaN label (no label) are skipped.
+// The labels and predictions of a regression. Rows with a NaN label (no label) are skipped.
 class RegressionPairs {
  public:
   void reserve(int64_t rows);
@@ -90,7 +91,8 @@ class RegressionPairs {
   int64_t num_rows() const { return static_cast<int64_t>(labels_.size()); }
   // Returns the mean squared error; 0 if there are no rows.
   double mean_squared_error() const;
-  // Returns NaN for fewer than two rows, or if one side is constant, like SciPy.
+  // Returns the Pearson correlation of labels and predictions. As in SciPy, it is NaN for fewer than two rows,
+  // or if labels or predictions are constant.
   double pearson() const;
   // Returns the Pearson correlation of the ranks; equal values have the mean of their ranks.
   double spearman() const;
@@ -108,10 +110,11 @@ std::vector<double> average_ranks(std::span<const double> values);
 
 using MetricList = std::vector<std::pair<std::string, double>>;
 
-// Adds "combined_score", the mean of the values, if there are several, as run_glue does.
+// If there are several metrics, adds their mean as "combined_score", as Hugging Face's run_glue does.
 void add_combined_score(MetricList& metrics);
 
-// The suffix of the metrics of MNLI's second validation set: eval_accuracy_mm, as run_glue writes them.
+// The suffix of the metrics of MNLI's second (mismatched) validation set, as in eval_accuracy_mm of Hugging
+// Face's run_glue.
 inline constexpr std::string_view kMismatchedSuffix = "_mm";
 
 // Return the metrics with these Hugging Face names, in the order of the names. A classification has

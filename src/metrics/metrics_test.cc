@@ -82,9 +82,9 @@ TEST(Metrics, RegressionAsSciPy) {
       pairs.add(c.labels[i], c.predictions[i]);
     }
     expect_metric(pairs.mean_squared_error(), c.expected[0], "mse");
-    // With labels of 1e9 a rounded mean is off by up to 1e9 * 2^-53 * 12 = 1.3e-6 of a spread of about 1; the
-    // correlation sees its square and the inputs' own rounding of 1e-7, and both programs sum in different
-    // orders.
+    // With labels near 1e9, a rounded mean has an error of up to 1e9 * 2^-53 * 12 = 1.3e-6, for values with a
+    // spread of about 1. The square of this error, and the rounding of the inputs by 1e-7, affect the
+    // correlation, and both programs add terms in different orders.
     const double offset_error = std::string(c.name) == "large offset" ? 1e-9 : 0.0;
     if (std::isnan(c.expected[1])) {
       expect_metric(pairs.pearson(), c.expected[1], "pearson");
@@ -132,14 +132,14 @@ TEST(Metrics, LogitsGiveTheFirstLargestClassAndSkipRowsWithoutLabel) {
   const std::vector<float> logits = {0.1f, 2.0f, 2.0f, 3.0f, 1.0f, 0.0f, 0.0f, 0.0f, 9.0f};
   counts.add_logits(logits, std::vector<int32_t>{1, 2, -100});
   EXPECT_EQ(counts.num_rows(), 2);
-  // The rows are (1, 1) and (2, 0) as (label, prediction).
+  // The two counted rows have the (label, prediction) pairs (1, 1) and (2, 0).
   EXPECT_EQ(counts.right_count(1), 1);
   EXPECT_EQ(counts.right_count(0) + counts.right_count(2), 0);
   EXPECT_EQ(counts.label_count(2), 1);
   EXPECT_EQ(counts.prediction_count(0), 1);
 }
 
-// A complete confusion matrix would have 8 TB, and sums over it would take hours.
+// With a million classes, a complete confusion matrix would need 8 TB, and adding up its rows would take hours.
 TEST(Metrics, AMillionClassesNeedMemoryPerClass) {
   constexpr int64_t kClasses = 1000000;
   ClassCounts counts(kClasses);
@@ -147,11 +147,11 @@ TEST(Metrics, AMillionClassesNeedMemoryPerClass) {
   counts.add(999999, 999999);
   counts.add(3, 999999);
   counts.add(3, 4);
-  // F1 of the classes 0, 3, 4 and 999999: 1, 0, 0 and 2 / 3.
+  // The F1 scores of the classes 0, 3, 4 and 999999 are 1, 0, 0 and 2 / 3.
   EXPECT_DOUBLE_EQ(counts.accuracy(), 0.5);
   EXPECT_DOUBLE_EQ(counts.f1(F1Average::kMacro), (1 + 2.0 / 3) / 4);
   EXPECT_DOUBLE_EQ(counts.f1(F1Average::kWeighted), (1 + 2.0 / 3) / 4);
-  // (2 * 4 - (1 + 2)) / sqrt((16 - 6) (16 - 6))
+  // Matthews' correlation of these rows is (2 * 4 - (1 + 2)) / sqrt((16 - 6) (16 - 6)).
   EXPECT_DOUBLE_EQ(counts.matthews(), 0.5);
 }
 

@@ -1,6 +1,6 @@
-// The tasks that learn the tokens of a text: the next token at every token, or the tokens that a mask hides. Softmax cross
-// entropy over the vocabulary, perplexity and the share of tokens that are predicted correctly, as transformers' run_clm
-// and run_mlm report them.
+// The tasks of language modelling: predicting the next token at every token (causal), or the tokens that a mask
+// hides (masked). Both use softmax cross entropy over the vocabulary. The metrics are perplexity and the
+// fraction of correctly predicted tokens, as transformers' run_clm and run_mlm report them.
 #include <array>
 #include <cmath>
 
@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Adds up the losses of the labels, because perplexity is the exponential of the mean loss per label, and
-// counts the correct predictions.
+// Adds up the loss over all labels, because perplexity is the exponential of the mean loss per label, and
+// counts correct predictions.
 class Sums final : public MetricSums {
  public:
   void add(const EvaluatedBatch& batch) override {

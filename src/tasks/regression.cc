@@ -45,7 +45,7 @@ const TaskRecord& regression_task() {
       .new_metric_sums = [](int64_t, std::span<const std::string>) -> std::unique_ptr<MetricSums> {
         return std::make_unique<Sums>();
       },
-      // Two doubles for label and prediction, and memory for computing their ranks.
+      // a label and a prediction as doubles, and memory for computing their ranks
       .metric_bytes_per_row = 64,
       .format_prediction = numbers,
       .probabilities = nullptr};

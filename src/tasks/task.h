@@ -1,7 +1,7 @@
-// A task as one record: the head of its models, the labels that it learns from, its loss, its metrics, and its
-// predictions as text. Code elsewhere asks the record and never switches over the problem type. A file in this
-// folder defines each record, and tasks.inc lists them. Thread-safe: constant data and pure functions; a MetricSums
-// is for one thread.
+// Describes a training task as one record: its head, labels, loss and metrics, and how its predictions are
+// formatted. Other code uses the record and never distinguishes problem types itself. Each record is defined in
+// a file of this folder, and tasks.inc lists them. Thread-safe, because everything is constant data or a pure
+// function, except that a MetricSums may be used by one thread only.
 //
 // Shape letters: B sequences, K labels.
 #pragma once
@@ -20,27 +20,29 @@
 namespace plimsoll {
 
 struct LossOptions {
-  DType dtype = DType::kF32;  // type of labels that are numbers, and of the denominator
+  DType dtype = DType::kF32;  // data type of numeric labels and of the denominator of the loss
   int64_t num_labels = 0;
   double label_smoothing = 0.0;
-  double z_coefficient = 0.0;  // factor of the z-loss; Requires: 0 unless the task predicts tokens
+  double z_coefficient = 0.0;  // factor of the z-loss; must be 0 unless the task predicts tokens
 };
 
-// A batch of an evaluation. There is one row per prediction: per sequence, or per token if tokens have labels. If the task has no logits,
-// its program outputs the number of correct predictions instead.
+// The results of one evaluation batch. There is one row per prediction: per sequence, or per token if tokens
+// have labels. For a task without logits, the program outputs the number of correct predictions instead.
 struct EvaluatedBatch {
-  std::span<const float> logits;  // [rows, K]
-  std::span<const int32_t>
-      classes;                    // [rows], kNoLabel for a row without a label; empty if labels are numbers
-  std::span<const float> values;  // [rows, K]; empty if labels are classes
-  std::span<const int32_t>
-      cu_seqlens;           // [B + 1]: the first token of each sequence, then the number of tokens
+  // [rows, K]
+  std::span<const float> logits;
+  // [rows], the label of each row, or kNoLabel for a row without one. Empty for numeric labels.
+  std::span<const int32_t> classes;
+  // [rows, K], numeric labels. Empty if labels are classes.
+  std::span<const float> values;
+  // [B + 1]: the index of the first token of each sequence, then the total number of tokens.
+  std::span<const int32_t> cu_seqlens;
   double loss = 0.0;        // mean loss over the rows with a label
   int64_t num_labels = 0;   // number of rows with a label
   int64_t num_correct = 0;  // number of these rows that are predicted correctly
 };
 
-// Adds up the metrics of an evaluation, batch by batch in the order of the rows.
+// Accumulates the metrics of an evaluation. Batches are added in the order of the rows.
 class MetricSums {
  public:
   virtual ~MetricSums() = default;
@@ -56,34 +58,39 @@ struct TaskRecord {
   // State whether the loss supports label smoothing, and whether it can be computed in chunks of rows.
   bool has_label_smoothing = false;
   bool has_chunked_loss = false;
-  // False if the logits of a batch are too large to be copied to the host, because there is one per token and entry of the vocabulary. An
-  // evaluation then has the output kNumCorrect instead.
+  // False if the logits of a batch are too large to be copied to the host, as for language models, which have a
+  // logit per token and vocabulary entry. The program of an evaluation then has the output kNumCorrect instead
+  // of logits.
   bool has_logits = true;
-  // Declares the inputs `labels`, `denominator` and, if the loss needs it, `num_sequences`, and returns loss_1 of
-  // logits.
+  // Declares the inputs `labels`, `denominator` and, if the loss needs it, `num_sequences`. Returns the loss of
+  // `logits`, a value of shape [1].
   ValueId (*build_loss)(Graph& graph, ValueId logits, const LossOptions& options) = nullptr;
   // The metrics that an evaluation computes if the user names none.
   std::span<const std::string_view> default_metrics;
-  // Creates the sums of an evaluation. `names` are the labels by id; an id without a name is shown as a number.
+  // Creates an object that accumulates the metrics of one evaluation. `names` are the label names by id; an id
+  // without a name is shown as a number.
   std::unique_ptr<MetricSums> (*new_metric_sums)(int64_t num_labels,
                                                  std::span<const std::string> names) = nullptr;
   // Bytes that MetricSums stores per row. Rank correlations such as Spearman's need every row, not only sums.
   int64_t metric_bytes_per_row = 0;
-  // Returns the prediction for one sequence from its logits: [K], or [words, K] if tokens have labels.
+  // Returns the prediction for one sequence as text. `logits` has the shape [K], or [words, K] if tokens have
+  // labels.
   std::string (*format_prediction)(std::span<const float> logits, std::span<const std::string> names,
                                    int64_t num_labels) = nullptr;
-  // Returns the logits of one sequence as probabilities, in the same order; null if the task has none.
+  // Converts the logits of one sequence to probabilities, in the same order. Null if the task has no
+  // probabilities.
   std::vector<float> (*probabilities)(std::span<const float> logits, int64_t num_labels) = nullptr;
 };
 
-// The output of an evaluation of a task without logits: i32[1], the number of rows that are predicted correctly.
+// The output of an evaluation program of a task without logits: the number of correctly predicted rows, as
+// i32[1].
 inline constexpr std::string_view kNumCorrect = "num_correct";
 
 // Returns the softmax of each row of `num_labels` logits, or the sigmoid of each logit.
 std::vector<float> softmax_of_rows(std::span<const float> logits, int64_t num_labels);
 std::vector<float> sigmoid_of_each(std::span<const float> logits, int64_t num_labels);
 
-// Declares the input `denominator`, which a loss is divided by.
+// Declares the input `denominator`. The loss is divided by its value.
 ValueId add_denominator(Graph& graph, const LossOptions& options);
 
 // Declares the inputs of a softmax cross entropy over the rows of `logits` [rows, K], one class per row, and returns the
@@ -93,10 +100,11 @@ ValueId build_class_loss(Graph& graph, ValueId logits, const LossOptions& option
 // Returns the index of the largest logit, the first on ties.
 size_t most_likely_class(std::span<const float> logits);
 
-// Adds the task's loss over logits_BK to a forward graph, marks it as an output and returns it.
+// Adds the task's loss over `logits` [B, K] to a forward graph, marks it as an output and returns it.
 ValueId add_loss(Graph& graph, ValueId logits, const TaskRecord& task, const LossOptions& options);
 
-// The name of an output of a training program with a z-loss: the value of the z-loss, which is a part of the loss.
+// The name of an additional output of training programs with a z-loss. Its value is the z-loss, which the loss
+// includes.
 inline constexpr std::string_view kZLossOutput = "z_loss";
 
 // Adds the output kNumCorrect to the graph of an evaluation, which already has a loss. Requires: one class per row.
@@ -118,10 +126,10 @@ const TaskRecord& default_task(int64_t num_labels);
 // Returns the name of a label, or its id if it has none.
 std::string label_name(std::span<const std::string> names, size_t id);
 
-// The losses whose labels are numbers. Thread-safe: pure functions.
+// The following function builds a loss with numeric labels. Thread-safe: a pure function.
 
-// Returns loss_1 of logits_BK and labels_BK by an op that reads logits, labels, denominator and the number of
-// sequences.
+// Returns the loss, a value of shape [1]. The op `op` computes it from logits [B, K], labels [B, K], the
+// denominator and the number of sequences.
 inline ValueId build_value_loss(Graph& graph, const OpSchema& op, ValueId logits,
                                 const LossOptions& options) {
   const ValueId denominator = add_denominator(graph, options);

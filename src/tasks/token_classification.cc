@@ -1,5 +1,5 @@
-// The task of predicting one class per word, as for named entities: softmax cross entropy at the first token of each word,
-// and the entity metrics of seqeval.
+// The task of predicting one class per word, as in named entity recognition: softmax cross entropy at the first
+// token of each word, and the entity metrics of seqeval.
 #include <array>
 
 #include "metrics/entities.h"
@@ -55,7 +55,7 @@ const TaskRecord& token_classification_task() {
       .problem_type = ProblemType::kTokenClassification,
       .labels = LabelKind::kClassPerToken,
       .has_label_smoothing = true,
-      .has_chunked_loss = false,  // not needed: there are few classes, so the logits are small
+      .has_chunked_loss = false,  // a token classifier has few classes, so its logits need no chunks
       .build_loss = build_class_loss,
       .default_metrics = kMetrics,
       .new_metric_sums = [](int64_t n, std::span<const std::string> names) -> std::unique_ptr<MetricSums> {

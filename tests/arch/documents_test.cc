@@ -48,7 +48,8 @@ std::set<std::string> test_names() {
 std::set<std::string> argument_names() {
   const std::string table = read(kRoot / "include/plimsoll/arguments.inc");
   const std::regex row(R"(\nPLIMSOLL_ARGUMENT\(\s*\w+,\s*\w+,\s*(\w+),)");
-  // Names that are not settings: --help and --config of every command, and --check of scripts.
+  // These options are not in the tables of settings, but documents may name them: --help and --config of every
+  // command, and --check of scripts.
   std::set<std::string> names{"help", "config", "check"};
   const std::string commands = read(kRoot / "include/plimsoll/commands.inc");
   const std::regex option(R"(\nPLIMSOLL_OPTION\(\w+, (\w+),)");
@@ -71,7 +72,8 @@ std::set<std::string> subcommand_names() {
   return names;
 }
 
-// Returns the commands of the program in indented blocks; lines that end in a backslash are joined.
+// Returns the commands that start Plimsoll in the indented code blocks of a document. Lines that end in a
+// backslash are joined with the next line.
 std::vector<std::string> commands_in(const std::string& text) {
   std::vector<std::string> commands;
   std::istringstream lines(text);
@@ -126,8 +128,8 @@ TEST(Documents, NamedFilesExist) {
   EXPECT_GT(names, 20);
 }
 
-// Comments and messages refer to measurements and pages. Such a file may have moved since, so every name must
-// exist.
+// Comments and messages name result files and documents, such as docs/MEMORY.md. If such a file was renamed or
+// moved, the name would lead nowhere, so every name must exist.
 TEST(Documents, NamedInSourcesExist) {
   const std::regex name(R"(\b(docs/[A-Z_]+\.md|docs/[a-z]+|bench/results(/[A-Za-z0-9-]+\.md)?))");
   int names = 0;

@@ -1,5 +1,5 @@
-// Libraries of NVIDIA's driver are opened at run time and only if needed: the same program runs with and
-// without the driver, and a plan needs none.
+// Tests that the program opens the libraries of NVIDIA's driver at run time and only if it needs them. The same
+// program therefore runs on machines with and without the driver, and making a plan needs no driver.
 #include <elf.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ std::vector<std::string> needed_by(const std::string& path) {
 
 TEST(Driver, NothingOfItIsLinked) {
   std::vector<std::string> files{place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll")};
-  // Checks the shared library too, which some builds do not have.
+  // The shared library libplimsoll.so is checked too. Some builds do not create it.
   if (const std::string library = PLIMSOLL_BINARY_DIR "/libplimsoll.so"; std::filesystem::exists(library))
     files.push_back(library);
   for (const std::string& file : files) {
@@ -76,7 +76,8 @@ std::vector<std::string> plan_arguments(const char* device) {
   return {"--config_name", "bert-large-uncased", "--max_seq_length", "512", "--bf16", "--device", device};
 }
 
-// Returns the libraries of the driver that the program opens for a plan, if there is a driver.
+// Runs `plimsoll plan` and returns the libraries of the driver that it opened. The list is empty on a machine
+// without the driver.
 std::vector<std::string> opened_by_a_plan(const char* device) {
   std::vector<std::string> words = plan_arguments(device);
   words.insert(words.begin(), "plan");
@@ -88,8 +89,8 @@ std::vector<std::string> opened_by_a_plan(const char* device) {
   EXPECT_NE(result.output.find("model weights"), std::string::npos);
   std::vector<std::string> opened;
   for (const char* part : kOfTheDriver) {
-    // The dynamic linker prints this for a file that it found and loads, but not for one that it only searches
-    // for.
+    // The dynamic linker prints "generating link map" only for a library that it found and loads, and not for a
+    // library that it merely searches for.
     const std::string taken = std::string("file=") + part;
     for (size_t at = result.output.find(taken); at != std::string::npos;
          at = result.output.find(taken, at + 1)) {

@@ -1,5 +1,5 @@
-// A CUDA driver without functions: a program that opens it finds no GPU, and a test can detect that it was
-// opened. Built as libcuda.so.1 in its own folder.
+// A fake CUDA driver that has no functions. A program that opens it finds no GPU, and a test can detect that
+// the program opened it. The library is built as libcuda.so.1 in a folder of its own.
 extern "C" int plimsoll_fake_cuda() {
   return 0;
 }

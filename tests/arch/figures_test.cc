@@ -1,4 +1,4 @@
-// Checks the figures and lists in the documents against the program: subcommands, exit codes, counts of
+// Checks the numbers and lists in the documents against the program: subcommands, exit codes, numbers of
 // arguments, and the tables of plans.
 #include <gtest/gtest.h>
 
@@ -45,8 +45,8 @@ std::set<std::string> subcommands() {
   return names;
 }
 
-// Parses "0 done, 1 a bug in Plimsoll, ...": returns the text of each code, after "Exit codes: " and up to the
-// semicolon.
+// Parses a list such as "0 done, 1 a bug in Plimsoll, ...", which follows "Exit codes: " and ends at the
+// semicolon. Returns the text of each exit code.
 std::map<int, std::string> exit_codes(const std::string& text) {
   std::map<int, std::string> codes;
   const size_t begin = text.find("Exit codes: ");
@@ -123,7 +123,7 @@ TEST(Figures, TheOldestCardIsThatOfReleases) {
   }
 }
 
-// Returns the figures of the row that begins with this name, in the order of its columns.
+// Returns the numbers in the table row that begins with this name, in the order of the columns.
 std::vector<std::string> row_figures(const std::string& text, const std::string& name) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -135,7 +135,7 @@ std::vector<std::string> row_figures(const std::string& text, const std::string&
   return {};
 }
 
-// The plan in the documents must be the plan that the program makes, except for rows that depend on the
+// A plan that a document shows must be the plan that the program prints, except for rows that depend on the
 // machine.
 TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
   const std::vector<std::string> words = {"--config_name",
@@ -199,7 +199,8 @@ TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
       ASSERT_TRUE(methods.contains(name)) << "docs/GUIDE.md shows a row with " << name << ", unknown here";
       words.insert(words.end(), methods.at(name).begin(), methods.at(name).end());
     }
-    // The total of the plan is the largest total of loading, resuming and training, rounded up as `fit` does.
+    // The plan states the memory of loading, resuming and training. The largest of these is rounded up, as
+    // `fit` does.
     const std::vector<std::string> totals = row_figures(said(words), "total ");
     ASSERT_GE(totals.size(), 3u);
     EXPECT_EQ(std::ceil(std::stod(totals[2])), std::stod((*it)[4])) << "docs/GUIDE.md: " << (*it)[3];

@@ -1,5 +1,5 @@
-// Checks that only an architecture's own folder knows its name, and that only src/tasks distinguishes problem types.
-// Code elsewhere asks the records in src/models/architecture.h and src/tasks/task.h.
+// Checks that the name of an architecture occurs only in its own folder, and that only src/tasks distinguishes
+// problem types. All other code uses the records that src/models/architecture.h and src/tasks/task.h declare.
 #include <gtest/gtest.h>
 
 #include <filesystem>

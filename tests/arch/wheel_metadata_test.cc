@@ -44,7 +44,8 @@ TEST(WheelMetadata, TheExtraInstallsTheLibrariesThatTheProgramSearches) {
   const std::string cuda = first_match(read_source("pyproject.toml"), R"(\ncuda = \[([^\]]*)\])");
   EXPECT_NE(cuda.find("nvidia-cublas"), std::string::npos) << cuda;
   EXPECT_NE(cuda.find("nvidia-nccl-cu13"), std::string::npos) << cuda;
-  // The program is two folders below site-packages, as "$ORIGIN/../../" in the names of the libraries assumes.
+  // In a wheel the program must be installed two folders below site-packages, because its library paths begin
+  // with "$ORIGIN/../../".
   EXPECT_NE(read_source("cmake/PlimsollInstall.cmake").find("DESTINATION plimsoll_train/bin COMPONENT wheel"),
             std::string::npos);
   EXPECT_TRUE(plimsoll::cublaslt_names().at(1).starts_with("$ORIGIN/../../nvidia/"));
@@ -60,7 +61,8 @@ TEST(ThirdParty, EveryLibraryThatCMakeFindsIsListed) {
   const std::string page = read_source("THIRD_PARTY.md");
   const std::string found =
       read_source("cmake/PlimsollDependencies.cmake") + read_source("cmake/PlimsollCuda.cmake");
-  // Threads belongs to the C library, PkgConfig is a tool of the build, and the others are only for tests and benchmarks.
+  // THIRD_PARTY.md need not list these: Threads belongs to the C library, PkgConfig is a build tool, and GTest
+  // and benchmark are used by tests and benchmarks only.
   const std::set<std::string> not_linked{"Threads", "PkgConfig", "GTest", "benchmark"};
   const std::regex call(
       R"re((?:find_package\(|find_library\(\w+ |pkg_check_modules\(\w+ (?:REQUIRED )?(?:IMPORTED_TARGET )?)([A-Za-z_-]+))re");

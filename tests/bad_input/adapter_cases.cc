@@ -1,4 +1,5 @@
-// Adapters that are damaged or belong to another model or rank, and operations that would lose an adapter.
+// Test cases of bad input: adapters that are damaged or belong to another model or rank, and commands that
+// would lose an adapter.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
@@ -36,7 +37,7 @@ Case merge(std::string name, int exit_code, Words message, std::function<Words(c
           }};
 }
 
-// Copies the base and replaces a part of the names of its tensors.
+// Copies the base model and replaces a part of the names of its tensors.
 std::string renamed_base(const Ground& ground, std::string_view from, std::string_view to) {
   return ground.model_with_header([&](std::string& text) {
     for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))

@@ -1,4 +1,4 @@
-// Arguments that are unknown, contradictory or out of range.
+// Test cases of bad input: arguments that are unknown, contradictory or out of range.
 #include <unistd.h>
 
 #include <fstream>
@@ -85,7 +85,8 @@ std::vector<Case> memory_cases() {
                {"--offload_optimizer", "nvme:/nowhere/nvme"}),
       argument("OffloadToAFile", 2, {"--offload_optimizer nvme:/dev/null", "is not a folder"},
                {"--offload_optimizer", "nvme:/dev/null"}),
-      // Root may write into /proc, so for root the run is refused because /proc has no room for a file.
+      // The folder /proc is not writable for ordinary users. Root may write there, but /proc has 0 bytes of
+      // disk space, so the error is another one.
       argument("OffloadToAFolderThatCannotBeWritten", geteuid() == 0 ? 3 : 2,
                {"--offload_optimizer nvme:/proc",
                 geteuid() == 0 ? "the disk of '/proc', where 0 bytes" : "may not write to '/proc'"},

@@ -166,7 +166,8 @@ std::optional<std::string> on_terminal(Words words, unsigned short columns) {
   return written;
 }
 
-// A bar wider than the terminal would leave a part of it on an extra line at every step.
+// The progress bar must fit the terminal. If it were wider, the terminal would wrap it, and every step would
+// leave a part of the old bar on the screen.
 TEST(BadInput, TheBarFitsANarrowTerminal) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   Words words = ground().train(ground().data(), {"--max_steps", "4", "--save_strategy", "no"});
@@ -189,8 +190,8 @@ TEST(BadInput, TheBarFitsANarrowTerminal) {
   EXPECT_GE(drawn, 4) << written;
 }
 
-// The line about the device is printed first: warnings about outdated names of settings follow it, and precede
-// an error.
+// The first line of the output must name the device. Warnings about outdated names of arguments follow it, and
+// come before an error.
 TEST(BadInput, TheDeviceIsTheFirstLine) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string warning = "warning: --evaluation_strategy is an old name, read as --eval_strategy no\n";
@@ -205,7 +206,7 @@ TEST(BadInput, TheDeviceIsTheFirstLine) {
   EXPECT_TRUE(refused.output.starts_with(warning)) << refused.output;
 }
 
-// The warnings and notes of a plan follow its table, also before an error.
+// Warnings and notes of `plan` must be printed after its table, and before an error.
 TEST(BadInput, APlanEndsWithItsWarningsAndNotes) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   Words words = ground().plan(ground().model());
@@ -228,7 +229,7 @@ TEST(BadInput, APlanEndsWithItsWarningsAndNotes) {
   EXPECT_NE(behind_table(refused).find("\nplimsoll: "), std::string::npos) << refused.output;
 }
 
-// The name of a model in Hugging Face's cache is accepted as well.
+// `--model_name_or_path` must also accept the name of a model in Hugging Face's cache.
 TEST(BadInput, InspectTakesAHubName) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string hub = ground().path("hf_home") + "/hub/models--org--tiny";
@@ -311,7 +312,8 @@ TEST(BadInput, AFileOverTheLimitOfSizesIsAnError) {
   EXPECT_NE(result.output.find("File too large"), std::string::npos) << result.output;
 }
 
-// The help of each command lists the arguments that it uses; arguments that it does not use cause one note.
+// The help of a command must list the arguments that it uses. If arguments are given that it does not use, one
+// note must name them.
 TEST(BadInput, HelpAndNotesAreThoseOfTheCommand) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const ProcessResult help = run_plimsoll({"eval", "--help"}, ground().path("log"));
@@ -331,7 +333,7 @@ TEST(BadInput, HelpAndNotesAreThoseOfTheCommand) {
       << predict.output;
 }
 
-// The description of the data in a plan is identical to that at the start of the run.
+// A plan of a data file describes the data with the same lines that a run with this file prints at its start.
 TEST(BadInput, APlanOfDataIsThatOfTheRun) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const Words common = {"--config_name", ground().model(), "--num_threads", "1", "--device", "cpu"};
@@ -358,7 +360,7 @@ TEST(BadInput, APlanOfDataIsThatOfTheRun) {
   }
 }
 
-// Counts the cases of all tables, each of which a test above runs.
+// There must be many cases, and their names must be unique. The tests above run all of them.
 TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {
   std::set<std::string> names;
   size_t count = 0;

@@ -1,4 +1,5 @@
-// Conversations as training data and as prompts, their templates, and Parquet files.
+// Test cases of bad input: conversations as training data and as prompts, their chat templates, and Parquet
+// files.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"

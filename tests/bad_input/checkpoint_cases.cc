@@ -1,4 +1,4 @@
-// Checkpoints from which a run cannot be resumed.
+// Test cases of bad input: checkpoints from which a run cannot be resumed.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"

@@ -1,4 +1,4 @@
-// Names of commands, their help, and the arguments of fit, inspect and tokenize.
+// Test cases of bad input: names of commands, their help, and the arguments of fit, inspect and tokenize.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
@@ -128,7 +128,7 @@ std::vector<Case> inspect_cases() {
          weights.back() = static_cast<char>(weights.back() ^ 1);
          ground.file(std::filesystem::relative(checkpoint, ground.path("")).string() + "/model.safetensors",
                      weights);
-         // `inspect` still shows the paths that follow a damaged one.
+         // If one of several paths is damaged, `inspect` must still show the paths that follow it.
          return Words{"inspect", checkpoint, ground.data()};
        }},
       {"InspectLogOfAGpu",

@@ -1,4 +1,5 @@
-// Data of language models: files of documents, blocks, the split and the choice of the task.
+// Test cases of bad input for language models: files of documents, their division into blocks of tokens, the
+// split into training and validation data, and the choice of the task.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
@@ -12,7 +13,7 @@ std::string fixture(const std::string& name) {
   return std::string(PLIMSOLL_SOURCE_DIR) + "/src/io/data/fixtures/clm/" + name;
 }
 
-// Returns the words of a dry run of a small GPT-2 from scratch, followed by `more`.
+// Returns the arguments of a dry run that trains a small GPT-2 from scratch, followed by `more`.
 Words of_gpt2(const Words& more) {
   Words command = {"train",
                    "--config_name",
@@ -205,8 +206,8 @@ std::vector<Case> task_choice_cases() {
   };
 }
 
-// Returns the words of a dry run of masked language modelling with a small BERT from scratch, whose tokenizer has 179
-// tokens and 64 positions.
+// Returns the arguments of a dry run of masked language modelling with a small BERT from scratch, whose
+// tokenizer has 179 tokens and which has 64 positions.
 Words of_bert(const Words& more, const std::string& sizes = "vocab_size=179") {
   Words command = {"train",
                    "--config_name",

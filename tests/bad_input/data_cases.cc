@@ -1,5 +1,5 @@
-// Data files and everything derived from them: tasks, caches, plans, columns. reader_cases.cc tests their
-// lines.
+// Test cases of bad input: data files and everything that is derived from them, such as tasks, caches, plans
+// and columns. reader_cases.cc tests errors in single lines of these files.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"

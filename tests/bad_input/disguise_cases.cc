@@ -1,4 +1,4 @@
-// Files whose content is not what their name says.
+// Test cases of bad input: files whose content is not what their name says.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"

@@ -1,5 +1,5 @@
-// Models, data, argument files and output folders that are missing, invalid or in the way, and runs that fail
-// because of the data that they read.
+// Test cases of bad input: models, data, argument files and output folders that are missing or invalid, an
+// output folder that is a file, and runs that fail because of the data that they read.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"

@@ -1,4 +1,5 @@
-// Prompts, settings and output files of `generate`, and the tokenizers of language models.
+// Test cases of bad input: prompts, settings and output files of `generate`, and the tokenizers of language
+// models.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"

@@ -38,11 +38,11 @@ class Ground {
   std::string model_without(const std::string& name) const;
   // Copies the file of the weights, changes the JSON text of its header and adjusts its length.
   std::string model_with_header(const std::function<void(std::string&)>& change) const;
-  // Copies the run.
+  // Copies the output folder of the run that has a checkpoint.
   std::string run_copy() const;
   std::string adapter_copy() const;
 
-  // Return the words of a command that reads this kind of input.
+  // Return the command line of a subcommand that reads this kind of input.
   Words predict(const std::string& model) const;
   Words evaluate(const std::string& model, const std::string& validation_file, const Words& more = {}) const;
   Words plan(const std::string& config) const;

@@ -1,4 +1,5 @@
-// Weights, configurations and tokenizers that are damaged, malicious or belong to another model.
+// Test cases of bad input: weights, configurations and tokenizers that are damaged, malicious or belong to
+// another model.
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -37,19 +38,22 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// Makes a case with a copy of the model whose tensors have other names: the prefix `from` of every name becomes
-// `to`, and if `one` is given, that name becomes `other`.
+// Makes a case with a copy of the model in which the names of the tensors differ: the prefix `from` of every
+// name becomes `to`. If `one` is not empty, its first occurrence in the header of the weight file is replaced
+// by `other`.
 Case renamed(std::string name, int exit_code, Words words, Use use, std::string from, std::string to,
              std::string one = "", std::string other = "") {
   return {std::move(name), exit_code, std::move(words), [=](const Ground& ground) {
             const std::string model = ground.model_with_header([&](std::string& text) {
               if (!one.empty()) replace_first(text, one, other);
-              // A name follows the brace of the header, or the comma after another tensor.
+              // In the JSON header a tensor name follows either the opening brace, or the comma after the
+              // previous tensor.
               for (const std::string_view before : {"{", "},"}) {
                 const std::string start(before);
                 replace_all(text, start + from, start + to);
               }
-              // These keys of the header are not names of tensors, so they get their old form back.
+              // The replacement above also changed these keys, which are not tensor names. They are changed
+              // back.
               for (const std::string_view key : {"dtype", "__metadata__", "format"})
                 replace_all(text, to + std::string(key), "\"" + std::string(key));
             });
@@ -167,7 +171,8 @@ std::vector<Case> weight_cases() {
       weights("WeightsHeaderNoObject", 4, {"model.safetensors", "object"}, safetensors("[1, 2]", 0)),
       weights("WeightsHeaderDeep", 4, {"model.safetensors", "line 1", "'a'"},
               safetensors("{\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}", 0)),
-      // Weights in the formats of torch.save, plain and in a zip file, and the result of a failed download.
+      // These weight files are in another format: written by torch.save (a plain pickle or a zip file), or the
+      // result of a failed download.
       weights("WeightsPickle", 4, {"model.safetensors", "Python pickle", "convert it"},
               std::string("\x80\x02}q\x01(X\x05\0\0\0alphaq\x02K\x01u.", 20) + std::string(100, 'z')),
       weights("WeightsZip", 4, {"model.safetensors", "zip archive", "convert it"},
@@ -299,7 +304,8 @@ std::vector<Case> weight_cases() {
 
 namespace {
 
-// Makes a case with a model of another architecture, whose weights, if any, are in this file.
+// Makes a case with a model whose configuration names an unknown architecture (t5). `weights` is the name of
+// its weight file; if it is empty, the model has no weights.
 Case foreign_model(std::string name, std::string command, std::string weights) {
   return {std::move(name),
           2,

@@ -1,12 +1,13 @@
-// Compressed tables, and sentences with one word per line: damaged, cut, disguised, and unusual files that are read.
+// Test cases of bad input: compressed tables, and files with one word per line, that are damaged, truncated or
+// compressed in another format than their name says; and unusual files that must be accepted.
 #include "tests/bad_input/ground.h"
 
 namespace plimsoll::testing {
-// These literals have a length and can contain NUL bytes.
+// The suffix s makes a std::string of a literal with its full length, so that it can contain NUL bytes.
 using namespace std::string_literals;
 namespace {
 
-// "sentence,label" and four rows, compressed by gzip and by zstd.
+// A CSV file with the header "sentence,label" and four rows, compressed by gzip and by zstd.
 const std::string kPackedByGzip =
     "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x2b\x4e\xcd\x2b\x49\xcd\x4b\x4e\xd5\xc9\x49\x4c\x4a\xcd"
     "\xe1\x2a\xcf\x2f\x4a\x31\x54\xc8\x2c\xd6\x49\xcf\xcf\x4f\x01\xf3\x8c\x40\xbc\xa4\x44\x08\xc7\x18"
@@ -52,7 +53,7 @@ std::vector<Case> compressed_cases() {
            "more.csv.gz", kPackedByGzip + "word5,good"),
       data(
           "PackedGzipOfGzip", 4, {"twice.csv.gz", "compressed with gzip", "gunzip"}, "twice.csv.gz",
-          // A gzip file that contains the beginning of another gzip file.
+          // The compressed content is itself the beginning of a gzip file.
           "\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\x03\x01\x06\x00\xf9\xff\x1f\x8b\x08\x00\x00\x00\x81\xb8\xc0\x40\x06\x00\x00\x00"s),
       data("PackedGzipAsZstd", 4, {"name.csv.zst", "compressed with gzip"}, "name.csv.zst", kPackedByGzip),
       data("PackedZstdAsGzip", 4, {"name.csv.gz", "zstd"}, "name.csv.gz", kPackedByZstd),

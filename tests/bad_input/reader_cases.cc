@@ -1,10 +1,11 @@
-// Tables, line by line: errors with file and line, and unusual input that is accepted.
+// Test cases of bad input: lines of tables that must be refused with the file and line number, and unusual
+// lines that must be accepted.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
 
 namespace plimsoll::testing {
-// These literals have a length and can contain NUL bytes.
+// The suffix s makes a std::string of a literal with its full length, so that it can contain NUL bytes.
 using namespace std::string_literals;
 namespace {
 

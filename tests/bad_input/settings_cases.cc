@@ -1,16 +1,17 @@
-// Files of settings, and the files of a tokenizer other than tokenizer.json.
+// Test cases of bad input: files that contain the arguments of a run, and the files of a tokenizer other than
+// tokenizer.json.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
 
 namespace plimsoll::testing {
-// These literals have a length and can contain NUL bytes.
+// The suffix s makes a std::string of a literal with its full length, so that it can contain NUL bytes.
 using namespace std::string_literals;
 namespace {
 
 const std::string kSettingsPointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n";
 
-// Makes a case that plans a run with a file of settings of this content.
+// Makes a case that plans a run whose arguments are in a file with this content.
 Case settings(std::string name, int exit_code, Words message, std::string file, std::string text) {
   return {std::move(name), exit_code, std::move(message),
           [file = std::move(file), text = std::move(text)](const Ground& ground) {

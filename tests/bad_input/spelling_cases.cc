@@ -1,4 +1,5 @@
-// Names of models and cards, sizes, and label maps.
+// Test cases of bad input: names of models and GPUs, sizes, and label maps (id2label) in forms that the program
+// does not know or that are unusual but valid.
 #include "tests/bad_input/ground.h"
 
 namespace plimsoll::testing {

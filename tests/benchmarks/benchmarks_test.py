@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Tests that no benchmark compares other devices, threads, data types or programs than it states. Needs no GPU and no package.
+"""Tests that benchmarks do not compare runs that used another device, number of threads, data type or program than the benchmark states.
+Needs neither a GPU nor a Python package.
 
     tests/benchmarks/benchmarks_test.py      # called by ctest
 
-The scripts run with simulated programs (simulated.py), which report what a test wants them to have used.
+The scripts of bench/ run simulated programs (simulated.py), which report the device, threads and types that a test prescribes.
 """
 import json
 import os
@@ -21,7 +22,8 @@ sys.dont_write_bytecode = True
 import devices  # noqa: E402
 import simulated  # noqa: E402
 
-# Each would change one side of a comparison, or both, without a word.
+# If one of these environment variables were inherited from the user's shell, it would silently change the speed of one or both compared
+# programs.
 CHANGING = dict(OMP_NUM_THREADS="7", OMP_THREAD_LIMIT="1", OMP_DYNAMIC="true", MKL_NUM_THREADS="7", DNNL_MAX_CPU_ISA="AVX2",
                 ONEDNN_DEFAULT_FPMATH_MODE="BF16", ATEN_CPU_CAPABILITY="default", NVIDIA_TF32_OVERRIDE="1", TORCH_ALLOW_TF32_CUBLAS_OVERRIDE="1",
                 ACCELERATE_MIXED_PRECISION="bf16", RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", SLURM_NTASKS="2", OMPI_COMM_WORLD_SIZE="2",
@@ -57,7 +59,7 @@ class Scripts(unittest.TestCase):
         code, output = self.compare_on_cpu(CUDA_VISIBLE_DEVICES="0", **CHANGING)
         self.assertEqual(code, 0, output)
         self.assertIn("2.00x", output)
-        self.assertIn("OMP_NUM_THREADS=7", output)  # the removed variables are named
+        self.assertIn("OMP_NUM_THREADS=7", output)  # the output must name the variables that were removed from the environment
         self.assert_clean("program", 1)
         self.assert_clean("peer", 1)
 
@@ -133,7 +135,7 @@ class Scripts(unittest.TestCase):
             self.assertIn("tmpfs", output)
 
     def builds(self):
-        """Returns the paths of two programs that report the same, in turns."""
+        """Returns the paths of two simulated builds of the program. A benchmark runs them alternately."""
         return [self.simulation.program, simulated.write_program(os.path.join(self.folder, "new"), simulated.PROGRAM + "# another build\n")]
 
     def test_two_builds_on_different_devices_are_not_compared(self):

@@ -1,7 +1,8 @@
-"""Simulated programs for tests of benchmarks: Plimsoll's program and a Python interpreter whose scripts are Trainer's side.
+"""Makes two simulated programs for tests of benchmarks: one replaces Plimsoll's program, the other one the Python interpreter that runs
+Hugging Face's Trainer, with which Plimsoll is compared.
 
-Each writes the environment that it got to a file, and reports the device, the threads and the type that the variable SIMULATED (JSON)
-states, as if it had used them.
+Each writes its environment variables to a file, and reports that it used the device, the number of threads and the data type that the
+variable SIMULATED (JSON) states.
 """
 import json
 import os
@@ -58,7 +59,7 @@ def write_program(path, text):
 
 
 class Simulation:
-    """The two programs in a folder, and what they report."""
+    """Creates the two simulated programs in a folder and determines what they report."""
 
     def __init__(self, folder):
         self.folder, self.seen = folder, os.path.join(folder, "seen")
@@ -72,7 +73,7 @@ class Simulation:
         return dict(os.environ, SIMULATED=json.dumps(said), **more)
 
     def environments(self, side):
-        """Returns the environments of the processes of a side, "program" or "peer", so far."""
+        """Returns the environments of all processes so far that ran one program: Plimsoll's ("program") or Trainer's ("peer")."""
         path = f"{self.seen}.{side}"
         if not os.path.exists(path):
             return []

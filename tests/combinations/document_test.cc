@@ -19,13 +19,13 @@
 namespace plimsoll {
 namespace {
 
-// Returns the first line of an error without the name of the current device.
+// Returns the first line of an error message.
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// Returns the program's answer to a method that does not apply to a CPU: it either refuses it or explains in
-// a note why it has no effect.
+// Returns the document's text for a method that does not apply to a CPU. The program must either refuse the
+// method on a CPU or explain in a note why it has no effect there.
 std::string on_cpu(const Method& method) {
   std::vector<std::string> words{"--config_name", "bert-base-uncased", "--use_cpu", "--num_threads", "2"};
   words.insert(words.end(), method.words.begin(), method.words.end());
@@ -115,7 +115,8 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// Returns a Markdown table of arguments that the program refuses, with its messages. The table of combinations has no rows for them.
+// Returns a Markdown table of argument combinations that the program refuses, with its messages. The generated
+// table of pairs of methods does not contain these combinations.
 std::string refusals(const Refused& refused) {
   std::string text = "| arguments | the program says |\n|---|---|\n";
   for (const std::vector<std::string>& arguments : refused) {
@@ -129,7 +130,8 @@ std::string refusals(const Refused& refused) {
       said = first_line(error.what());
     }
     EXPECT_FALSE(said.empty()) << joined(arguments) << " is not refused";
-    // The asterisk is part of a pattern and must not start italics.
+    // An asterisk in a message belongs to a name pattern such as *query*. It is escaped, because Markdown would
+    // start italics there.
     for (size_t at = said.find('*'); at != std::string::npos; at = said.find('*', at + 2))
       said.insert(at, "\\");
     text += "| `" + joined(arguments) + "` | " + said + " |\n";
@@ -137,7 +139,8 @@ std::string refusals(const Refused& refused) {
   return text;
 }
 
-// Combinations that mathematics, the hardware or the arguments themselves rule out.
+// The program refuses these combinations because mathematics, the hardware or the meaning of the arguments
+// rules them out.
 const Refused kRuledOut{{"--recompute_budget", "8GiB", "--gradient_checkpointing", "True"},
                         {"--recompute_budget", "8GiB", "--recompute", "selective"},
                         {"--recompute_budget", "8GiB", "--offload_activations"},
@@ -148,7 +151,7 @@ const Refused kRuledOut{{"--recompute_budget", "8GiB", "--gradient_checkpointing
                         {"--bf16", "--bf16_full_eval", "--fp16_full_eval"},
                         {"--bf16", "--gradient_dtype", "fp16"}};
 
-// Combinations that are not implemented.
+// The program refuses these combinations because they are not implemented.
 const Refused kNotHere{{"--lora_r", "8", "--load_in_4bit", "--bnb_4bit_compute_dtype", "bfloat16"},
                        {"--bf16", "--lora_r", "8", "--load_in_4bit", "--bnb_4bit_compute_dtype", "float32"},
                        {"--freeze", "*query*"},
@@ -162,7 +165,8 @@ const Refused kNotHere{{"--lora_r", "8", "--load_in_4bit", "--bnb_4bit_compute_d
                        {"--load_in_8bit", "--llm_int8_enable_fp32_cpu_offload"},
                        {"--load_in_8bit", "--llm_int8_has_fp16_weight"}};
 
-// Returns the answer of update_by() in a custom loop to these arguments.
+// Returns a Markdown table of arguments with which Trainer::update_by() is refused, with the messages.
+// update_by() applies a program's own update rule in a custom training loop.
 std::string own_rules() {
   std::string text = "| arguments | update_by() says |\n|---|---|\n";
   const std::string folder = ::testing::TempDir() + "/plimsoll_own_rules";
@@ -248,7 +252,8 @@ TEST(CombinationsPage, IsWhatTheProgramSays) {
                              << "/COMBINATIONS.md " << PLIMSOLL_SOURCE_DIR << "/docs/COMBINATIONS.md";
 }
 
-// A method can be found by its name, and its words are arguments of the program.
+// The names of methods must be unique, and the arguments of each method must be arguments that the program
+// accepts.
 TEST(Methods, HaveNamesAndArgumentsOfTheirOwn) {
   ASSERT_GE(method_table().size(), 4u);
   std::map<std::string_view, int> names;

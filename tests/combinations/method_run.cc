@@ -46,15 +46,17 @@ Arguments with_what_it_asks_for(const Method& method, Arguments without) {
   return without;
 }
 
-// Returns the largest accepted difference of a loss of order 1 if a method changes how the loss is computed. Order of
-// fp32 sums: several hundred terms contribute 2^-24 each, and the difference grows over four steps with a learning
-// rate of 1e-3. Precision of activations: bf16 rounds to 2^-9 at about twenty places in two layers. Independent
-// errors add up to the square root of their number, sqrt(20) x 2^-9 = 0.9 % for logits below 1; three times that is
-// accepted. Order of sums whose results are rounded to 16 bits: two sums differ by about a hundred times 2^-24, which
-// for a spacing of 2^-9 rounds one result in 300 to the other neighbour; the accepted error is sqrt(1/300) of that
-// for a change of precision. Order of sums with operands that are rounded to the 11 bits of TF32: a change to that
-// precision would be accepted up to three times sqrt(20) x 2^-11 = 0.66 %; the same difference of sums moves one
-// operand in 160 at a spacing of 2^-10, hence 0.66 % x sqrt(1/160) = 5e-4.
+// Returns the largest accepted difference of a loss of order 1 if a method changes how the loss is computed.
+// - Order of fp32 sums: several hundred terms have an error of 2^-24 each, and the difference grows over four
+//   steps with a learning rate of 1e-3.
+// - Precision of activations: bf16 rounds values to 2^-9 at about twenty places in two layers. Independent
+//   errors add up to sqrt(20) x 2^-9 = 0.9 % for logits below 1. Three times that is accepted.
+// - Order of sums whose results are rounded to 16 bits: two sums differ by about a hundred times 2^-24. With a
+//   spacing of 2^-9 this rounds one result in 300 to the other neighbour. The accepted difference is
+//   sqrt(1/300) of that for a change of precision.
+// - Order of sums whose operands are rounded to the 11 bits of TF32: for a change to this precision, three
+//   times sqrt(20) x 2^-11 = 0.66 % would be accepted. The difference of two sums moves one operand in 160 to a
+//   neighbour at a spacing of 2^-10, so 0.66 % x sqrt(1/160) = 5e-4 is accepted.
 double tolerance_of(MethodEffect effect, const Arguments& arguments) {
   constexpr double kPrecision = 0.03, kOrder = 1e-5, kOrderIn16Bits = 0.002, kOrderInTf32 = 5e-4;
   if (effect == MethodEffect::kRounding) return kPrecision;
@@ -62,7 +64,8 @@ double tolerance_of(MethodEffect effect, const Arguments& arguments) {
   return arguments.tf32.value_or(false) ? kOrderInTf32 : kOrder;
 }
 
-// Returns the end of the highest tensor of the plan.
+// Returns the highest end offset of all tensors of the plan, which is the lowest size of an arena that contains
+// them.
 int64_t tensors_end(const Plan& plan) {
   int64_t end = plan.persistent_bytes;
   for (const ProgramPlan& program : plan.programs) {
@@ -101,7 +104,8 @@ Arguments MethodRuns::arguments_of(const MethodSet& set, Dropout dropout, const 
   arguments.device = tiny.device;
   arguments.num_threads = shape_.threads;
   arguments.seed = shape_.seed;
-  // The number of sequences per step is the same with and without accumulation.
+  // The batch size is doubled without gradient accumulation, so that a step has the same number of sequences
+  // either way.
   arguments.per_device_train_batch_size = (accumulates(set) ? 1 : 2) * shape_.micro_batch;
   arguments.max_steps = kSteps;
   arguments.learning_rate = 1e-3;
@@ -166,7 +170,8 @@ void MethodRuns::check_losses(const MethodSet& set) {
     SCOPED_TRACE("without " + std::string(method->name));
     MethodSet rest = set;
     rest.erase(std::find(rest.begin(), rest.end(), method));
-    if (!refusal(rest).empty()) continue;  // for example because a remaining method requires this one
+    // The set without this method may be invalid, for example if another method of the set requires it.
+    if (!refusal(rest).empty()) continue;
     // Accumulation is compared without dropout, because micro-batches draw other dropout masks than one large batch; all other
     // methods draw the same masks.
     const Dropout dropout = method->name == "accumulation" ? Dropout::kOff : Dropout::kOn;

@@ -12,12 +12,13 @@ namespace plimsoll::testing {
 
 using MethodSet = std::vector<const Method*>;
 
-// Describes a set: "bf16 + sgd", or "nothing" for an empty set.
+// Returns the names of the methods of a set, such as "bf16 + sgd", or "nothing" for an empty set.
 std::string words_of(const MethodSet& set);
 
-// The properties of a run other than its methods.
+// The sizes of a test run: everything that is independent of its methods.
 struct RunShape {
-  // sequences; a step has two micro-batches, or one batch with as many sequences as both
+  // Number of sequences per micro-batch. A step processes twice as many: two micro-batches with gradient
+  // accumulation, and one batch of double size without.
   int64_t micro_batch = 3;
   int64_t tokens = 12;  // tokens per sequence
   int64_t threads = 1;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of `plimsoll download`, and of runs with hub names, with a hub on the loopback interface (hub_server.py).
+"""Tests `plimsoll download`, and runs that name a model of the hub. The hub is simulated on the loopback interface (hub_server.py).
 
     tests/downloads/downloads_test.py PROGRAM      # called by ctest
 
@@ -83,7 +83,7 @@ class Downloads(unittest.TestCase):
         return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
     def assert_blobs_are_right(self):
-        """No blob under its final name has other bytes than its name says."""
+        """Checks that every completely downloaded blob has the content that its name, a hash, states."""
         for name in self.blobs():
             if name.endswith(".incomplete"):
                 continue
@@ -97,7 +97,7 @@ class Downloads(unittest.TestCase):
         self.assertFalse([name for name in self.blobs() if name.endswith(".incomplete")])
         self.assert_blobs_are_right()
 
-    # --- what is downloaded
+    # --- which files are downloaded
 
     def test_default_files_and_layout(self):
         out, err = self.run_program("download", "org/name")
@@ -106,7 +106,7 @@ class Downloads(unittest.TestCase):
         self.assertIn("3 files, 293.0 KiB; to download: 3 files", out)
         self.assertEqual(sorted(path.name for path in self.snapshot().iterdir()), sorted(ALL))
         self.assertEqual(os.readlink(self.snapshot("vocab.txt")), "../../blobs/" + git_hash(self.files["vocab.txt"]))
-        # A second download asks only for the commit.
+        # If all files are in the cache, a second download makes one request only: for the commit of the revision.
         before = len(self.hub.requests)
         out, err = self.run_program("download", "org/name", "--quiet")
         self.assertEqual(out, str(self.snapshot()).rstrip("/") + "\n")
@@ -141,7 +141,8 @@ class Downloads(unittest.TestCase):
         self.commit = self.hub.add("org/name", self.files)
         self.run_program("download", "org/name")
         self.assert_complete()
-        self.assertEqual(self.hub.count("storage", "/stored/"), 1)  # the weights are the same
+        # The weights did not change between the revisions, so they are downloaded once.
+        self.assertEqual(self.hub.count("storage", "/stored/"), 1)
         self.assertTrue(self.snapshot("config.json", old).exists())
 
     def test_pages_of_a_long_list(self):
@@ -212,14 +213,14 @@ class Downloads(unittest.TestCase):
         folder = self.home / "hub/.locks/models--org--name"
         folder.mkdir(parents=True)
         with open(folder / (git_hash(self.files["config.json"]) + ".lock"), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # as the package filelock does
+            fcntl.flock(lock, fcntl.LOCK_EX)  # locked in the way in which huggingface_hub (package filelock) locks its files
             process = self.start("download", "org/name")
             self.assertIn("another process downloads config.json", process.stderr.readline())
         out, err = process.communicate(timeout=20)
         self.assertEqual(process.returncode, 0, out + err)
         self.assert_complete()
 
-    # --- wrong answers
+    # --- wrong answers from the hub
 
     def test_wrong_bytes_are_removed(self):
         self.hub.fail("storage", "/stored/", content=b"x" * 300_000)
@@ -361,7 +362,7 @@ class Downloads(unittest.TestCase):
         for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
             self.run_program("download", "org/name", **{variable: str(self.folder / "ca.pem")})
         self.assert_complete()
-        # A folder of certificates, named by their hashes as `openssl rehash` names them.
+        # CA certificates can also be in a folder, in files named by the hash that `openssl rehash` would use.
         name = subprocess.run(["openssl", "x509", "-hash", "-noout", "-in", "ca.pem"], cwd=self.folder, check=True, capture_output=True, text=True)
         (self.folder / "certificates").mkdir()
         shutil.copy(self.folder / "ca.pem", self.folder / "certificates" / (name.stdout.strip() + ".0"))
@@ -379,14 +380,14 @@ class Downloads(unittest.TestCase):
         self.add_model("org/tiny", "bert")
         out, err = self.run_program("plan", "--model_name_or_path", "org/tiny")
         self.assertIn("downloading org/tiny from", err)
-        self.assertEqual(self.hub.count("storage", "/stored/"), 0)  # a plan needs no weights
+        self.assertEqual(self.hub.count("storage", "/stored/"), 0)  # making a plan must not download the weights
         (self.folder / "t.csv").write_text("sentence\ngood\nbad\n")
         words = ("predict", "--model_name_or_path", "org/tiny", "--test_file", "t.csv", "--use_cpu", "--output_dir", "out")
         out, err = self.run_program(*words)
         self.assertEqual(self.hub.count("storage", "/stored/"), 1)
         before = len(self.hub.requests)
         out, err = self.run_program(*words)
-        self.assertEqual(len(self.hub.requests), before)  # a complete cache needs no network
+        self.assertEqual(len(self.hub.requests), before)  # with a complete cache the run must not use the network
         self.assertNotIn("downloading", err)
 
     def test_an_adapter_names_its_base(self):
@@ -437,7 +438,8 @@ class Downloads(unittest.TestCase):
     # --- together with huggingface_hub
 
     def tree(self, folder):
-        """Paths with links and contents, without what names the program that wrote it."""
+        """Returns the links and the hashes of the files below a folder by path. Contents that name the program that wrote them are left
+        out: those of lock files, and all but the first line of CACHEDIR.TAG."""
         result = {}
         for path in sorted(folder.rglob("*")):
             name = str(path.relative_to(folder))
@@ -466,7 +468,7 @@ class Downloads(unittest.TestCase):
         self.run_program("download", "org/name@v1", "--include", "config.json", "--include", "vocab.txt", "--include", "*.safetensors",
                          "--include", "onnx/*")
         self.assertEqual(self.tree(self.home / "hub"), self.tree(theirs / "hub"))
-        # Each finds the files of the other without the network.
+        # Plimsoll and huggingface_hub must each find the files that the other one downloaded, without downloading them again.
         before = len(self.hub.requests)
         found = self.run_hub(code, self.home, HF_HUB_OFFLINE="1")
         self.assertEqual(found, str(self.snapshot()).rstrip("/"))
@@ -474,7 +476,7 @@ class Downloads(unittest.TestCase):
         out, err = self.run_program("download", "org/name@v1", "vocab.txt", "config.json", "model.safetensors", "--quiet")
         self.assertEqual(out.strip(), str(self.snapshot()).rstrip("/"))
         self.assertEqual([r.path for r in self.hub.requests[before:]], ["/api/models/org/name/revision/v1"])
-        # A file that does not exist is remembered in the same way.
+        # Plimsoll also records that a file does not exist on the hub, and huggingface_hub must understand this record.
         self.home = self.folder / "hf"
         self.run_program("download", "org/name@v1", "absent.json", code=4)
         self.assertEqual(self.run_hub("print(try_to_load_from_cache('org/name', 'absent.json', revision='v1') is _CACHED_NO_EXIST)", self.home),

@@ -1,6 +1,6 @@
-"""A hub on the loopback interface for tests: the requests of Hugging Face's hub for made-up repositories, with failures on demand.
+"""Simulates Hugging Face's hub on the loopback interface for tests. It serves made-up repositories, and fails on demand.
 
-Large files are served by a second port, to which the hub redirects as the real one redirects to its storage.
+Large files are served at a second address, to which the hub redirects, as the real one redirects to its storage.
 """
 import collections
 import hashlib
@@ -30,24 +30,25 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address):
-        """Clients that are killed close their connections."""
+        """Ignores errors of connections: tests kill clients, which closes their connections."""
 
 
 class Fault:
-    """What happens to a request. `place` is hub or storage, `part` a part of its path, `times` how often it happens."""
+    """A failure that the server injects into matching requests: to the server `place` ("hub" or "storage"), with `part` in the request
+    path. It occurs `times` times."""
 
     def __init__(self, place, part, times=1, **what):
         self.place, self.part, self.times, self.what = place, part, times, what
 
 
-# Two addresses of this machine, because huggingface_hub 1.33 follows redirects to another port of the same host, but takes the metadata of a
-# large file from the redirect to another host.
+# The hub and the storage have two different addresses of this machine. huggingface_hub 1.33 follows a redirect to another port of the same
+# host, but it takes the metadata of a large file from a redirect to another host, which is how the real hub answers.
 HOSTS = {"hub": "127.0.0.1", "storage": "127.0.0.2"}
 
 
 class Hub:
     def __init__(self, page_size=1000, context=None):
-        self.repositories = {}  # (kind, name) -> {"commit", "files", "refs"}
+        self.repositories = {}  # maps (kind, name) to {"commit", "files", "refs"}
         self.requests = []
         self.faults = []
         self.page_size = page_size
@@ -144,7 +145,7 @@ def handler_class(hub, place):
                 self.wfile.write(body)
 
         def answer_hub(self, fault):
-            url = urllib.parse.urlsplit(self.path)  # a proxy receives whole addresses
+            url = urllib.parse.urlsplit(self.path)  # self.path is a complete URL if the server is used as a proxy
             parts = [urllib.parse.unquote(part) for part in url.path.strip("/").split("/")]
             if parts[0] == "api":
                 self.answer_api(parts, dict(urllib.parse.parse_qsl(url.query)))

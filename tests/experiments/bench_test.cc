@@ -80,7 +80,7 @@ TEST(Bench, MakesTheTableAndItsFiles) {
   EXPECT_FALSE(table.at("program").at("version").get<std::string>().empty());
   EXPECT_FALSE(table.at("machine").at("cpu").get<std::string>().empty());
   EXPECT_EQ(table.at("summary").at("reference"), "vanilla, batch 4");
-  // The plot's caption contains the description of the CPU from the first line of a run.
+  // The caption of the plot names the CPU. The description must be the one that the first row's run printed.
   const std::string device = rows[0].at("figures").at("device");
   EXPECT_TRUE(contains(read_file(folder.path("out") + "/rows/01-vanilla-batch-4/output.txt"),
                        "device " + device + "\n"))
@@ -90,7 +90,7 @@ TEST(Bench, MakesTheTableAndItsFiles) {
   EXPECT_FALSE(contains(result.output, "as calibration")) << result.output;
   int measured = 0;
   for (const nlohmann::json& row : rows) {
-    // A row without figures has a reason.
+    // A row contains either measured figures or the reason why it could not be run.
     EXPECT_NE(row.at("figures").is_null(), row.at("refused").get<std::string>().empty()) << row.dump(1);
     if (row.at("figures").is_null()) continue;
     ++measured;
@@ -112,7 +112,8 @@ TEST(Bench, MakesTheTableAndItsFiles) {
     EXPECT_GT(fs::file_size(folder.path("out") + "/" + name), 100u) << name;
 }
 
-// Two ranks train each row; its figures are those of the first rank.
+// `bench --parallel` trains each row of its table with two ranks. The results of a row are those of the first
+// rank.
 TEST(Bench, ComparesHowRanksTrainTogether) {
   const TestFolder folder("bench_parallel");
   write_tiny_model(folder);
@@ -206,8 +207,8 @@ TEST(Bench, RepeatsRowsAndRunsThemAgainWhenAsked) {
   EXPECT_TRUE(contains(again.output, "DataLoader, 4 workers, run 2: ")) << again.output;
 }
 
-// If bench is killed at any time, the same command continues with the unfinished row: finished rows are not run
-// again.
+// If bench is killed at any time, the same command must continue with the unfinished row and must not run
+// finished rows again.
 TEST(Bench, GoesOnAfterItWasKilled) {
   const TestFolder folder("bench_kill");
   write_tiny_model(folder);
@@ -246,7 +247,7 @@ TEST(Bench, ASweepsValuesMayHaveCommas) {
   ASSERT_EQ(table.size(), 4u);
   EXPECT_EQ(table[3].at("name"), "seed=2 optim_args=momentum_dtype=bfloat16,variance_dtype=bfloat16");
   for (const nlohmann::json& row : table) EXPECT_FALSE(row.at("figures").is_null()) << row.dump(1);
-  // The table must show long names completely, so that the rows can be distinguished.
+  // The table must print long row names completely, because rows may differ only at the end of the name.
   EXPECT_TRUE(contains(result.output, "  seed=1\n    optim_args=momentum_dtype=float32 ")) << result.output;
 }
 
@@ -267,7 +268,8 @@ TEST(Bench, HelpIsPrintedWhateverItIsAskedBeside) {
   }
 }
 
-// If the other program can run none of the rows, this is reported before the first row.
+// `bench --peer` compares each row with another program, Trainer. If that program cannot run any row, bench
+// must report this before it spends time on the first row.
 TEST(Bench, APeerThatCannotRunIsSaidBeforeAnyRow) {
   const TestFolder folder("bench_no_peer");
   write_tiny_model(folder);
@@ -283,13 +285,14 @@ TEST(Bench, APeerThatCannotRunIsSaidBeforeAnyRow) {
   };
   refused({"--peer_python", "/bin/sh", "--peer_script", folder.path("peer.sh")},
           {"--peer: /bin/sh: ModuleNotFoundError: no module", "--peer_python", "omit --peer"});
-  // The script that belongs to the program is found from any working directory.
+  // Without --peer_script, bench must find the script that belongs to it from any working directory. The error
+  // is therefore about the missing interpreter.
   refused({"--peer_python", folder.path("none")}, {"none cannot be run", "--peer_python"});
   refused({"--peer_script", folder.path("none.py")}, {"--peer_script", "the file does not exist"});
 }
 
-// A shell script replaces Trainer: it has figures for most rows and none for 8-bit SGD. The real script
-// refuses rows that Trainer does not support before it needs PyTorch.
+// A shell script takes the role of Trainer. It reports measurements for most rows and refuses 8-bit SGD. The
+// real script refuses rows that Trainer does not support before it needs PyTorch.
 TEST(Bench, APeerStandsBesideEachRowThatItHas) {
   const TestFolder folder("bench_peer");
   write_tiny_model(folder);
@@ -318,12 +321,13 @@ TEST(Bench, APeerStandsBesideEachRowThatItHas) {
   EXPECT_EQ(peers.at("selective recompute").at("refused"), "Trainer has nothing like --recompute selective");
   EXPECT_TRUE(contains(result.output, "compared with Hugging Face's Trainer")) << result.output;
   EXPECT_TRUE(contains(result.output, "Trainer 2.5 samples/s, 1 MiB")) << result.output;
-  // A refusal by the other program is stored as a result, so that row is not run again either.
+  // A refusal by Trainer's script is stored as the result of the row, so that the next bench does not run this
+  // row again.
   const ProcessResult again = run_plimsoll(words, folder.path("log"));
   EXPECT_TRUE(contains(again.output, "[4/4] 8-bit SGD with momentum: there already")) << again.output;
 }
 
-// If bench is killed while the other program runs a row, only that row is run again.
+// If bench is killed while Trainer's script runs a row, the next bench must run only that row again.
 TEST(Bench, GoesOnWithTheRowWhosePeerWasKilled) {
   const TestFolder folder("bench_peer_kill");
   write_tiny_model(folder);
@@ -363,7 +367,7 @@ pid_t child_of(pid_t process) {
   return children >> child ? child : 0;
 }
 
-// A row that crashes is a line of the table, and the exit code shows that something failed.
+// A row whose run crashes must still be a line of the table, and the exit code must show that something failed.
 TEST(Bench, ARowThatCrashesIsReportedAtTheEnd) {
   const TestFolder folder("bench_crash");
   write_tiny_model(folder);
@@ -390,7 +394,8 @@ TEST(Bench, ARowThatCrashesIsReportedAtTheEnd) {
   EXPECT_FALSE(rows[1].at("figures").is_null()) << rows[1].dump(1);
 }
 
-// A loss that is not finite is a result of the row, and not a failure of bench.
+// If training diverges, a loss of NaN or infinity is a result of the row and must not be reported as a failure
+// of bench.
 TEST(Bench, ARowWhoseLossIsNotFiniteIsNoFault) {
   const TestFolder folder("bench_not_finite");
   write_tiny_model(folder);
@@ -463,7 +468,8 @@ TEST(Experiments, TheNineOfTheDocumentsComeFirstOnBothDevices) {
   }
 }
 
-// No row is refused on the cards for which the table was made, and no two rows are equal.
+// On the cards that the table of experiments is meant for, every row must be accepted, and no two rows may have
+// the same arguments.
 TEST(Experiments, EveryRowOfAGpuIsARun) {
   std::set<std::string> names;
   std::set<std::string> keys;

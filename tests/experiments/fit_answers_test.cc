@@ -70,7 +70,7 @@ Words tiny_arguments(const TestFolder& folder) {
           "1"};
 }
 
-// Returns true if the search can select the method even if memory is not limited.
+// Returns true if the report lists the method among those that the search may select.
 bool is_searched(const FitReport& report, std::string_view method) {
   const std::string text = " " + report.searched + ",";
   return contains(text, " " + std::string(method) + ",") || contains(text, " " + std::string(method) + ";");
@@ -85,9 +85,10 @@ TEST(Fit, TrainTakesEveryAnswerAndHoldsWhatItSays) {
   EXPECT_GE(check_commands(report, words, folder).size(), 4u);
   int searched = 0;
   for (const Method& method : method_table()) {
-    // Chunked losses need many labels, and a budget needs a limit, so these two are not expected here.
+    // Two methods are not expected here: chunked losses need many labels, and recompute_budget needs a memory
+    // limit.
     if (method.kind == "loss" || method.name == "recompute_budget") continue;
-    // This CPU may not support bf16 products. The report then says so once.
+    // A CPU may lack instructions for bf16 products. The report then lists the method as refused.
     const bool is_refused = contains(report.refused, std::string(method.name));
     EXPECT_EQ(is_searched(report, method.name) || is_refused,
               method.not_on_cpu.empty() && method.not_in_fit.empty())
@@ -101,7 +102,8 @@ TEST(Fit, TrainTakesTheAnswersOfALimit) {
   const TestFolder folder("fit_train");
   write_tiny_model(folder);
   const Words words = tiny_arguments(folder);
-  // The limit is so low that either one of the layers has to be recomputed, or the update has to need fewer bytes.
+  // The report without a limit gives the smallest and the largest memory of all rows. The limits below are so
+  // low that layers have to be recomputed or the update has to need fewer bytes.
   FitOptions options{.arguments = arguments_of(words), .effective_batch_size = 64, .with_other_paths = true};
   const FitReport all = fit_run(options);
   ASSERT_FALSE(all.rows.empty());
@@ -122,7 +124,8 @@ TEST(Fit, TrainTakesTheAnswersOfALimit) {
   EXPECT_GE(methods.size(), 4u);
 }
 
-// The card need not be in this machine: `plan` makes the plan that `train` would make there.
+// Plans for a GPU do not need that GPU: `plan` must compute the memory that `fit` states, to the byte, on any
+// machine.
 TEST(Fit, EveryMethodOnACardIsPlannedToTheByte) {
   const TestFolder folder("fit_card");
   write_tiny_model(folder);
@@ -248,7 +251,7 @@ TEST(Methods, MakeOfARequestWhatTheirWordsSay) {
   EXPECT_GE(refused, 100);
 }
 
-// fit reads no data, but the file decides what is trained, as in a run.
+// `fit` does not read the training file, but its type determines the task, just as in a run.
 TEST(Fit, TheTrainingFileDecidesTheTask) {
   const test::ScratchFolder folder;
   const auto table_of = [&](const std::string& model, const std::string& file, const Words& more = {}) {
@@ -259,7 +262,7 @@ TEST(Fit, TheTrainingFileDecidesTheTask) {
   };
   const std::string text = folder.write("corpus.txt", "good stories\n");
   const std::string rows = folder.write("rows.tsv", "text\tlabel\ngood\t1\nbad\t0\n");
-  // A plain text trains a language model, in blocks of 1024 tokens.
+  // With a plain text file GPT-2 is trained as a language model, in blocks of 1024 tokens.
   EXPECT_TRUE(contains(table_of("gpt2", text), "gpt2, 1024 tokens")) << table_of("gpt2", text);
   EXPECT_TRUE(contains(table_of("gpt2", text, {"--block_size", "256"}), "gpt2, 256 tokens"));
   EXPECT_TRUE(contains(table_of("gpt2", "/nonexistent/corpus.txt.gz"), "gpt2, 1024 tokens"))
@@ -268,15 +271,17 @@ TEST(Fit, TheTrainingFileDecidesTheTask) {
   EXPECT_TRUE(contains(table_of("gpt2", ""), "gpt2, 128 tokens"));
   EXPECT_TRUE(contains(table_of("gpt2", text, {"--problem_type", "single_label_classification"}),
                        "gpt2, 128 tokens"));
-  // A model without a head for language modelling trains a classifier.
+  // If the model has no head for language modelling, a classifier is planned, also with a plain text file.
   EXPECT_TRUE(contains(table_of("bert-base-uncased", text), "bert-base-uncased, 128 tokens"));
-  // The checkpoint of a language model trains a classifier on rows with labels, as train does.
+  // If the model is a language model and the file has rows with labels, a classifier is trained, as `train`
+  // does.
   const std::string lm = PLIMSOLL_SOURCE_DIR "/tests/parity/models/gpt2_lm";
   EXPECT_TRUE(contains(table_of(lm, ""), "gpt2_lm, 64 tokens")) << table_of(lm, "");
   EXPECT_TRUE(contains(table_of(lm, rows, {"--max_seq_length", "32"}), "gpt2_lm, 32 tokens"));
-  // Words with tags train a classifier of words, whatever the number of tags is.
+  // With a file of tagged words (CoNLL) a token classifier is trained. The number of different tags does not
+  // matter.
   const std::string tags = folder.write("words.conll", "good O\n\n");
-  // Compares the tables without the command at their end, which names the file.
+  // Removes the command at the end of the report, because it contains the file name.
   const auto answers = [](const std::string& table) { return table.substr(0, table.find("plimsoll train")); };
   EXPECT_EQ(answers(table_of("bert-base-uncased", tags)),
             answers(table_of("bert-base-uncased", "", {"--problem_type", "token_classification"})));
@@ -331,8 +336,8 @@ TEST(Fit, CountsTheCapturedProgramsOfEachSplit) {
       ASSERT_FALSE(report.rows.empty());
       for (const FitRow& row : report.rows) {
         ASSERT_GT(row.micro_batch, 0);
-        // Skips batches that are larger than the 22 rows of the data: `fit` plans them at full size, but a run
-        // cannot fill them.
+        // Skips micro-batches of more than 22 sequences: the data has 22 rows, so a run cannot fill such a
+        // batch, while `fit` plans it at full size.
         if (row.micro_batch > 22) continue;
         const Arguments arguments = arguments_of(joined(words, row.arguments));
         const RunSetup told = prepare_run(arguments, RunPurpose::kPlan, Environment{}, posix_file_system());
@@ -353,7 +358,8 @@ Words bert_base(const std::string& devices) {
   return {"fit", "--config_name", "bert-base-uncased", "--device", devices, "--effective_batch_size", "4"};
 }
 
-// Releases contain code for compute capability 7.5 and later.
+// Released binaries contain GPU code for compute capability 7.5 and later, so `fit` must not recommend older
+// cards.
 TEST(Fit, OffersNoCardOnWhichNoReleaseRuns) {
   const TestFolder folder("fit_cards");
   const auto output_of = [&](const Words& words) {
@@ -399,7 +405,8 @@ TEST(Fit, PutsTheMildestOfATieFirst) {
   }
 }
 
-// Options that a program fills itself are checked like those of a command line.
+// A program that uses the library fills FitOptions directly. These options must be checked like those of a
+// command line.
 TEST(Fit, ChecksOptionsThatAProgramFilled) {
   const auto refused = [](const std::function<void(FitOptions&)>& change, const std::string& expected) {
     FitOptions options;

@@ -15,7 +15,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// Only plans are made, so the card need not be in this machine.
+// The test makes plans and runs nothing, so it needs no such GPU.
 TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
   const Words words{"--config_name",    "bert-large-uncased",
                     "--max_seq_length", "512",
@@ -34,10 +34,11 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     EXPECT_LE(row.samples_per_s, last) << "ranked by speed, except for ties";
     if (row.tie != tie) last = row.samples_per_s * (1 + kEstimateError);
     tie = row.tie;
-    // largest_batch and longest_sequence are computed for the first twelve rows; three of these are checked.
+    // `fit` computes largest_batch and longest_sequence for the first twelve rows only. The test checks three
+    // of these.
     if (checked == 3) continue;
-    // plan_run() also plans an evaluation. With one sequence per batch, the evaluation needs no more memory than
-    // training.
+    // plan_run() also plans an evaluation. One sequence per evaluation batch ensures that the evaluation does
+    // not need more memory than training.
     const Words chosen = joined(joined(words, row.arguments), {"--per_device_eval_batch_size", "1"});
     const PlanReport plan = plan_run(arguments_of(chosen));
     EXPECT_TRUE(plan.fits) << row.micro_batch << " x " << row.accumulation;
@@ -50,7 +51,8 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     // One sequence more than the largest batch does not fit.
     Words more = joined(joined(words, row.arguments), {"--per_device_eval_batch_size", "1"});
     more = joined(more, {"--gradient_accumulation_steps", "1", "--per_device_train_batch_size"});
-    // The limit leaves space for the captured programs of the evaluation.
+    // The limit is a little higher than 12 GiB, because plan_run() also counts the captured programs (CUDA
+    // graphs) of the evaluation.
     const Words roomier{std::to_string(row.largest_batch), "--memory_limit", "12320MiB"};
     EXPECT_TRUE(plan_run(arguments_of(joined(more, roomier))).fits);
     EXPECT_FALSE(
@@ -59,11 +61,12 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     ++checked;
   }
   EXPECT_GE(checked, 2);
-  // Only a lower bound is checked; bench/plan measures the number of plans per second.
+  // `fit` must have made more plans than were checked here. How many plans it makes per second is measured by
+  // bench/plan.
   EXPECT_GT(report.num_plans, checked);
 }
 
-// Uses random data, so that the plan is that of a run without evaluation.
+// Returns arguments with random training data, for which a run makes no evaluation.
 Words on_h200(const std::string& limit, const Words& more = {}) {
   return joined({"--config_name", "bert-large-uncased", "--dataset_name", "dummy", "--dummy_seq_length",
                  "512", "--dummy_num_samples", "64", "--max_seq_length", "512", "--device", "h200",
@@ -85,7 +88,7 @@ std::string refusal_of(const Words& words) {
   return {};
 }
 
-// Returns the number before the first " MiB (" after these words.
+// Returns the number between `words` and the following " MiB (" in a text.
 int64_t mib_after(const std::string& text, const std::string& words) {
   const size_t at = text.find(words);
   EXPECT_NE(at, std::string::npos) << text;
@@ -181,7 +184,7 @@ std::vector<Words> fitting_words(const std::string& text) {
 TEST(Refusal, GivesWordsWithWhichTheRunFits) {
   struct Case {
     Words words;
-    std::vector<std::string> expected;  // each must occur in one of the lines
+    std::vector<std::string> expected;  // each text must occur in a line of the refusal
   };
   const Words four{"--per_device_train_batch_size", "4"};
   const Words labels{"--config_name",

@@ -44,9 +44,9 @@ TEST(FitRanks, EveryRowIsThePlanOfItsCommand) {
                             {"--nproc_per_node", "8", "--nnodes", "8", "--device", "h100"})),
         "nvlink4,ib400", {});
     EXPECT_EQ(row.samples_per_s, plan.speed.samples_per_s) << row.commands[0];
-    // The plan of `plan` also has a program for evaluation, which may need more.
+    // `plan` also plans an evaluation, which may need more memory than training.
     EXPECT_LE(row.bytes, plan.total_bytes) << row.commands[0];
-    // In every row a step has 64 x 8 sequences.
+    // Every row must describe steps of 64 x 8 sequences.
     EXPECT_EQ(row.micro_batch * row.accumulation * row.data_size, 512);
   }
   EXPECT_NE(report.links.find("nvlink4 inside 8 machines and ib400 between them, assumed (--links)"),
@@ -54,7 +54,7 @@ TEST(FitRanks, EveryRowIsThePlanOfItsCommand) {
       << report.links;
 }
 
-// The time of a step grows with a slower network.
+// With a slower network between the machines, the planned time of a step must be longer.
 TEST(FitRanks, ASlowerNetworkIsWaitedFor) {
   const Words words{"--config_name",    "bert-base-uncased",
                     "--device",         "h100",
@@ -112,7 +112,8 @@ TEST(FitRanks, RefusalsSayWhatToDo) {
           "--links is for the training of one run");
 }
 
-// --nproc_per_node 1 asks for machines with one GPU each, although 1 is also its default.
+// An explicit --nproc_per_node 1 means machines with one GPU each, so `fit` must print commands for such
+// machines, although 1 is also the default.
 TEST(FitRanks, MachinesOfOneGpuAreCommandedAsSuch) {
   const TestFolder folder("fit_ranks_machines");
   const ProcessResult result =
@@ -162,8 +163,8 @@ TEST(FitRanks, PrintsATableAndJson) {
   EXPECT_GT(object.at("rows")[0].at("communication_bytes").get<int64_t>(), 0);
 }
 
-// The rows of `bench --parallel`: first DDP, then those of Hugging Face's page on training on several GPUs,
-// each with its own difference.
+// The rows of `bench --parallel` are DDP and the other methods of Hugging Face's page on training on several
+// GPUs. DDP is first, and each row differs from it in one respect.
 TEST(ParallelExperiments, HaveTheRowsOfThePage) {
   const std::vector<Experiment> gpu = parallel_experiments(ExperimentDevice::kGpu, 2, {});
   ASSERT_EQ(gpu.size(), 7u);
@@ -179,7 +180,7 @@ TEST(ParallelExperiments, HaveTheRowsOfThePage) {
               row.name.find("NVLink") != std::string::npos || row.name.find("NCCL") != std::string::npos
                   ? "nccl"
                   : "");
-    // 200 steps of 4 sequences per process, as on the page.
+    // The page trains 200 steps with 4 sequences per process.
     EXPECT_EQ(arguments.dummy_num_samples, 200 * 4 * 2);
     EXPECT_EQ(arguments.per_device_train_batch_size, 4);
   }

@@ -1,5 +1,5 @@
-// Tests `plimsoll plan --experiments`: it predicts for each row what `plan` predicts, and shows the figures of the source
-// documents next to it.
+// Tests `plimsoll plan --experiments`: each row of its table must state what `plan` predicts for these
+// arguments, and next to it the measurements that Hugging Face's documents state.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -17,7 +17,8 @@ namespace {
 
 constexpr const char* kLoaderRow = "DataLoader, 4 workers";
 
-// The figures that "How to fit a bigger model and train it faster" prints, in its order.
+// The table must show the measurements of Hugging Face's page "How to fit a bigger model and train it faster",
+// in the order of the page.
 TEST(PlannedTable, IsNextToTheFiguresOfThePage) {
   const ExperimentPlan plan = plan_experiments({"--device", "v100-16gb"});
   ASSERT_EQ(plan.rows.size(), 10u) << "the nine experiments and the DataLoader";
@@ -33,8 +34,8 @@ TEST(PlannedTable, IsNextToTheFiguresOfThePage) {
   EXPECT_TRUE(
       contains(in_one_line(plan.table), "a plan does not estimate how long a step waits for its batch"))
       << plan.table;
-  // The plans have the order that the page measured: the methods save memory, fp16 is faster, and checkpointing
-  // is slower.
+  // The plans must have the same order as the measurements on Hugging Face's page: the methods save memory,
+  // fp16 is faster, and checkpointing is slower.
   for (const PlannedExperiment& row : plan.rows) {
     EXPECT_TRUE(row.fits) << row.experiment.name;
     EXPECT_LE(row.total_bytes, plan.rows[0].total_bytes) << row.experiment.name;
@@ -103,7 +104,8 @@ TEST(PlannedTable, IsPrintedInEightyColumnsAndAsJson) {
   EXPECT_EQ(json.at("rows")[3].at("document").at("mib"), 13939);
   EXPECT_TRUE(json.at("rows")[9].at("document").is_null());
   EXPECT_GT(json.at("rows")[9].at("predicted_bytes"), 0);
-  // On a CPU the rows train a smaller model than the page did, so the page's figures are not shown.
+  // On a CPU the rows train a smaller model than Hugging Face's page does, so the page's measurements are not
+  // shown.
   const std::string cpu = run({"plan", "--experiments", "--use_cpu"}, 0);
   EXPECT_TRUE(contains(cpu, "MiniLM-L6-H384-uncased, on cpu")) << cpu;
   EXPECT_FALSE(contains(cpu, "14949")) << cpu;

@@ -12,7 +12,7 @@ function(run expected)
 endfunction()
 
 run(0 ${CMAKE_COMMAND} --install ${BINARY_DIR} --prefix ${work}/prefix)
-# The copy shows that no header of src/ is needed.
+# The examples are copied out of the source tree, so that they cannot include headers of src/.
 file(GLOB examples ${SOURCE_DIR}/examples/*.cc)
 file(COPY ${examples} DESTINATION ${work}/source)
 run(0 ${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${work}/build -G Ninja
@@ -36,8 +36,8 @@ foreach(document share/bash-completion/completions/plimsoll share/zsh/site-funct
     message(FATAL_ERROR "${document} is not installed")
   endif()
 endforeach()
-# The script of --peer is found next to the program from any working directory, so the error must be about the missing
-# interpreter.
+# An installed plimsoll must find the script of --peer next to itself from any working directory, so the error must be about the
+# interpreter, which is missing on purpose.
 run(2 ${work}/prefix/bin/plimsoll bench --experiments --use_cpu --output_dir ${work}/bench --peer --peer_python ${work}/none)
 if(NOT output MATCHES "none cannot be run" OR NOT EXISTS ${work}/prefix/share/plimsoll/experiments_peer.py)
   message(FATAL_ERROR "the installed plimsoll bench --peer says:\n${output}")

@@ -1,10 +1,10 @@
-"""Runs the lines of docs/AFTER_TRAINING.md on models that Plimsoll trains here, and compares what they print with Plimsoll's own results. Called by
+"""Runs the command lines of docs/AFTER_TRAINING.md on models that Plimsoll trains here, and compares what they print with Plimsoll's own results. Called by
 scripts/check_after_training.sh, which installs the packages.
 
     python3 tests/interop/after_training.py PLIMSOLL PAGE WORK BIN:BIN...
 
-The last argument lists folders with programs (bin folders of virtual environments). A line runs with the first of them that has its packages; a
-line without its program in any of them is reported as not run, and is not counted as a failure.
+The last argument lists bin folders of virtual environments. A line of the page runs with the first folder that contains its program and
+packages. If no folder contains its program, the line is reported as not run, which does not count as a failure.
 """
 import json
 import os
@@ -27,7 +27,8 @@ def run(command, **settings):
 
 
 def train_models(program):
-    """Makes runs/mine, a classifier of texts, runs/pairs, a number for each pair, and runs/language, a GPT-2."""
+    """Trains three models: runs/mine classifies texts, runs/pairs predicts a number for each pair of texts, and runs/language is a GPT-2.
+    """
     os.makedirs("runs", exist_ok=True)
     texts = (POSITIVE + NEGATIVE) * 8
     with open("train.tsv", "w", encoding="utf-8") as file:
@@ -69,7 +70,8 @@ class Page:
         self.failures += not good
 
     def output_of(self, beginning):
-        """Runs the line of the page that begins so. Returns what it prints, or nothing if its program is not installed."""
+        """Runs the command line of the page that begins with this text. Returns what it prints, or None if its program is not installed.
+        """
         line = next((line for line in self.lines if line.startswith(beginning)), None)
         if line is None:
             sys.exit(f"the page has no line that begins with {beginning!r}")

@@ -1,4 +1,5 @@
-// Model folders for tests of exports: a configuration, tensors of distinct numbers, and a byte-level tokenizer of 258 tokens.
+// Makes model folders for tests of exports. Each contains a configuration, tensors whose elements are all
+// different, and a byte-level tokenizer of 258 tokens.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +22,8 @@ namespace plimsoll::testing {
 using Json = nlohmann::json;
 using Shape = std::vector<int64_t>;
 
-// The size of the vocabulary: the bytes as characters (GPT-2's map), one merge, and the token that ends texts.
+// Size of the vocabulary: a token for each of the 256 bytes (GPT-2's byte-level alphabet), one merge, and the
+// end-of-text token.
 inline constexpr int kVocab = 258;
 
 Json byte_level_tokenizer(const Json& pre_tokenizer);

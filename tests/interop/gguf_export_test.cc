@@ -1,5 +1,5 @@
-// Exports small models and compares the files, read by an independent reader, bit for bit with their safetensors.
-// scripts/check_gguf.sh compares the results of llama.cpp.
+// Exports small models as GGUF files and reads these with an independent reader. Every tensor must have the
+// same bits as in the safetensors file. scripts/check_gguf.sh compares the results of llama.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -135,7 +135,7 @@ TEST(GgufExport, TypesOfMatricesFollowOuttypeAndVectorsStayF32) {
   }
 }
 
-// Checks the tensors whose rows have the same order in all architectures of the family.
+// Checks the tensors whose rows are stored in the same order in GGUF and safetensors files.
 void expect_llama_tensors(const ReadGguf& file, const ExportFolder& folder) {
   const std::map<std::string, std::string> names{
       {"token_embd", "model.embed_tokens"},

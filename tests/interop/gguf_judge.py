@@ -3,12 +3,13 @@ Prints a table in Markdown; exits with 1 if a comparison fails. Needs only Pytho
 
     python3 tests/interop/gguf_judge.py PLIMSOLL MODELS CORPUS ROOT NAME...
 
-ROOT is the file system in which llama.cpp is installed, "/" or that of a chroot; MODELS is below it.
+ROOT is the root of the file system in which llama.cpp is installed: "/" or a chroot. MODELS is a folder below it.
 
-The loss is that of llama-perplexity: blocks of CONTEXT tokens, whose first token is the one that begins texts (if the tokenizer adds one), and
-in which the tokens of the second half count. Plimsoll computes it from the same ids as rows of input_ids and labels. llama.cpp keeps keys and
-values in f32 here, so that its products in f32 are the only difference to Plimsoll's, but for GPT-2, whose GELU llama.cpp looks up in a table
-in f16. A block of q8_0 differs from its weights by at most 1/254 of the largest of them, so that the loss of q8_0 is compared loosely.
+The loss is computed as llama-perplexity computes it: the text is divided into blocks of CONTEXT tokens, the first token of each block is
+replaced by the token that begins texts (if the tokenizer adds one), and only the tokens in the second half of a block count. Plimsoll
+computes it from the same ids, as rows of input_ids and labels. llama.cpp stores keys and values in f32 here, so that both programs differ
+only by the rounding of f32 products. GPT-2 is an exception, because llama.cpp looks up its GELU in a table of f16 values. An element of a
+q8_0 block differs from the exact weight by at most 1/254 of the largest weight of the block, so the loss of q8_0 has a wider limit.
 """
 import json
 import math
@@ -24,7 +25,8 @@ import urllib.request
 CONTEXT = 64
 PORT = 18431
 NEW_TOKENS = 24
-# The largest difference of the losses that passes, by the type of the matrices; f32 of GPT-2 has the error of the table.
+# The largest accepted difference of the losses by type of the weight matrices. GPT-2 has a larger limit in f32, because llama.cpp looks
+# GELU up in a table of f16 values.
 LARGEST = {"f32": 2e-5, "f16": 2e-3, "bf16": 1e-2, "q8_0": 2e-2}
 LARGEST_GPT2 = {**LARGEST, "f32": 2e-4}
 TEXTS = ["Hello world, this isn't a test.", " leading space", "two  spaces and   three", "numbers 1 22 333 4444 55555", "tabs\tand\ttrailing ",
@@ -34,8 +36,8 @@ PROMPTS = ["The plan", "Memory of a run\n\nThe table", "1234 tokens", "It isn't"
 
 
 def is_known_difference(name, line):
-    """The differences that `plimsoll export` notes: accents that the tokenizer of Qwen composes, and the space that llama.cpp puts before a text
-    that begins with one."""
+    """Returns true for the two differences that `plimsoll export` warns about: the tokenizer of Qwen composes accents, and llama.cpp puts
+    a space before a text that begins with one."""
     return (name.startswith("qwen") and "\u0301" in line) or (name == "mistral" and line.startswith(" "))
 
 
@@ -120,7 +122,7 @@ class Judge:
         return f"{equal} of {len(PROMPTS)}"
 
     def rows(self, name):
-        """The blocks of llama-perplexity, as rows of input_ids and labels."""
+        """Writes the blocks for which llama-perplexity computes the loss as a data file: rows of input_ids and labels."""
         ids = self.ask("/tokenize", {"content": self.corpus, "add_special": True, "parse_special": False})["tokens"]
         first = self.ask("/tokenize", {"content": "", "add_special": True})["tokens"]
         path = os.path.join(self.models, name + ".rows.jsonl")
@@ -143,7 +145,7 @@ class Judge:
     def their_loss(self, file):
         command = self.llama("llama-perplexity", "-m", f"{self.inside}/{file}", "-f", f"{self.inside}/corpus.txt", "-c", str(CONTEXT), "-b", str(CONTEXT), "-ub",
                              str(CONTEXT), "-t", "1", "-ctk", "f32", "-ctv", "f32", "-fa", "off")
-        for _ in range(5):  # it sometimes ends before its last line is printed
+        for _ in range(5):  # llama-perplexity sometimes ends before it prints its last line, so it is started again
             done = subprocess.run(command, capture_output=True, text=True)
             found = re.search(r"Final estimate: PPL = ([0-9.]+)", done.stdout + done.stderr)
             if found:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 VOCAB = 512
-PADDED = 520  # rows of the embedding table: a few more than the tokenizer has tokens
+PADDED = 520  # the embedding table has a few more rows than the tokenizer has tokens
 END = "<|endoftext|>"
 DIGITS3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 DIGITS1 = DIGITS3.replace("{1,3}", "")
@@ -39,7 +39,7 @@ def special(token_id, content):
 
 
 def begin_with(token_id, content):
-    """Puts a token before each text."""
+    """Returns a post-processor of tokenizer.json that puts a token before each text."""
     first = {"SpecialToken": {"id": content, "type_id": 0}}
     return {"type": "TemplateProcessing", "single": [first, {"Sequence": {"id": "A", "type_id": 0}}],
             "pair": [first, {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
@@ -47,7 +47,8 @@ def begin_with(token_id, content):
 
 
 def byte_level_tokenizer(trained, kind):
-    """The vocabulary that `plimsoll tokenize --train bpe` learned, with the steps of a published tokenizer."""
+    """Returns a tokenizer.json with the vocabulary that `plimsoll tokenize --train bpe` learned, and the normalizer and pre-tokenizer of a
+    published tokenizer."""
     tokenizer = json.loads(json.dumps(trained))
     tokenizer["normalizer"] = {"type": "NFC"} if kind == "qwen2" else None
     tokenizer["post_processor"] = byte_level(True)
@@ -66,7 +67,8 @@ def byte_level_tokenizer(trained, kind):
 
 
 def sentence_piece_tokenizer(corpus, form):
-    """Llama 2's tokenizer.json: pieces as SentencePiece learns them, and as merges all ways to divide a piece into two."""
+    """Returns a tokenizer.json in the form of Llama 2's. Its pieces are learned as SentencePiece learns them; its merges are all ways to
+    divide a piece into two pieces."""
     words = {}
     for word in re.findall(r" ?[^ \n]+", corpus):
         word = tuple(word.replace(" ", "\u2581"))
@@ -117,7 +119,7 @@ def sentence_piece_tokenizer(corpus, form):
 
 
 class Weights:
-    """Tensors of random numbers that become a safetensors file. `deviation` is large enough that predictions differ clearly."""
+    """Makes random tensors and saves them as a safetensors file. `deviation` is large enough that predictions differ clearly."""
 
     def __init__(self, seed, dtype):
         self.random, self.dtype, self.tensors = random.Random(seed), dtype, {}
@@ -125,7 +127,7 @@ class Weights:
     def add(self, name, *shape, around=0.0, deviation=0.12):
         numbers = [around + self.random.gauss(0.0, deviation) for _ in range(math.prod(shape))]
         data = struct.pack(f"<{len(numbers)}f", *numbers)
-        if self.dtype == "BF16":  # the upper half of each number
+        if self.dtype == "BF16":  # bf16 is the upper half of an fp32 number
             data = b"".join(data[i + 2:i + 4] for i in range(0, len(data), 4))
         self.tensors[name] = (list(shape), data)
 
@@ -202,7 +204,7 @@ YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max
 LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}
 PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
 
-# name, tokenizer, type of the stored weights, and what makes the weights and the configuration
+# The models: name, tokenizer, data type of the stored weights, and the function that makes weights and configuration.
 MODELS = [
     ("gpt2", "gpt-2", "F32", lambda f, w: gpt2(f, w, True)),
     ("gpt2_untied", "gpt-2", "F32", lambda f, w: gpt2(f, w, False)),

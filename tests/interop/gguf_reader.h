@@ -1,5 +1,6 @@
-// Reads a GGUF file for tests, written from the specification of the format and independent of the writer in src/io/gguf. Requires: a
-// file of version 3 on a little-endian machine; std::out_of_range or std::runtime_error for anything else. Values only.
+// Reads a GGUF file for tests. The reader was written from the specification of the format and shares no code
+// with the writer in src/io/gguf. Requires: a file of version 3 on a little-endian machine; throws
+// std::out_of_range or std::runtime_error for anything else. The result owns its data.
 #pragma once
 
 #include <cstdint>

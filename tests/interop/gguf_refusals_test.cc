@@ -1,4 +1,4 @@
-// Refusals of exports: each names the reason and what to do instead.
+// Tests exports that are refused. Each error must name the reason and what to do instead.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

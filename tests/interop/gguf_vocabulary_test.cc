@@ -1,5 +1,5 @@
-// The names that llama.cpp uses for the pre-tokenizers of tokenizer.json, and the vocabularies of models with
-// byte fallback. scripts/check_gguf.sh compares the tokens themselves.
+// Tests the names by which llama.cpp knows the pre-tokenizers of tokenizer.json, and the exported vocabularies
+// of models with byte fallback. scripts/check_gguf.sh compares the tokens themselves.
 #include "io/gguf/gguf_vocabulary.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Runs that keep optimizer states in a file on a disk: the same bits as without it, resuming in both directions, and what
-// becomes of the file when a run ends, is interrupted or is killed.
+// Tests runs that keep optimizer states in a file on a disk. They must have the same bits as runs that keep
+// them in memory, and a run of either kind must be able to resume from the other. Also tests what happens to
+// the file if a run ends, is interrupted or is killed.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -19,7 +20,8 @@ namespace fs = std::filesystem;
 constexpr int64_t kFewSteps = 40;
 constexpr int64_t kEndless = 100000;
 
-// Returns the words of a run on a CPU. `nvme`: the folder of the states, or "" to keep them in memory.
+// Returns the arguments of a training run on a CPU. `nvme` is the folder for the optimizer states, or "" to
+// keep them in memory.
 std::vector<std::string> run_words(const std::string& model, const std::string& output_dir,
                                    const std::string& nvme, int64_t max_steps = kFewSteps) {
   std::vector<std::string> words = killed_run(model, output_dir, max_steps);
@@ -54,7 +56,8 @@ class DiskStates : public ::testing::Test {
   ProcessResult run(const std::vector<std::string>& words) {
     return run_plimsoll(words, folder_.path("log"));
   }
-  // Runs without a disk, from the first step to the last.
+  // Trains all steps with optimizer states in memory and returns the output folder. Runs that keep the states
+  // on the disk must have the same result.
   std::string whole_run() {
     const ProcessResult result = run(run_words(model_, folder_.path("whole"), ""));
     EXPECT_EQ(result.exit_code, 0) << result.output;
@@ -85,8 +88,8 @@ TEST_F(DiskStates, SavesInTheBackgroundContainTheStates) {
   EXPECT_TRUE(fs::is_empty(nvme_));
 }
 
-// The file that a killed run leaves is replaced by the next run with this folder. A checkpoint contains the states, so that a
-// run resumes in both directions.
+// A killed run leaves its file of optimizer states, and the next run that uses this folder must replace it.
+// Checkpoints contain the states, so a run that used the disk can be resumed in memory and the reverse.
 TEST_F(DiskStates, AKilledRunResumesWithAndWithoutTheDisk) {
   const std::string whole = whole_run();
   struct Way {

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 struct Failure {
   int error_number;
-  const char* on;     // "once" or "always": the calls that fail
+  const char* on;     // "once": only one call fails; "always": all later calls fail too
   const char* words;  // part of the message that the program must print
 };
 constexpr Failure kFailures[kNumDiskFailures] = {{ENOSPC, "once", "No space left on device"},
@@ -41,11 +41,12 @@ void copy_run(const std::string& from, const std::string& to) {
   fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
 }
 
-// The result of two steps and two more steps without a failure. Every other run must reach it.
+// Paths of an undisturbed run. The run after two steps is the start of each run with failures, and its weights
+// after four steps are what each of these runs must reach after it was resumed.
 struct Reference {
   std::string model;
-  std::string begun;     // folder after two steps
-  std::string expected;  // weights after four steps
+  std::string begun;     // run folder after two steps
+  std::string expected;  // weight file after four steps
 };
 
 Reference make_reference(const TestFolder& folder) {

@@ -98,7 +98,7 @@ void expect_kills_change_nothing(const std::string& name, int kills, uint64_t se
     ASSERT_LT(round, 2 * kills + 8) << "runs end before they are killed";
     const std::string run = folder.path("run" + std::to_string(round));
     const std::vector<std::string> words = killed_run(model, run, kSteps);
-    // Each round kills the run repeatedly until it has completed.
+    // In each round a run is killed and resumed until it has completed.
     bool through = false;
     while (!through) {
       const int64_t newest = newest_step(run);
@@ -108,7 +108,8 @@ void expect_kills_change_nothing(const std::string& name, int kills, uint64_t se
       const int64_t step = std::max<int64_t>(newest, 1) +
                            static_cast<int64_t>(random_word(seed, draw) %
                                                 static_cast<uint64_t>(std::max<int64_t>(kSteps - newest, 1)));
-      // The moment of the next kill: within two steps after a new checkpoint, or before the next save after a start.
+      // Chooses the delay of the next kill at random: at most the time of two steps if the kill waits for a new
+      // checkpoint, otherwise at most half the duration of a whole run after the start.
       const int64_t span = step > newest ? 2 * step_us : whole_us.count() / 2;
       const int64_t delay = static_cast<int64_t>(random_word(seed, draw + 1) %
                                                  static_cast<uint64_t>(std::max<int64_t>(span, 1)));

@@ -1,4 +1,4 @@
-// A tiny run that is killed repeatedly, and the same run without kills.
+// Runs a tiny training that is killed repeatedly, and compares it with the same training without kills.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// A killed run resumes with the same bits. An interrupted one saves, reports it, and resumes.
+// Tests that a killed run resumes with the same bits, and that an interrupted run saves its state, reports
+// this, and can be resumed.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -21,7 +22,7 @@ TEST(Kill, EightKillsChangeNothing) {
   expect_kills_change_nothing("kill_quick", 8, 1);
 }
 
-// Large enough that the run does not end before the signal arrives.
+// The number of steps is large enough that the run does not end before the signal arrives.
 constexpr int64_t kManySteps = 100000;
 
 void wait_for_checkpoint(Process& process, const std::string& run) {
@@ -125,7 +126,7 @@ TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
   }
   if (pid < 0) GTEST_SKIP() << "no pseudo-terminal can be opened here, /dev/pts is not mounted perhaps";
   std::string seen;
-  // Reads until the program has printed this text. Unread output would block it.
+  // Reads the output until the program has printed this text. If nobody read it, the program would block.
   const auto read_until = [&](const std::string& text) {
     char piece[4096];
     while (seen.find(text) == std::string::npos) {
@@ -198,7 +199,8 @@ TEST(Kill, AnInterruptSavesWithNobodyLeftToReadWhatIsPrinted) {
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
   Process process(killed_run(model, run, kManySteps), pipe);
-  // The pipe has no writer any more, so a process that opened it would wait forever.
+  // Process::wait() reads the log by its name. Opening a pipe without a writer would block forever, so the name
+  // is removed.
   std::filesystem::remove(pipe);
   wait_for_checkpoint(process, run);
   close(reader);
@@ -221,7 +223,8 @@ TEST(Kill, ADryRunEndsQuietlyWithItsReader) {
   Process process(words, folder.path("log"), {}, pipe);
   close(reader);
   const ProcessResult result = process.wait();
-  // If the machine is busy, the program may have printed everything before the reader ended.
+  // On a busy machine the program may finish printing before the reader closes the pipe. It then ends without a
+  // signal.
   EXPECT_TRUE(result.signal == SIGPIPE || result.exit_code == 0) << result.exit_code << result.output;
   EXPECT_EQ(result.output.find("cannot write"), std::string::npos) << result.output;
 }

@@ -65,7 +65,7 @@ TEST(MovedTrainer, TrainsAfterAssignment) {
   EXPECT_TRUE(std::filesystem::exists(folder.path("second") + "/plan.json"));
 }
 
-// Every call of a Trainer that was moved from has the same clear error.
+// Every function of a Trainer that was moved from must fail with the same clear error.
 TEST(MovedTrainer, LeavesNothingBehind) {
   const testing::TestFolder folder("left_trainer");
   Trainer trainer(arguments_of(folder, "out"));
@@ -88,7 +88,7 @@ TEST(MovedTrainer, LeavesNothingBehind) {
   EXPECT_GT(owner.num_parameters(), 0);
 }
 
-// Sets an environment variable while it lives.
+// Sets an environment variable in its constructor and restores the former value in its destructor.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {

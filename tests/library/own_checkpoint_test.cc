@@ -63,7 +63,8 @@ TEST(OwnCheckpoint, ContinuesBitForBit) {
     {
       Trainer first(made("part"));
       run_steps(first, c.saved_at);
-      first.next_batch();  // the batch is made, but not used
+      // The state must be saved as if this batch had not been made, because no step used it.
+      first.next_batch();
       saved = first.save_checkpoint();
       EXPECT_EQ(fs::path(saved).filename(), "checkpoint-" + std::to_string(c.saved_at));
     }
@@ -142,7 +143,7 @@ TEST(OwnCheckpoint, WrongFoldersAndMomentsAreRefused) {
   }
   expect([&] { trainer.load_checkpoint(folder.path("damaged")); }, ErrorCode::kBadData,
          "optimizer.safetensors");
-  // None of these calls changed the loop.
+  // None of the refused calls above changed the state of the loop.
   EXPECT_EQ(trainer.step(), 2);
   const std::string weights = weights_of(trainer, folder);
   trainer.load_checkpoint(saved);

@@ -15,7 +15,8 @@
 namespace plimsoll {
 namespace {
 
-// A tiny model with a vocabulary (ids 0 to 30 of 150), and rows in a file and in memory.
+// Fixture: a tiny model with 150 token ids, whose tokenizer uses the ids 0 to 30, and the same rows in a file
+// and in memory.
 class OwnData : public ::testing::Test {
  protected:
   OwnData() {
@@ -79,7 +80,8 @@ class OwnData : public ::testing::Test {
   std::vector<DataRow> rows_;
 };
 
-// Returns the ids of a text: [CLS] letters [SEP], as the vocabulary numbers them.
+// Returns the token ids of a text of single letters: [CLS], one id per letter, [SEP], numbered as in the
+// tokenizer's vocabulary.
 std::vector<int32_t> ids_of(const std::string& text) {
   std::vector<int32_t> ids{2};
   for (const char letter : text) {
@@ -197,7 +199,7 @@ TEST_F(OwnData, PredictsOneText) {
       trainer.predict({{.text = "a b", .text_pair = "c"}, {.text = "c", .text_pair = "d"}});
   EXPECT_EQ(pair.size(), 2U);
   EXPECT_TRUE(trainer.predict(std::vector<DataRow>{}).empty());
-  // predict() accepts more rows than a batch has room for.
+  // predict() must accept more rows than fit into one batch.
   EXPECT_EQ(trainer.predict(rows_).size(), rows_.size());
   const Batch cut = trainer.make_batch(
       {{.text = std::string(60, 'x') + " " + "a b c d e f g h i j k l m n o p q r s t u v w x y z"}});
@@ -324,7 +326,7 @@ TEST_F(OwnData, BatchesBeyondThePlanAreRefused) {
 }
 
 TEST_F(OwnData, DataSetsThatCannotBeReadAreRefused) {
-  // A data set whose rows are computed, and one that fails.
+  // A data set that computes its rows on demand, and throws for the row `bad`.
   class Computed : public DataRows {
    public:
     explicit Computed(int64_t rows, int64_t bad = -1) : rows_(rows), bad_(bad) {}

@@ -1,5 +1,5 @@
-// Tests metrics that a program defines: their values, when they are called, what may choose the best model, and names
-// that are refused.
+// Tests metrics that a program defines: their values, when they are called, which of them may select the best
+// model, and which names are refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,7 +80,7 @@ TEST_F(OwnMetric, IsReportedNextToTheOthers) {
 }
 
 TEST_F(OwnMetric, ChoosesTheBestModel) {
-  // A metric whose value is smaller in each evaluation than in the one before.
+  // The value of this metric falls with every evaluation.
   class Falling : public MyAccuracy {
    public:
     Falling() : MyAccuracy("falling") {}
@@ -100,7 +100,8 @@ TEST_F(OwnMetric, ChoosesTheBestModel) {
   EXPECT_TRUE(other.train().best_checkpoint.ends_with("checkpoint-6"));
 }
 
-// A metric whose values are known only after an evaluation. One of them replaces the accuracy of the task.
+// A metric with several values. One of the names changes with each evaluation, so the names cannot be known
+// before. The value "accuracy" replaces that of the task's own metric.
 class Several : public MyAccuracy {
  public:
   std::map<std::string, double> values() override {

@@ -41,7 +41,7 @@ TEST(PlanGeneration, ThePlanIsThatOfTheRunAndTheArenaIsHeld) {
     for (const int64_t beams : {1, 2, 3, 4, 8}) {
       for (const char* precision : {"", "bf16", "bf16_full_eval"}) {
         SCOPED_TRACE(model + ", " + std::to_string(beams) + " beams, " + precision);
-        // Skips bf16 on a CPU without bf16 products, for which plans refuse it.
+        // Skips bf16 on a CPU without instructions for bf16 products, where the planner refuses it.
         if (precision != std::string() && !has_bf16_products(cpu_isa())) continue;
         Arguments arguments = arguments_for(beams, 20);
         arguments.bf16 = precision == std::string("bf16");
@@ -76,7 +76,7 @@ TEST(PlanGeneration, ThePlanNeedsNoTokenizerAndNoWeights) {
     arguments.per_device_eval_batch_size = 1;
     const std::string of_run = plan_of(generator.plan());
     EXPECT_EQ(plan_of(plan_generation(arguments, length)), of_run);
-    // Only config.json and generation_config.json are in this folder.
+    // A plan must need no other file of the model than config.json and generation_config.json.
     arguments.model_name_or_path.clear();
     arguments.config_name = folder.path() + "/bare";
     std::filesystem::create_directories(arguments.config_name);
@@ -89,8 +89,9 @@ TEST(PlanGeneration, ThePlanNeedsNoTokenizerAndNoWeights) {
   }
 }
 
-// 2 layers x 2 x 16 tokens x 32 values x 4 bytes are 8192 bytes per page. 21 prompt tokens and 23 stored new ones need 3 pages, of which the
-// beams of a prompt share the first. Each row is the plan with this number of beams.
+// The expected sizes: a page of the KV cache has 2 layers x 2 (key and value) x 16 tokens x 32 values x 4 bytes
+// = 8192 bytes. 21 prompt tokens and 23 stored new tokens need 3 pages per beam; the beams of a prompt share
+// the first of these. Each row of the report must be the plan with this number of beams.
 TEST(PlanGeneration, OtherNumbersOfBeamsAreThoseOfTheirOwnPlans) {
   Arguments arguments = arguments_for(3, 24);
   arguments.config_name = model_folder("gpt2_lm");
@@ -131,13 +132,15 @@ TEST(PlanGeneration, ACardNeedsNoGpu) {
   arguments.device = "h100";
   const PlanReport report = plan_generation(arguments, 1024);
   EXPECT_TRUE(report.fits);
-  // 32 layers x 2 x 8 heads of 128 values in 16 bits.
+  // Bytes of keys and values per token: 32 layers x 2 x 8 heads of 128 values in 16 bits.
   EXPECT_EQ(report.generation->cache_bytes_per_token, 32 * 2 * 8 * 128 * 2);
-  // 8 prompts of 64 full pages; 255 stored new tokens need 16 pages of each of the 4 beams.
+  // Each of the 8 prompts has 64 full pages that its beams share, and 255 stored new tokens need 16 pages for
+  // each of the 4 beams.
   EXPECT_EQ(report.generation->num_pages, 8 * (64 + 4 * 16));
 }
 
-// A plan that does not fit names what makes it fit, and every line of the message is the plan of its arguments.
+// If a plan does not fit, the message lists changes of the arguments that make it fit. The memory that each
+// line states must be that of a plan with these arguments.
 TEST(PlanGeneration, APlanThatDoesNotFitNamesWhatWould) {
   Arguments arguments = arguments_for(8, 512);
   arguments.config_name = "gpt2";

@@ -1,5 +1,5 @@
-// Tests that a program can read everything that a plan's text says from the fields of PlanReport: the fields equal
-// the JSON, add up, and are the figures of the table.
+// Tests that the fields of PlanReport contain everything that the text of a plan states: they must equal the
+// values in the JSON and in the table, and sums must be correct.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -121,7 +121,7 @@ TEST(PlanReport, FieldsAreThoseOfTheTable) {
     }
     for (const PlannedOperations& group : report.speed.groups) words.push_back(group.name);
     if (report.memory.host_arena_bytes > 0) words.push_back(mib(report.memory.host_arena_bytes));
-    // Lines of the table are wrapped between words.
+    // The table wraps long lines between words, so line breaks are treated like blanks.
     std::string table = report.table;
     std::ranges::replace(table, '\n', ' ');
     for (const std::string& word : words)

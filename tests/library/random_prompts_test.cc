@@ -1,5 +1,5 @@
-// Random prompts (--dataset_name dummy): the number of tokens is exact, no tokenizer and no weights are needed, and the figures are those of
-// formulas.
+// Tests generation from random prompts (--dataset_name dummy). Texts must have exactly the requested number of
+// tokens, neither a tokenizer nor weights must be needed, and the reported numbers must follow from formulas.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,7 +53,8 @@ TEST(RandomPrompts, EveryTextHasExactlyTheNewTokensAskedFor) {
         EXPECT_EQ(speed.prompt_tokens, 70);
         EXPECT_EQ(speed.num_texts, 10);
         EXPECT_EQ(speed.new_tokens, 200);
-        // Two groups, of 8 and of 2 prompts; the first token of each text comes from prefill.
+        // The 10 prompts run in two groups, of 8 and of 2. The first of the 20 tokens of each text comes from
+        // the prefill, so each group has 19 decode runs.
         EXPECT_EQ(speed.decode_runs, 2 * 19);
         EXPECT_EQ(speed.decoded_tokens, 10 * 19 * beams);
         EXPECT_GT(speed.first_token_seconds, 0);
@@ -67,17 +68,19 @@ TEST(RandomPrompts, EveryTextHasExactlyTheNewTokensAskedFor) {
   }
 }
 
-// Bytes of weights per decode run: those of all weights except tables of which a run reads only single rows. Bytes of the cache: those
-// of the new token and of all tokens before it, or of the tokens in the attention window.
+// Checks the number of bytes that one decode run reads. Weights: all weights except tables of which a run reads
+// only single rows. KV cache: the keys and values of the new token and of all tokens before it, or of those in
+// the attention window.
 TEST(RandomPrompts, TheBytesThatDecodingReadsAreThoseOfTheFormulas) {
   struct Case {
     std::string model;
-    int64_t heads_width;  // width of the keys of all heads
+    int64_t heads_width;  // number of elements of a token's key, all heads together
     int64_t window;
-    int64_t table_bytes;  // bytes of the tables that no product reads
+    int64_t table_bytes;  // bytes of the tables that are read row by row and enter no matrix product
   };
-  // GPT-2's head multiplies by the word embeddings, so a run reads that table completely, and only the table of 64 positions is left
-  // out. In the other models the head has a matrix of its own, so the table of words is left out.
+  // GPT-2's head is tied to the word embeddings, so every run reads that table completely; only the table of
+  // the 64 position embeddings is read row by row. In the other models the head has a separate matrix, so the
+  // word embeddings are read row by row.
   for (const Case& item : {Case{"gpt2_lm", 32, 0, 64 * 32 * 4}, Case{"llama_lm", 8, 0, 179 * 32 * 4},
                            Case{"mistral_lm", 16, 6, 179 * 32 * 4}}) {
     SCOPED_TRACE(item.model);
@@ -110,7 +113,7 @@ TEST(RandomPrompts, SeedsDetermineWeightsAndPrompts) {
   EXPECT_NE(tokens_of(1), tokens_of(2));
 }
 
-// With weights from a folder the texts are those of these weights.
+// If the model's folder contains weights, the texts must come from these weights and not from random ones.
 TEST(RandomPrompts, WeightsOfAFolderAreLoaded) {
   Arguments arguments = random_run("llama_lm", 2, 6, 12);
   const auto random = Generator(arguments).generate();

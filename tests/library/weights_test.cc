@@ -30,7 +30,7 @@ int64_t elements_of(const WeightInfo& weight) {
   return count;
 }
 
-// A set of arguments that determines how weights are stored.
+// A named set of arguments that selects the format in which weights are stored.
 struct Storage {
   const char* name;
   std::function<void(Arguments&)> set;
@@ -59,7 +59,7 @@ TEST(Weights, AreReadAndWrittenInEveryFormat) {
     try {
       made.emplace(arguments);
     } catch (const Error& error) {
-      // The only permitted refusal: this CPU has no bf16 matrix products.
+      // The program may only refuse bf16, on a CPU without bf16 matrix products.
       ASSERT_EQ(error.code(), ErrorCode::kUsage) << error.what();
       continue;
     }
@@ -73,7 +73,7 @@ TEST(Weights, AreReadAndWrittenInEveryFormat) {
       parameters += elements_of(weight);
       const auto count = static_cast<size_t>(elements_of(weight));
       EXPECT_EQ(trainer.read_weight(weight.name).size(), count);
-      // These numbers are exact in bf16.
+      // The written values are exact in bf16, so that weights stored in bf16 return them unchanged.
       const std::vector<float> values = counted_values(count);
       trainer.write_weight(weight.name, values);
       EXPECT_EQ(trainer.read_weight(weight.name), values) << weight.name;
@@ -133,7 +133,8 @@ TEST(Weights, OfAdaptersAndQuantizedBases) {
       if (weight.stored_as == format) {
         ++num_quantized;
         EXPECT_FALSE(weight.is_trained);
-        // Values that the format can hold are written without a change.
+        // Values that were read from a quantized weight are representable in its format, so writing them back
+        // must not change them.
         trainer.write_weight(weight.name, before);
         const std::vector<float> again = trainer.read_weight(weight.name);
         for (size_t i = 0; i < before.size(); ++i) ASSERT_NEAR(again[i], before[i], 1e-6f) << weight.name;

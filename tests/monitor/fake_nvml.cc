@@ -1,16 +1,17 @@
-// A fake management library with the part of NVML that the program calls. The variable PLIMSOLL_FAKE_GPUS
-// selects the machine that determines its figures. Built as libnvidia-ml.so.1 in its own folder, so that a
-// test opens it by its path and a process under test by LD_LIBRARY_PATH. With PLIMSOLL_FAKE_OLD_DRIVER it
-// lacks the functions of 2021.
+// A fake of NVML, NVIDIA's management library, with the functions that the program calls. The environment
+// variable PLIMSOLL_FAKE_GPUS selects the simulated machine, which determines the returned values. The library
+// is built as libnvidia-ml.so.1 in a folder of its own, so that a test can open it by its path and a process
+// under test by LD_LIBRARY_PATH. If it is built with PLIMSOLL_FAKE_OLD_DRIVER, it lacks the functions that NVML
+// has since 2021.
 //
-//   one          an H200 at work               several     two cards of different kinds
-//   none         a driver without a card       not_loaded  init fails
-//   mismatch     init fails after an update    denied      some figures need permissions
-//   bare         a card with few figures       lost        the second of two cards fell off the bus
-//   throttling   power cap, and too hot        braked      the power supply requested less
-//   crowded      more processes than requested    hot      83 C, and not yet slower
-//   hgx          eight H100 with NVSwitches       hgx_old  the same, and an older driver
-//   bridges      four A100, NVLink in pairs       sockets  two desktop cards on two sockets
+//   one          an H200 that computes            several     two cards of different kinds
+//   none         a driver without a card          not_loaded  nvmlInit() fails: the driver is not loaded
+//   mismatch     nvmlInit() fails after an update denied      some values need permissions
+//   bare         a card that reports few values   lost        the second of two cards fell off the bus
+//   throttling   slowed down by power and heat    braked      slowed down by the power supply
+//   crowded      very many processes on a card    hot         a card at 83 C that is not slowed down yet
+//   hgx          eight H100 with NVSwitches       hgx_old     the same with an older driver
+//   bridges      four A100, NVLink in pairs       sockets     two desktop cards on two CPU sockets
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -50,8 +51,8 @@ unsigned int num_gpus() {
   return is("none") ? 0 : is_hgx() ? 8 : is("bridges") ? 4 : has_two() || is("sockets") ? 2 : 1;
 }
 
-// Returns true for a desktop card: the second card, unless the machine is one of those with many links, and
-// both cards of the machine "sockets".
+// Returns true if the device is a desktop card: both cards of the machine "sockets", and the second card of all
+// other machines except those that simulate NVLink ("hgx" and "bridges").
 bool is_desktop(Device device) {
   return is("sockets") || (device->index == 1 && !is_hgx() && !is("bridges"));
 }
@@ -144,7 +145,8 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned int* count, 
   const unsigned int room = *count;
   *count = number;
   if (room < number) return kInsufficientSize;
-  // The numbers are beyond the largest process number, so no real name is found.
+  // The process ids are larger than the system's maximum, so that they never belong to a real process whose
+  // name would be printed.
   for (unsigned int i = 0; i < number; ++i)
     list[i] = {4200000 + i, i == 1 ? kUsedNotKnown : 10000 * kMiB / (is("crowded") ? 200 : 1), 0, 0};
   return kSuccess;
@@ -288,7 +290,8 @@ int nvmlDeviceGetP2PStatus(Device, Device, unsigned int, unsigned int* status) {
 
 int nvmlDeviceGetCpuAffinity(Device device, unsigned int num_words, unsigned long* words) {
   if (num_words < 2) return kInsufficientSize;
-  // 24 processors per socket; the second threads of the cores follow after the first ones.
+  // Each socket has 12 cores and 24 logical processors. The first hardware threads of all cores are numbered
+  // first, then the second ones.
   const unsigned long cores = 0xfff;
   words[0] = socket_of(device) == 0 ? cores | cores << 24 : cores << 12 | cores << 36;
   return kSuccess;

@@ -1,4 +1,4 @@
-// Tests the figures of a GPU from a fake driver: as a table, as lines, as JSON.
+// Tests the measurements of a GPU that a fake driver reports, printed as a table, as lines and as JSON.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ HostSample host() {
           .memory = {.total_bytes = 8192 * kMiB, .available_bytes = 4096 * kMiB}};
 }
 
-// Returns the sample of the machine with this name.
+// Returns the measurements of the simulated machine with this name.
 MonitorSample sample_of(const char* name) {
   const FakeMachine machine(name);
   const Nvml nvml(driver_library());
@@ -36,7 +36,7 @@ std::string why_not(const std::string& library, const char* machine = "one") {
   const FakeMachine fake(machine);
   const Nvml nvml(library);
   EXPECT_FALSE(nvml.is_open());
-  // Without a library, calls return empty results instead of failing.
+  // If NVML cannot be loaded, its functions return empty results instead of failing.
   EXPECT_TRUE(nvml.all().empty());
   EXPECT_TRUE(nvml.processes(kUuid).empty());
   EXPECT_FALSE(nvml.memory(kUuid) || nvml.load(kUuid) || nvml.cuda_version());

@@ -1,4 +1,4 @@
-// Tests figures and warnings during a run, and the descriptions of reasons for reduced clocks.
+// Tests the GPU measurements and warnings of a run, and the descriptions of the reasons for reduced GPU clocks.
 #include <gtest/gtest.h>
 
 #include "device/monitor/throttle.h"

@@ -1,4 +1,5 @@
-// Tests the links between GPUs: from a fake driver, and whole screens of made-up machines, which are in fixtures/.
+// Tests what is reported about the links between GPUs, for the simulated machines of a fake driver and for
+// made-up machines, whose complete output is stored in fixtures/.
 #include "device/monitor/topology.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +24,8 @@ std::string file_text(const std::string& path) {
   return text.str();
 }
 
-// Compares with a file of fixtures/. A screen that differs is written into the folder of temporary files, from where it can
-// be inspected and copied.
+// Compares the printed topology with a file in fixtures/. If they differ, the new text is written into the
+// folder of temporary files, from where it can be inspected and copied.
 void expect_screen(const std::string& name, const Topology& topology) {
   const std::string kept = std::string(PLIMSOLL_TOPOLOGY_SCREENS) + "/" + name;
   const std::string screen = topology_text(topology);
@@ -42,7 +43,7 @@ Topology topology_of(const char* machine) {
   return gpu_topology(nvml);
 }
 
-// Returns a machine of GPUs of one kind with the same connection between every two.
+// Returns a machine with `num_gpus` equal GPUs, every two of which are connected in the same way.
 Topology uniform_machine(int num_gpus, const TopologyGpu& gpu, const GpuPair& pair) {
   Topology topology{.driver = "580.65.06"};
   for (int i = 0; i < num_gpus; ++i) {
@@ -156,7 +157,8 @@ TEST(Topology, RatesAreThoseOfTheDataSheets) {
   EXPECT_NEAR(*pcie_gb_per_s({.max_generation = 4, .width = 16}), 31.5, 0.01);
   EXPECT_NEAR(*pcie_gb_per_s({.max_generation = 5, .width = 16}), 63.0, 0.02);
   EXPECT_NEAR(*pcie_gb_per_s({.max_generation = 6, .width = 16}), 121.0, 0.01);
-  // An idle card reports generation 1 to save power, so the rate must follow from the largest generation.
+  // An idle card switches its PCIe link to generation 1 to save power, so the rate must be computed from the
+  // largest generation that it supports.
   EXPECT_NEAR(*pcie_gb_per_s({.generation = 1, .max_generation = 4, .width = 8, .max_width = 16}), 15.75,
               0.01);
   EXPECT_FALSE(pcie_gb_per_s({.max_generation = 9, .width = 16}));

@@ -34,8 +34,8 @@ const json& adapter_cases() {
   return cases;
 }
 
-// Returns the reference's tensors after the case; their names lack the name of the case. Fails the test if there are
-// none, since any result would be close to an empty set.
+// Returns the tensors that the reference has after the case, without the case's name as a prefix. Fails the
+// test if there are none, because comparing with an empty set would always succeed.
 Tensors expected_of(const std::string& name) {
   Tensors expected;
   for (const auto& [key, values] : testing::read_tensors(fixtures().path("adapters/expected.safetensors"))) {
@@ -124,9 +124,10 @@ TEST(AdapterParity, TwentyStepsBesideABaseInFourBits) {
   }
 }
 
-// PEFT decodes a quantized base, subtracts OLoRA's part and quantizes the rest (LoraLayer.olora_init). Plimsoll stores the
-// codes and scales of bitsandbytes, so these three steps, which the test takes one by one, must give the base that a run
-// stores.
+// For a quantized base model, OLoRA in PEFT decodes the weights, subtracts the part that the adapter
+// represents, and quantizes the rest (LoraLayer.olora_init). The test makes these three steps one by one and
+// compares the result with the base model that a run makes. It must be equal, because Plimsoll uses the codes
+// and scales of bitsandbytes.
 TEST(AdapterParity, OloraOfAQuantizedBaseIsQuantizedAgain) {
   const std::string layer = "bert.encoder.layer.1.";
   const LoraConfig olora{.r = 3, .alpha = 4, .base_change = BaseChange::kOlora};
@@ -153,7 +154,7 @@ TEST(AdapterParity, OloraOfAQuantizedBaseIsQuantizedAgain) {
       const bool is_target = name.find("intermediate") == std::string::npos;
       if (is_target) {
         std::vector<double> values(expected.begin(), expected.end());
-        constexpr int64_t kHidden = 32;  // number of rows of both matrices that get adapters
+        constexpr int64_t kHidden = 32;  // both matrices that get adapters have 32 rows
         change_base(values, kHidden, std::ssize(values) / kHidden, olora);
         plain.write_weight(name, std::vector<float>(values.begin(), values.end()));
         EXPECT_NE(plain.read_weight(name), expected) << "OLoRA changed nothing";
@@ -161,7 +162,7 @@ TEST(AdapterParity, OloraOfAQuantizedBaseIsQuantizedAgain) {
       }
       EXPECT_EQ(changed.read_weight(name), expected);
     }
-    // The changed base is trained as any other.
+    // Training must also work with the changed base model.
     EXPECT_EQ(changed.train().step, 20);
   }
 }
@@ -179,7 +180,7 @@ TEST(AdapterParity, TwentyStepsWithFrozenParameters) {
     trainer.save_model(folder.path() + "/saved");
     const Tensors found = testing::read_tensors(folder.path() + "/saved/model.safetensors");
     expect_as_reference(name, item, output, found, expected_of(name));
-    // Frozen tensors keep every bit.
+    // Frozen tensors must not change in any bit.
     const Tensors start = testing::read_tensors(fixtures().path("models/bert/model.safetensors"));
     const std::string frozen =
         name == "half" ? "bert.embeddings.word_embeddings.weight" : "classifier.weight";
@@ -207,7 +208,8 @@ double relative_distance(const std::vector<double>& a, const std::vector<double>
   return std::sqrt(difference / square);
 }
 
-// An adapter that PEFT trained gives PEFT's logits, by either of its names and merged into its base.
+// An adapter that PEFT trained must give the same logits as in PEFT, both as an adapter and after it was merged
+// into the base model.
 TEST(AdapterParity, LogitsOfAnAdapterAndOfTheMergedModel) {
   const json& item = adapter_cases().at("trained");
   std::vector<double> expected;

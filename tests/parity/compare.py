@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Plimsoll and transformers' Trainer on a real checkpoint, dropout 0: both against Trainer in fp64.
+"""Compares Plimsoll and transformers' Trainer on a real checkpoint without dropout. Trainer in fp64 is the reference for both.
 
     python3 tests/parity/compare.py --model DIR [--plimsoll build/plimsoll] [--steps 20]
 
-DIR is a folder of a BERT or DistilBERT with its tokenizer, such as the MiniLM that the demo fetches; its new head is
-initialised here, so that both start from one file. Trains on data/pairs.csv with AdamW, SGD, and accumulation; prints for
-losses, gradient norms and weights the error of each engine and their ratio, and whether transformers opens the result and
-computes the same logits.
+DIR is the folder of a BERT or DistilBERT with its tokenizer, such as the MiniLM that the demo downloads. The script initialises a new
+head, so that both engines start from the same file. It trains on data/pairs.csv with AdamW, with SGD, and with gradient accumulation. For
+losses, gradient norms and weights it prints the error of each engine and the quotient of the errors. It also prints whether transformers
+can load the result and computes the same logits.
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench"))
 import devices  # noqa: E402
 
-# Before PyTorch is imported: the references are computed on a CPU, in the types that they state.
+# The environment is replaced before PyTorch is imported, so that the references are computed on a CPU and in the stated data types.
 environment = devices.environment_for("cpu")
 os.environ.clear()
 os.environ.update(environment)
@@ -35,7 +35,7 @@ from tiny import LABELS
 
 
 def one_run(name, start, plimsoll, folder, case):
-    """Runs both engines; prints what differs from fp64."""
+    """Trains one case with both engines and prints the distances of both from the fp64 run."""
     exact, exact_weights = run_reference(case, torch.float64)
     single, single_weights = run_reference(case, torch.float32)
     before = weights_of(load_model(start, "single_label_classification", torch.float32))
@@ -70,7 +70,7 @@ def one_run(name, start, plimsoll, folder, case):
 
 
 def check_saved(output, plimsoll, length):
-    """transformers opens what was saved, and both compute the same loss from it."""
+    """Checks that transformers can load the saved model, and that both engines compute the same loss from it."""
     model, info = AutoModelForSequenceClassification.from_pretrained(output, dtype=torch.float32, output_loading_info=True)
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
     assert [model.config.id2label[i] for i in range(len(LABELS))] == LABELS

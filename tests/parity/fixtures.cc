@@ -48,7 +48,7 @@ Fixtures::Fixtures() : folder_(place("PLIMSOLL_SOURCE", PLIMSOLL_SOURCE_DIR) + "
   json_ = nlohmann::json::parse(file);
   expected_ = read_tensors(path("expected.safetensors"));
   json_["bf16_errors"] = read_json(path("bf16.json")).at("errors");
-  std::set<std::string> sets;  // sorted, so that every run has the cases in one order
+  std::set<std::string> sets;  // sorted, so that the cases always have the same order
   for (const auto& entry : std::filesystem::directory_iterator(path("sets"))) {
     if (entry.path().extension() == ".json") sets.insert(entry.path().stem().string());
   }
@@ -82,7 +82,7 @@ Arguments Fixtures::arguments(const nlohmann::json& settings, const std::string&
   }
   json["output_dir"] = output_dir;
   json["num_threads"] = 1;
-  // If PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt), the same cases run on a GPU.
+  // CMakeLists.txt sets PLIMSOLL_TEST_DEVICE to run the same cases on a GPU.
   if (const char* device = std::getenv("PLIMSOLL_TEST_DEVICE")) json["device"] = device;
   if (!json.contains("save_strategy")) json["save_strategy"] = "no";
   return arguments_from_json(json.dump(), "cases.json");

@@ -1,5 +1,5 @@
-// Reads the fixtures of tests/parity: cases and the results of the reference. Values; not thread-safe while they
-// load.
+// Reads the fixtures of tests/parity: the cases, and the results of the reference. Not thread-safe during the
+// first call, which reads the files.
 //
 // Weights and gradients are compared by projections, which make_fixtures.py explains.
 #pragma once
@@ -29,16 +29,16 @@ std::map<std::string, std::vector<double>> read_tensors(const std::string& path)
 
 class Fixtures {
  public:
-  // Reads cases.json, expected.safetensors, and then the sets in sets/.
+  // Reads cases.json, expected.safetensors, and the further sets of cases in the folder sets/.
   Fixtures();
 
   const nlohmann::json& cases() const { return json_.at("cases"); }
-  // Returns the files that run_glue.py writes, by case.
+  // Returns the expected output files of run_glue.py (transformers' example script), by case.
   const nlohmann::json& outputs() const { return json_.at("outputs"); }
-  // Returns the cases with intervals of logging, evaluation and saving.
+  // Returns the cases that test at which steps a run logs, evaluates and saves.
   const nlohmann::json& patterns() const { return json_.at("patterns"); }
   const nlohmann::json& first_batches() const { return json_.at("first_batches"); }
-  // Returns the errors of Trainer's own bf16 runs, by case.
+  // Returns the errors of Trainer's bf16 runs relative to fp64, by case.
   const nlohmann::json& bf16_errors() const { return json_.at("bf16_errors"); }
   // Returns the names of a model's tensors in the order of the rows of its projections.
   std::vector<std::string> tensor_names(const std::string& model) const;

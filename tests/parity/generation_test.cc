@@ -62,7 +62,8 @@ TEST(GenerationParity, EveryTokenIsThatOfTransformers) {
   }
 }
 
-// Generates the prompts one after another, with a plan that was made for the longest of them: the texts are those of the batch.
+// Generates the prompts one at a time, with a plan for the longest of them. The texts must be equal to those
+// that one batch of all prompts gives.
 TEST(GenerationParity, ATextDoesNotDependOnTheOtherPrompts) {
   const auto prompts = fixtures().at("prompts").get<std::vector<std::string>>();
   for (const json& item : fixtures().at("cases")) {
@@ -76,7 +77,8 @@ TEST(GenerationParity, ATextDoesNotDependOnTheOtherPrompts) {
   }
 }
 
-// Samples are repeatable, differ from each other and from those of another seed, and stay within top_k.
+// Sampled texts must be repeatable, must differ between the samples of a prompt and between seeds, and must
+// contain only tokens that top_k permits.
 TEST(GenerationParity, SamplesDependOnTheSeedAlone) {
   Arguments arguments = arguments_of({{"model", "gpt2_lm"}, {"options", json::object()}});
   arguments.do_sample = true;
@@ -97,7 +99,8 @@ TEST(GenerationParity, SamplesDependOnTheSeedAlone) {
   EXPECT_EQ(run(1, {"good"}), most_likely);
 }
 
-// The memory of the KV cache is in the plan under its purpose, and grows with the beams that do not share pages.
+// The plan lists the memory of the KV cache as a purpose. It must grow with the number of beams by the pages
+// that beams do not share.
 TEST(GenerationParity, ThePlanShowsWhatABeamCosts) {
   const auto cache_bytes = [](int64_t beams) {
     Arguments arguments = arguments_of({{"model", "gpt2_lm"}, {"options", {{"num_beams", beams}}}});
@@ -105,8 +108,8 @@ TEST(GenerationParity, ThePlanShowsWhatABeamCosts) {
     const json plan = json::parse(generator.plan().json);
     return plan.at("by_phase").at("generate").at("by_purpose").at("functionality_specific").get<int64_t>();
   };
-  // 2 layers x 2 x 16 tokens x 32 values x 4 bytes are 8192 bytes per page. 21 prompt tokens and 23 more need 3 pages, of which
-  // the beams share the first.
+  // A page of the KV cache has 2 layers x 2 (key and value) x 16 tokens x 32 values x 4 bytes = 8192 bytes. 21
+  // prompt tokens and 23 generated tokens need 3 pages per beam; the beams share the first page.
   const int64_t page = 2 * 2 * 16 * 32 * 4;
   EXPECT_EQ(cache_bytes(1), 3 * page);
   EXPECT_EQ(cache_bytes(4), (1 + 4 * 2) * page);

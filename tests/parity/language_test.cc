@@ -70,13 +70,14 @@ Arguments arguments_of(const std::string& model, const std::string& output) {
   return arguments;
 }
 
-// Returns the unit of a limit: the error of the reference's fp32 run, but at least half a unit in the last place of fp32, to
-// which the reference rounds the losses that it stores.
+// Returns the unit in which the limit of an error is expressed: the error of the reference's fp32 run, but at
+// least 2^-24, half a unit in the last place of fp32, because the reference rounds the losses that it stores to
+// fp32.
 double unit_of(const json& item, const char* key) {
   return std::max(item.at(key).get<double>(), 0x1p-24);
 }
 
-// Compares the losses of a training, and the evaluation at its end.
+// Compares the losses of all training steps, and the loss of the evaluation at the end, with the reference.
 void expect_losses(const TrainOutput& output, const json& item) {
   EXPECT_LE(relative_error(column(output, "loss", "loss"), item.at("loss")),
             kTimesReference * unit_of(item, "fp32_loss_error"));
@@ -102,12 +103,14 @@ TEST(LanguageParity, EveryStepAndTheEvaluationAfterTwenty) {
   }
 }
 
-// A batch of an evaluation may have no label: the last block of a causal model may be one token. The loss is that of all labels
-// whatever the batches are, and perplexity is its exponential.
+// An evaluation batch may have no label at all: the last block of a causal model may consist of one token. The
+// loss must be the mean over all labels, however they are divided into batches, and perplexity must be its
+// exponential.
 TEST(LanguageParity, ABatchWithoutALabelHasNoWeight) {
   const ScratchFolder scratch;
   const std::string text = scratch.path() + "/text.txt";
-  std::ofstream(text) << "the kernel module is a small library\n";  // [CLS], seven words and [SEP]
+  // Nine tokens: [CLS], seven words and [SEP].
+  std::ofstream(text) << "the kernel module is a small library\n";
   const auto evaluate = [&](int64_t batch_size) {
     Arguments arguments = arguments_of(fixtures().at("cases")[1].at("model"), scratch.path() + "/run");
     arguments.train_file.clear();
@@ -132,8 +135,9 @@ std::vector<std::string> tensor_names(const std::string& path) {
   return names;
 }
 
-// Trains for more than one epoch; the reference computes the masks of each epoch independently. The class of the
-// checkpoint and the text file choose the task. The saved model has the tensors of the checkpoint.
+// Trains for more than one epoch, because the masks differ between epochs. The architecture class that the
+// checkpoint names and the text file must select masked language modelling. The saved model must have the same
+// tensors as the checkpoint.
 TEST(MaskedParity, EveryStepAndTheEvaluationAtTheEnd) {
   ASSERT_EQ(masked_fixtures().at("cases").size(), 9u);
   for (const json& item : masked_fixtures().at("cases")) {
@@ -163,7 +167,8 @@ TEST(MaskedParity, EveryStepAndTheEvaluationAtTheEnd) {
   }
 }
 
-// The loss of a document in a packed block is the loss that it has alone: packed and single documents give the same sum.
+// A document in a packed block must have the same loss as alone, so packed and single documents must give the
+// same total loss.
 TEST(LanguageParity, APackedDocumentHasTheLossThatItHasAlone) {
   const std::string model = fixtures().at("cases")[1].at("model");
   const auto evaluate = [&](bool packs, int64_t block_size) {
@@ -175,15 +180,17 @@ TEST(LanguageParity, APackedDocumentHasTheLossThatItHasAlone) {
     Trainer trainer(arguments, Task::kEvaluate);
     return trainer.evaluate().at("eval_loss");
   };
-  // Every line is shorter than a block of 64, so whole documents are in one block in both runs. Packed, the loss does not
-  // depend on the size of the block; unpacked, a document also attends to the one before it, so the loss differs.
+  // Every document is shorter than a block of 64 tokens and is therefore never split. In packed blocks a
+  // document attends only to itself, so the loss must not depend on the block size. In unpacked blocks it also
+  // attends to the documents before it, so the loss differs.
   const double packed = evaluate(true, 64);
   EXPECT_NEAR(evaluate(true, 40), packed, 1e-6 * packed);
   EXPECT_GT(std::fabs(evaluate(false, 64) - packed), 1e-3 * packed)
       << "documents see each other without packing";
 }
 
-// The sliding window of Hugging Face's page on perplexity, computed in PyTorch: every token counts once, with the context of its window.
+// Compares the loss of a sliding window, as on Hugging Face's page on perplexity, with one computed in PyTorch:
+// every token counts once, and is predicted from the tokens of its window.
 TEST(LanguageParity, OverlappingBlocksHaveTheLossOfASlidingWindow) {
   ASSERT_EQ(fixtures().at("strided").size(), 24u);
   for (const json& item : fixtures().at("strided")) {
@@ -252,7 +259,8 @@ TEST(ChatParity, EveryStepAndTheEvaluationAtTheEnd) {
   }
 }
 
-// A packed conversation has the loss that it has alone, also from the token cache.
+// A conversation in a packed block must have the same loss as alone, also if its tokens are read from the
+// cache.
 TEST(ChatParity, PackedConversationsHaveTheLossesThatTheyHaveAlone) {
   const json& item = chat_fixtures().at("cases")[0];
   const auto evaluate = [&](bool packs, const std::string& cache) {
@@ -273,7 +281,7 @@ TEST(ChatParity, PackedConversationsHaveTheLossesThatTheyHaveAlone) {
   EXPECT_NE(std::filesystem::directory_iterator(cache.path()), std::filesystem::directory_iterator());
 }
 
-// A training of packed conversations that is resumed has the losses of one that was not interrupted.
+// A resumed training on packed conversations must have the same losses as an uninterrupted one.
 TEST(ChatParity, ResumesWithTheSameLosses) {
   const json& item = chat_fixtures().at("cases")[0];
   const ScratchFolder scratch;

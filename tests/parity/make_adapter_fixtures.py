@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/parity/adapters: what Trainer does with PEFT's adapters and with frozen parameters, for adapters_test.cc.
+"""Makes tests/parity/adapters for adapters_test.cc: the results of training PEFT's adapters, and models with frozen parameters, with Trainer.
 
     python3 tests/parity/make_adapter_fixtures.py    # needs torch 2.15, transformers 5.23, peft 0.21, bitsandbytes 0.50
-    python3 tests/parity/make_adapter_fixtures.py pissa olora    # makes these cases of LORA again and keeps all others
+    python3 tests/parity/make_adapter_fixtures.py pissa olora    # makes only these cases of LORA and keeps all others
 
-Every case is run by Trainer on a CPU, dropout 0, rows in the order of the file, in fp64, which is the reference, and in fp32,
-whose distance from fp64 is the unit in which the test measures. Adapters begin as PEFT initialises them and are stored so,
-that both engines begin with the same numbers. The fixtures also hold an adapter as PEFT saves it after 20 steps in fp32,
-and the logits that it gives for the first 8 rows.
+Trainer runs every case on a CPU, without dropout, with the rows in the order of the file. The fp64 run is the reference. The distance
+of the fp32 run from it is the unit of the limits in the test. The initial values of the adapters are stored, so that both engines start
+with the same numbers. The fixtures also contain an adapter that PEFT saved after 20 steps in fp32, and its logits for the first 8 rows.
 """
 import fnmatch
 import json
@@ -33,19 +32,19 @@ LORA = {"query_value": (dict(r=4, lora_alpha=8), {}),
                        {"optim": "sgd", "learning_rate": 0.05}),
         "pooler_saved": (dict(r=2, lora_alpha=2, target_modules=["intermediate.dense", "key"], modules_to_save=["pooler"]),
                          {"weight_decay": 0.1}),
-        # Initialisations that change the base model. PEFT computes the changed base again, in fp32, whenever it reads
-        # the adapter.
+        # These two initialisations change the base model. PEFT computes the changed base model again, in fp32, whenever it reads the
+        # adapter.
         "pissa": (dict(r=3, lora_alpha=4, init_lora_weights="pissa"), {}),
         "olora": (dict(r=3, lora_alpha=4, init_lora_weights="olora", target_modules=["query", "output.dense"]), {})}
-# Adapters on a base in 4 bits, by bitsandbytes' names.
+# Adapters on a base model in 4 bits: bitsandbytes' quantization type, and whether the scales are quantized too.
 QUANTIZED = {"nf4_double": ("nf4", True), "fp4": ("fp4", False)}
 FROZEN = {"half": (["bert.embeddings.*", "bert.encoder.layer.0.*"], {"learning_rate": 1e-3}),
           "biases_alone": (["*.weight"], {"learning_rate": 1e-3})}
 
 
 def in_four_bits(model, kind, double):
-    """Every linear module but the classifier as bitsandbytes holds it, back in numbers: codes of its own, numbers and scales by
-    their formulas (kernels/quantization says why)."""
+    """Replaces the weights of all linear modules except the classifier by their values after quantization to 4 bits. The codes are those
+    of bitsandbytes; the decoded values and scales are computed here by its formulas. kernels/quantization states why."""
     import bitsandbytes.functional as F
     for name, module in model.named_modules():
         if not isinstance(module, torch.nn.Linear) or name == "classifier":

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Makes chat_models.json, data/chat.jsonl and data/completions.jsonl: 10 steps of supervised fine-tuning on conversations, and an evaluation, in
-transformers and PyTorch.
+"""Makes chat_models.json, data/chat.jsonl and data/completions.jsonl: 10 steps of supervised fine-tuning on conversations, and an
+evaluation, in transformers and PyTorch.
 
-    python3 tests/parity/make_chat_fixtures.py        # needs torch and transformers 5; after make_generation_fixtures.py
+    python3 tests/parity/make_chat_fixtures.py        # needs torch and transformers 5; run make_generation_fixtures.py first
 
-Ids and masks of the conversations are those of apply_chat_template(), and those of prompts with completions as TRL's SFTTrainer makes them. Rows are cut
-to the length of a block, and those without a label left are dropped. A step has two micro-batches, and its loss is the mean over the labels of both. Every case runs in fp64, which is
-the reference, and in fp32, whose distance from fp64 is the unit in which the test measures. Dropout is 0.
+apply_chat_template() makes the token ids and loss masks of conversations. Those of prompts with completions are made as TRL's SFTTrainer
+makes them. Rows are truncated to the block size, and rows that then have no label are dropped. A step has two micro-batches, and its loss
+is the mean over the labels of both. The fp64 run of a case is the reference, and the distance of its fp32 run from it is the unit of the
+limits in the test. Dropout is 0.
 """
 import json
 import os

@@ -1,32 +1,32 @@
 #!/usr/bin/env python3
-"""Makes the fixtures of tests/parity: tiny checkpoints, data files, and what transformers' Trainer does with them.
+"""Makes the fixtures of tests/parity: tiny checkpoints, data files, and the results of training them with transformers' Trainer.
 
-    python3 tests/parity/make_fixtures.py                   # all of them; needs torch 2.15, transformers 5.23
-    python3 tests/parity/make_fixtures.py --case bert-sgd   # cases whose name has this in it, printed; nothing is written
-    python3 tests/parity/make_fixtures.py --bf16            # bf16.json alone: the errors of Trainer's own bf16 runs
-    python3 tests/parity/make_fixtures.py --set electra     # sets/electra.json and .safetensors from sets/electra.py alone
-    python3 tests/parity/compare.py --model DIR             # a real model, both engines, by hand
+    python3 tests/parity/make_fixtures.py                   # all fixtures; needs torch 2.15, transformers 5.23
+    python3 tests/parity/make_fixtures.py --case bert-sgd   # prints the cases whose name contains this text, and writes nothing
+    python3 tests/parity/make_fixtures.py --bf16            # only bf16.json, the errors of Trainer's bf16 runs
+    python3 tests/parity/make_fixtures.py --set electra     # only sets/electra.json and .safetensors, from sets/electra.py
+    python3 tests/parity/compare.py --model DIR             # compares both engines on a real model
 
-Every case is run by Trainer on a CPU, dropout 0, rows in the order of the file: in fp64, which is the reference; in fp32,
-whose distance from fp64 is the unit in which the test measures; and, where gradients accumulate, with the accumulation of
-the case for the values of `epoch`.
+Trainer runs every case on a CPU, without dropout, with the rows in the order of the file. The fp64 run is the reference. The distance
+of the fp32 run from it is the unit of the limits in the test. If the case accumulates gradients, a further run with accumulation gives the
+values of `epoch`.
 
-Two things in Trainer differ from what it documents, and the reference goes around them:
- 1. For models whose forward() takes no num_items_in_batch (BERT, DistilBERT) and accumulation a, Trainer 5.23 multiplies
-    loss and gradient by a. Plimsoll takes the mean over the real batch, so that the reference for batch b, accumulation a
-    is Trainer with batch a * b and accumulation 1.
- 2. LabelSmoother adds the log-probabilities up in fp32 whatever their type, and Trainer adds losses up in a tensor of the
-    default type. In the fp64 run the sum has the type of its terms and the default type is fp64.
+Trainer deviates from its documentation in two points, which the reference avoids:
+ 1. For models whose forward() has no argument num_items_in_batch (BERT, DistilBERT), Trainer 5.23 multiplies loss and gradient by the
+    number a of accumulation steps. Plimsoll takes the mean over all sequences of the step. The reference for batch size b and a steps
+    is therefore Trainer with batch size a * b and without accumulation.
+ 2. LabelSmoother adds log-probabilities up in fp32 whatever their type, and Trainer adds losses up in a tensor of the default type.
+    In the fp64 run the sum therefore has the type of its terms, and the default type is fp64.
 
-A set is a module in sets/ that adds models and cases: write_models() writes its checkpoints, write_data() its own data if
-it has any, DATA describes the latter as PROBLEMS does, CASES has the arguments of
-case() for each case, and FIRST_BATCHES lists (model, problem). Its JSON also holds the errors of Trainer's own bf16 runs,
-except for the models in WITHOUT_BF16.
+A set is a module in sets/ that adds models and cases: write_models() writes its checkpoints, write_data() its data files, if any, which
+DATA describes in the form of PROBLEMS; CASES contains the arguments of case() for each case, and FIRST_BATCHES the pairs (model, problem)
+whose first batch is compared. The JSON file of the set also contains the errors of Trainer's bf16 runs, except for models in WITHOUT_BF16.
 
-What is stored: cases.json (arguments, and per step: loss, gradient norm, learning rate, epoch, evaluations; errors of the
-fp32 run; when Trainer logs, evaluates, saves and stops; the files that run_glue.py leaves) and expected.safetensors. The latter holds updates of weights and gradients as projections: of each tensor
-PROJECTIONS sums of its elements with signs from a hash, whose mean square estimates |x|^2 without bias (Johnson and
-Lindenstrauss, 1984). An update is stored in fp32 (2^-25 of its size, a hundredth of what is measured), a gradient in fp64.
+Stored files: cases.json contains the arguments; loss, gradient norm, learning rate, epoch and evaluations per step; the errors of the
+fp32 run; the steps at which Trainer logs, evaluates, saves and stops; and the files that run_glue.py writes. expected.safetensors contains
+the updates of weights, and gradients, as projections: for each tensor PROJECTIONS sums of its elements with pseudo-random signs. The mean
+square of the sums estimates |x|^2 without bias (Johnson and Lindenstrauss, 1984). Updates are stored in fp32, whose rounding error of
+2^-25 is a hundredth of the measured differences, and gradients in fp64.
 """
 import argparse
 import importlib
@@ -117,7 +117,8 @@ def all_cases():
 
 
 def all_patterns():
-    """Intervals of logging, evaluation and saving; 26 rows in batches of 4 are 7 batches an epoch."""
+    """Returns cases with different intervals of logging, evaluation and saving. The data has 26 rows, so an epoch has 7 batches of up to 4
+    rows."""
     def pattern(**more):
         settings = base_arguments("bert", *PROBLEMS["single"][:2], validation_file="data/single_validation.tsv", save_strategy="no")
         settings.update(more)
@@ -153,13 +154,13 @@ def all_outputs():
 
 
 def has_zero_gradient(name):
-    """The gradient of a key bias is exactly zero (softmax does not see it): what a run makes of it is rounding, and AdamW
-    makes steps of full size out of that. Kept apart, so that it does not hide the others."""
+    """Returns true for key biases. Their exact gradient is zero, because softmax ignores them. A run computes only rounding errors for
+    them, which AdamW turns into steps of full size. Key biases are compared separately, so that they do not hide errors of other tensors."""
     return name.endswith(("self.key.bias", "k_lin.bias"))
 
 
 def measure(case):
-    """Runs the case; what the test needs to know."""
+    """Runs the case in fp64 and fp32 and returns the values that the test compares."""
     exact, exact_weights = run_reference(case, torch.float64)
     single, single_weights = run_reference(case, torch.float32)
     plain = exact
@@ -253,7 +254,8 @@ def make_set(name):
 
 
 def measure_bf16(case):
-    """Errors of Trainer with bf16=True (autocast on a CPU) against fp64: what the test measures other precisions by."""
+    """Returns the errors of Trainer with bf16=True (autocast on a CPU), relative to its fp64 run. The test derives its limits for 16-bit
+    precisions from them."""
     exact, exact_weights = run_reference(case, torch.float64)
     half, half_weights = run_reference(case, torch.float32, bf16=True)
     start = weights_of(load_model(case["arguments"]["model_name_or_path"], case["arguments"]["problem_type"], torch.float32))
@@ -280,7 +282,7 @@ def make_bf16():
 
 
 def compact(value, indent=0):
-    """JSON with lists of numbers on one line."""
+    """Formats a value as JSON. Lists of numbers are written on one line."""
     pad = " " * (indent + 1)
     if isinstance(value, dict) and value:
         return "{\n" + ",\n".join(f"{pad}{json.dumps(k)}: {compact(v, indent + 1)}" for k, v in value.items()) + "\n" + " " * indent + "}" + ("\n" if indent == 0 else "")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes generation.json: what transformers' generate() returns for tiny language models, and their checkpoints.
+"""Makes generation.json, the results of transformers' generate() for tiny language models, and the checkpoints of these models.
 
     python3 tests/parity/make_generation_fixtures.py        # needs torch and transformers 5
 
-Greedy decoding, processors of logits and beam search in fp32 with eager attention.
+The cases are greedy decoding, logits processors and beam search, in fp32 with eager attention.
 """
 import json
 import os

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Makes language_models.json and data/text.txt: 20 steps of causal language modelling, and an evaluation, in transformers and PyTorch.
 
-    python3 tests/parity/make_language_fixtures.py        # needs torch and transformers 5; after make_generation_fixtures.py
+    python3 tests/parity/make_language_fixtures.py        # needs torch and transformers 5; run make_generation_fixtures.py first
 
-The texts are lines of random words of the tiny vocabulary. As in run_clm they are tokenized line by line, joined, and cut into blocks; the last
-block, which is shorter, is kept. Every case runs in fp64, which is the reference, and in fp32, whose distance from fp64 is the unit in which the test
-measures. Dropout is 0.
+The texts are lines of random words of the tiny vocabulary. As in transformers' example run_clm, they are tokenized line by line, joined,
+and cut into blocks. The last block, which is shorter, is kept. The fp64 run of a case is the reference, and the distance of its fp32 run
+from it is the unit of the limits in the test. Dropout is 0.
 """
 import json
 import os
@@ -72,8 +72,9 @@ def run(name, dtype):
 
 
 def strided_loss(name, dtype, block, stride):
-    """The mean loss over the tokens, each with the context of its window: the sliding window of Hugging Face's page on
-    perplexity. Each window's loss is multiplied by the number of tokens that it counts, which the page approximates."""
+    """Returns the mean loss over all tokens, computed with the sliding window of Hugging Face's page on perplexity: each token is predicted
+    from the tokens of its window. The loss of a window is weighted with the exact number of its new tokens; the page approximates this
+    number."""
     model = MODELS[name].from_pretrained(f"models/{name}", dtype=dtype, attn_implementation="eager").eval()
     ids = torch.tensor([token for part in blocks_of(name) for token in part])
     total, count, previous_end = 0.0, 0, 1
@@ -81,7 +82,7 @@ def strided_loss(name, dtype, block, stride):
         end = min(begin + block, len(ids))
         with torch.no_grad():
             logits = model(input_ids=ids[None, begin:end]).logits[0]
-        first = max(previous_end - begin, 1)  # the first token of a window has no context in it
+        first = max(previous_end - begin, 1)  # the context of a window does not include the tokens before its first one
         wanted = ids[begin + first:end]
         total += torch.nn.functional.cross_entropy(logits[first - 1:end - begin - 1], wanted, reduction="sum").item()
         count += len(wanted)

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Makes masked_models.json and the checkpoints models/*_mlm: masked language modelling, and an evaluation, in transformers and PyTorch.
+"""Makes masked_models.json and the checkpoints models/*_mlm: steps of masked language modelling, and an evaluation, in transformers and
+PyTorch.
 
-    python3 tests/parity/make_masked_fixtures.py        # needs torch and transformers 5; after make_language_fixtures.py
+    python3 tests/parity/make_masked_fixtures.py        # needs torch and transformers 5; run make_language_fixtures.py first
 
-The texts are those of data/text.txt. As in run_mlm they are tokenized line by line with special tokens and either joined and cut into blocks,
-whose last one is shorter here, or kept as lines that are cut to the length. The masks are computed from the numbers that src/io/data/masking.h
-states, with a Philox generator of this file, so the steps compare them too. Every case runs in fp64, which is the reference, and in fp32, whose
-distance from fp64 is the unit in which the test measures. Dropout is 0.
+The texts are those of data/text.txt. As in transformers' example run_mlm, they are tokenized line by line with special tokens. The lines
+are either joined and cut into blocks, of which the last one is kept here although it is shorter, or truncated to the maximum length. A
+Philox generator in this file computes the masks from the random numbers that src/io/data/masking.h defines, so that the masks of both
+engines are compared too. The fp64 run of a case is the reference, and the distance of its fp32 run from it is the unit of the limits in
+the test. Dropout is 0.
 """
 import json
 import os
@@ -115,16 +117,18 @@ def rows_of(tokenizer, settings):
 
 
 def loss_of(model, tokenizer, rows):
-    """Returns the sum of the losses of the hidden tokens, their number, and the number that is predicted correctly."""
+    """Returns the sum of the losses of the masked tokens, the number of these tokens, and the number of correct predictions."""
     longest = max(len(inputs) for inputs, _ in rows)
     if model.config.model_type == "modernbert" and any(len(inputs) < longest for inputs, _ in rows):
-        # A window around padding has no token, and transformers' eager attention then gives no number.
+        # With a local attention window, a padding token far from the text attends to nothing, and transformers' eager attention returns
+        # NaN. Each row is therefore computed alone, without padding.
         return tuple(sum(parts) for parts in zip(*(loss_of(model, tokenizer, [row]) for row in rows)))
     ids = torch.tensor([inputs + [tokenizer.pad_token_id] * (longest - len(inputs)) for inputs, _ in rows])
     mask = torch.tensor([[1] * len(inputs) + [0] * (longest - len(inputs)) for inputs, _ in rows])
     labels = torch.tensor([labels + [NO_LABEL] * (longest - len(labels)) for _, labels in rows]).flatten()
     output = model(input_ids=ids, attention_mask=mask, labels=labels.view_as(ids))
-    # With sparse_prediction, a call with labels returns the logits of the hidden tokens only; the loss is the same.
+    # If sparse_prediction is set and labels are given, the model returns the logits of the masked tokens only. A second call without
+    # labels gives the logits of all tokens.
     logits = output.logits if output.logits.dim() == 3 else model(input_ids=ids, attention_mask=mask).logits
     logits = logits.flatten(0, 1)
     total = torch.nn.functional.cross_entropy(logits, labels, reduction="sum", ignore_index=NO_LABEL)
@@ -144,7 +148,7 @@ def run(name, settings, dtype):
     steps_rows = BATCH * settings.get("gradient_accumulation_steps", 1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
     losses = []
-    for epoch in range(2):  # one epoch, and some steps of the second, whose masks are others
+    for epoch in range(2):  # one epoch and some steps of the second one, whose masks are different
         for first in range(0, len(rows) if epoch == 0 else 3 * steps_rows, steps_rows):
             chosen = range(first, min(first + steps_rows, len(rows)))
             total, count, _ = loss_of(model, tokenizer, [masks.apply(rows[row], row, epoch) for row in chosen])

@@ -10,7 +10,7 @@
 
 namespace plimsoll::testing {
 
-// Returns the values of `key` in the records of the log that contain `has`.
+// Returns the values of `key` in those records of the training log that also have the key `has`.
 std::vector<double> column(const TrainOutput& output, const std::string& has, const std::string& key);
 
 // Returns the largest difference of a step relative to the expected value: NaN if any value is NaN, infinity
@@ -30,7 +30,8 @@ double eval_loss_limit_of_fp32();
 double mean_square_difference(const Projection& a, const Projection& b);
 
 struct WeightErrors {
-  double trained = 0;   // largest error of a tensor with a gradient, relative to the norm of the update
+  // Largest error of all tensors with a nonzero exact gradient, relative to the norm of the update.
+  double trained = 0;
   double key_bias = 0;  // largest error of a tensor whose exact gradient is zero
 };
 

@@ -44,17 +44,19 @@ std::map<std::string, std::string> types_of(const json& object) {
 
 using Types = std::map<std::string, std::string>;
 
-// Compares values that do not depend on the clock, on rounding or on the way of counting operations, and the types of
-// the other values. log_history is compared separately.
+// Compares trainer_state.json with the reference: the types of all values, and those values that do not depend
+// on the clock, on rounding or on how operations are counted. log_history is compared elsewhere.
 void expect_state(const json& state, const json& reference, const Types& types) {
   Types ours = types_of(state);
   EXPECT_EQ(ours["log_history"], "list");
   ours.erase("log_history");
   EXPECT_EQ(ours, types);
   for (const auto& [key, value] : reference.items()) {
-    if (key == "total_flos" || key == "num_input_tokens_seen") continue;  // Trainer also counts padding
+    // Trainer also counts padding tokens.
+    if (key == "total_flos" || key == "num_input_tokens_seen") continue;
     if (key == "best_metric" && value.is_number()) {
-      const double best = value;  // an evaluation loss, which both programs round
+      // The best metric is an evaluation loss, in which both programs have rounding errors.
+      const double best = value;
       EXPECT_NEAR(state.at(key), best, testing::eval_loss_limit_of_fp32() * best);
     } else if (key == "best_model_checkpoint" && value.is_string()) {
       EXPECT_EQ(std::filesystem::path(state.at(key)).filename().string(), value.get<std::string>());
@@ -125,14 +127,16 @@ TEST(Parity, ResultFilesAreThoseOfTrainer) {
     trainer.save_metrics("eval", evaluation);
 
     for (const json& name : expected.at("files")) {
-      // training_args.bin is a pickle; the arguments are in run_state.json. The tokenizer's files are copied
-      // from the model's folder.
+      // Plimsoll does not write training_args.bin, which is a Python pickle, and stores the arguments in
+      // run_state.json instead. It copies the tokenizer's files from the model's folder, which here has no
+      // tokenizer.json.
       if (name == "training_args.bin" || name == "tokenizer.json") continue;
       EXPECT_TRUE(std::filesystem::exists(run + "/" + name.get<std::string>())) << name;
     }
     for (const char* file : {"train_results", "eval_results", "all_results"}) {
       Types types = types_of(read_json(run + "/" + file + ".json"));
-      types.erase("eval_f1");  // the reference computes the accuracy only
+      // The reference computes the accuracy only, so Plimsoll's F1 score is not compared.
+      types.erase("eval_f1");
       EXPECT_EQ(types, expected.at(file).get<Types>()) << file;
     }
     json config = read_json(run + "/config.json");

@@ -59,9 +59,10 @@ TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
     test::keep_worst(worst_loss, ratio(loss, "fp32_loss_error"));
     test::keep_worst(worst_norm, ratio(norm, "fp32_grad_norm_error"));
     test::keep_worst(worst_weights, ratio(weights.trained, "fp32_weight_error"));
-    // The exact gradients of these tensors are zero, so rounding alone changes them: they only have to be finite.
+    // Key biases have an exact gradient of zero and change only by rounding, so they only have to be finite.
     EXPECT_TRUE(std::isfinite(weights.key_bias));
-    // Both engines compute rates and epochs in double, so they differ by a few roundings.
+    // Both engines compute learning rates and epochs in double precision, so they may differ by a few
+    // roundings.
     const std::vector<double> rates = column(output, "loss", "learning_rate");
     ASSERT_EQ(rates.size(), expected.at("learning_rate").size());
     for (size_t i = 0; i < rates.size(); ++i) {
@@ -82,8 +83,8 @@ TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
               worst_loss, worst_norm, worst_weights, kTimesReference, fixtures().cases().size());
 }
 
-// Compares which steps are logged, evaluated and saved, for intervals in steps, shares and epochs, and the contents of
-// the records.
+// Compares at which steps Plimsoll and Trainer log, evaluate and save, and what the log records contain. The
+// intervals are given in steps, as fractions of the run, and in epochs.
 TEST(Parity, IntervalsAreThoseOfTrainer) {
   ASSERT_GE(fixtures().patterns().size(), 11u);
   for (const json& item : fixtures().patterns()) {
@@ -133,8 +134,8 @@ TEST(Parity, IntervalsAreThoseOfTrainer) {
   }
 }
 
-// Verifies that the measure detects small faults: a slightly wrong weight decay, epsilon or norm is far outside the
-// limit.
+// The comparison must detect small faults: a slightly wrong weight decay, epsilon or norm must be far outside
+// the limit.
 TEST(Parity, SmallFaultsAreSeen) {
   const std::pair<const char*, json> faults[] = {{"bert-sgd-weight-decay", {{"weight_decay", 0.0195}}},
                                                  {"bert-adamw-betas", {{"adam_epsilon", 1.1e-6}}},
@@ -158,8 +159,8 @@ TEST(Parity, SmallFaultsAreSeen) {
   EXPECT_EQ(seen, 3);
 }
 
-// Compares the logits of the first eight rows (of the words of them, if words have labels), from `predict`, and the gradient of every tensor, from the momentum of
-// a first step.
+// Compares the logits of the first eight rows, or of their words if words have labels, with those that
+// `predict` computes. Also compares the gradient of every tensor, which is the momentum after the first step.
 TEST(Parity, LogitsAndEveryGradientOfAStep) {
   ASSERT_GE(fixtures().first_batches().size(), 16u);
   for (const json& item : fixtures().first_batches()) {

@@ -1,11 +1,12 @@
-"""Tensors as a few sums of their elements with signs from a hash: small, and enough to estimate distances from."""
+"""Reduces each tensor to a few random projections (sums of its elements with pseudo-random signs). These are small, and distances between
+tensors can be estimated from them."""
 import numpy as np
 
 PROJECTIONS = 64
 
 
 def mix(x):
-    """The finaliser of splitmix64 (Steele, Lea and Flood, 2014) on an array of uint64."""
+    """Returns a hash of each element of an array of uint64: the finaliser of splitmix64 (Steele, Lea and Flood, 2014)."""
     with np.errstate(over="ignore"):
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -21,7 +22,8 @@ def name_hash(name):
 
 
 def project(name, values):
-    """PROJECTIONS sums of the elements; bit k of the hash of (name, i) is the sign of element i in sum k."""
+    """Returns PROJECTIONS sums of the elements. In sum k, bit k of a hash of the tensor's name and of the index i is the sign of element
+    i."""
     flat = values.reshape(-1).astype(np.float64)
     with np.errstate(over="ignore"):
         bits = mix(np.uint64(name_hash(name)) + np.arange(1, flat.size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
@@ -37,5 +39,5 @@ def norm(tensors):
 
 
 def relative_error(values, reference):
-    """The largest difference of a step, over the expected value."""
+    """Returns the largest difference between two values of the same step, relative to the expected value."""
     return max(abs(a - b) / abs(b) for a, b in zip(values, reference))

@@ -1,4 +1,4 @@
-"""Runs of transformers' Trainer for tests/parity; make_fixtures.py says what differs from a plain run and why."""
+"""Trains with transformers' Trainer for tests/parity. make_fixtures.py states how the runs differ from Trainer's defaults and why."""
 import csv
 import json
 import os
@@ -12,13 +12,13 @@ from transformers import (AutoModelForSequenceClassification, AutoModelForTokenC
 
 from tiny import LABELS
 
-# Settings of the data, which Trainer does not know.
+# These settings belong to the script that reads the data; TrainingArguments does not have them.
 SCRIPT_ARGUMENTS = {"max_seq_length", "problem_type", "model_name_or_path", "train_file", "validation_file",
                     "early_stopping_patience", "early_stopping_threshold"}
 
 
 def read_rows(path):
-    """Rows as (text, second text or None, label), in the order of the file."""
+    """Reads a data file and returns its rows in order, as tuples (text, second text or None, label)."""
     if path.endswith(".jsonl"):
         rows = [json.loads(line) for line in open(path, encoding="utf-8")]
     elif path.endswith(".tsv"):
@@ -81,7 +81,7 @@ class Rows(torch.utils.data.Dataset):
 
 
 class ExactLabelSmoother:
-    """LabelSmoother of transformers with the sum in the type of its terms."""
+    """The LabelSmoother of transformers, except that it adds up the log-probabilities in their own data type instead of fp32."""
 
     def __init__(self, epsilon):
         self.epsilon = epsilon
@@ -121,7 +121,8 @@ def weights_of(model):
 
 
 def run_reference(case, dtype, accumulate=False, adapt=lambda model: model, **settings):
-    """adapt: what is done to the model before it is trained (frozen, given adapters)."""
+    """Trains a case with Trainer and returns its records and the weights. `adapt` changes the model before training, for example by
+    freezing parameters or adding adapters."""
     torch.set_default_dtype(dtype)
     path = case["arguments"]["model_name_or_path"]
     problem = case["arguments"]["problem_type"]
@@ -153,7 +154,8 @@ def run_reference(case, dtype, accumulate=False, adapt=lambda model: model, **se
 
 
 def first_batch(path, data, problem, dtype, smoothing=0.0):
-    """Logits of the first 8 rows, or of the first token of each of their words, and the gradient of their mean loss."""
+    """Returns logits, loss and gradients of one batch, the first 8 rows. For token classification the logits are those of the first token
+    of each word."""
     torch.set_default_dtype(dtype)
     tokenizer = AutoTokenizer.from_pretrained(path)
     model = load_model(path, problem, dtype).train()  # dropout is 0
@@ -175,13 +177,13 @@ def callbacks_of(settings):
 
 
 def types_of(values):
-    """Keys with the types that their values have in JSON."""
+    """Returns the name of the JSON type of each value, by key."""
     names = {bool: "boolean", int: "integer", float: "real", str: "text", list: "list", dict: "object", type(None): "null"}
     return {key: names[type(value)] for key, value in sorted(values.items())}
 
 
 def card_outline(text):
-    """Keys of a model card's front matter, and its headings but for the title."""
+    """Returns the keys of a model card's front matter, its headings except the title, and the header of its table of results."""
     _, front, body = text.split("---\n", 2)
     return {"keys": sorted(line.split(":")[0] for line in front.splitlines() if line[0] not in " -"),
             "headings": [line.lstrip("#").strip() for line in body.splitlines() if line.startswith("##")],
@@ -189,7 +191,8 @@ def card_outline(text):
 
 
 def run_glue_outputs(settings):
-    """Which files run_glue.py leaves and what is in them: keys, types, and the values that do not depend on the clock."""
+    """Trains like run_glue.py and returns what the test compares: the names of the output files, their keys and types, and the values that
+    do not depend on the clock."""
     path, problem, length = settings["model_name_or_path"], settings["problem_type"], settings["max_seq_length"]
     tokenizer = AutoTokenizer.from_pretrained(path)
     rows = Rows(settings["train_file"], tokenizer, problem, length)
@@ -200,12 +203,12 @@ def run_glue_outputs(settings):
         trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows, callbacks=callbacks_of(settings),
                           data_collator=DataCollatorWithPadding(tokenizer), processing_class=tokenizer,
                           compute_metrics=lambda p: {"accuracy": float((p.predictions.argmax(axis=1) == p.label_ids).mean())})
-        trainer.remove_callback(PrinterCallback)  # it takes total_flos out of the metrics that it is shown
+        trainer.remove_callback(PrinterCallback)  # this callback would remove total_flos from the metrics that Trainer logs
         metrics = trainer.train().metrics
         metrics["train_samples"] = len(rows)
         trainer.save_model()
         trainer.save_metrics("train", metrics)
-        trainer.save_state()  # before the last evaluation, which would add a record
+        trainer.save_state()  # saved before evaluate(), which would add a record to the state
         metrics = trainer.evaluate()
         metrics["eval_samples"] = len(rows)
         trainer.save_metrics("eval", metrics)
@@ -217,7 +220,7 @@ def run_glue_outputs(settings):
             state["best_model_checkpoint"] = os.path.basename(state["best_model_checkpoint"])
         kinds = (("step", "loss"), ("evaluation", "eval_loss"), ("end", "train_loss"))
         config = read("config.json")
-        for key in ("transformers_version", "use_cache"):  # ours is that of the model it began with
+        for key in ("transformers_version", "use_cache"):  # Plimsoll keeps these keys as they are in the original configuration
             config.pop(key)
         with open(os.path.join(folder, "README.md"), encoding="utf-8") as card:
             outline = card_outline(card.read())
@@ -229,7 +232,7 @@ def run_glue_outputs(settings):
 
 
 def run_pattern(settings):
-    """When Trainer logs, evaluates and saves, with the loss, learning rate and epoch of each record."""
+    """Returns the steps at which Trainer logs, evaluates and saves, with the loss, learning rate and epoch of each record."""
     path, problem, length = settings["model_name_or_path"], settings["problem_type"], settings["max_seq_length"]
     tokenizer = AutoTokenizer.from_pretrained(path)
     rows = Rows(settings["train_file"], tokenizer, problem, length)

@@ -1,4 +1,4 @@
-"""The tiny checkpoints and data files of tests/parity: everything is made from numbers of a counter and a seed."""
+"""Makes the tiny checkpoints and data files of tests/parity. Pseudo-random numbers that depend only on a seed determine their content."""
 import json
 import os
 import shutil
@@ -29,7 +29,7 @@ def vocabulary():
 
 
 class Numbers:
-    """A small generator of our own (splitmix64), the same on every machine and in every version of Python."""
+    """A pseudo-random generator (splitmix64) whose numbers are the same on every machine and in every version of Python."""
 
     def __init__(self, seed):
         self.state = seed
@@ -87,7 +87,7 @@ def write_model(path, model_class, config, seed=7, tokenizer=None):
     tokens = vocabulary()
     torch.manual_seed(seed)
     model = model_class(config)
-    with torch.no_grad():  # Biases and norms away from 0 and 1, so that their gradients are tried too.
+    with torch.no_grad():  # Moves biases and norm weights away from 0 and 1, so that errors in their gradients are detected.
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter += 0.1 * torch.randn_like(parameter)

@@ -1,4 +1,4 @@
-"""The tiny model and the rows that the tests of the Python package train on."""
+"""Fixtures for the tests of the Python package: the tiny model and the rows that they train on."""
 import csv
 import os
 import shutil
@@ -9,13 +9,13 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
 os.environ.setdefault("PLIMSOLL_PROGRAM", os.path.join(ROOT, "build", "plimsoll"))
-# Models are read from folders only.
+# Models must be read from local folders, so that no test uses the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 @pytest.fixture
 def model(tmp_path):
-    """A BERT of two layers with the labels bad, good and odd, without dropout."""
+    """Returns a copy of a BERT of two layers with the labels bad, good and odd, and without dropout."""
     return str(shutil.copytree(os.path.join(ROOT, "tests", "parity", "models", "bert"), tmp_path / "model"))
 
 
@@ -35,6 +35,6 @@ def validation_rows():
 
 
 def settings(output_dir, **more):
-    """Settings of a run of a few milliseconds on a CPU."""
+    """Returns arguments of a run that takes a few milliseconds on a CPU."""
     return {"output_dir": str(output_dir), "use_cpu": True, "num_threads": 1, "max_seq_length": 32,
             "per_device_train_batch_size": 4, "max_steps": 6, "logging_steps": 2, "save_strategy": "no", "learning_rate": 1e-3, **more}

@@ -1,4 +1,4 @@
-"""Tests data sets of other libraries, and the tasks whose labels are not one class per row."""
+"""Tests training on data sets of other libraries, and tasks whose rows do not have exactly one class."""
 import datetime
 import decimal
 import enum
@@ -32,7 +32,7 @@ def columns_of(rows):
 
 
 def kinds(rows):
-    """Returns the rows as every kind of data set that can be made here."""
+    """Returns the rows in every form that the installed libraries offer, such as columns or a pandas DataFrame."""
     columns = columns_of(rows)
     made = {"columns": columns}
     try:
@@ -92,7 +92,7 @@ def test_training_does_not_depend_on_the_kind_of_data_set(tmp_path, model, rows)
 
 def test_integer_labels_are_ids_of_the_model(tmp_path, model, rows):
     names = ["bad", "good", "odd"]
-    # Without the class "odd", so that the ids could not be guessed from the data.
+    # Rows of the class "odd" are left out, so that the names of the classes cannot be derived from the data.
     two = [{**row, "label": names.index(row["label"])} for row in rows if row["label"] != "odd"]
     pl.Trainer(model, settings(tmp_path / "out", max_steps=2), train_dataset=two).train()
     config = json.load(open(tmp_path / "out" / "config.json"))
@@ -209,14 +209,14 @@ def test_other_values_have_a_conversion(tmp_path):
 
 
 class Feature:
-    """A ClassLabel of datasets, without that package."""
+    """Imitates the ClassLabel feature of the package datasets, which need not be installed."""
 
     def __init__(self, names):
         self.names = names
 
 
 class Labelled(list):
-    """A data set of rows whose column `label` has names."""
+    """A data set of rows whose column `label` has integer labels, and a feature with their names."""
 
     def __init__(self, rows, names):
         super().__init__({**row, "label": names.index(row["label"])} for row in rows)
@@ -225,7 +225,7 @@ class Labelled(list):
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
-    """A hub on the loopback interface, and an empty cache."""
+    """Starts a simulated Hugging Face hub on the loopback interface and returns it. The cache of models is empty."""
     monkeypatch.syspath_prepend(os.path.join(ROOT, "tests", "downloads"))
     from hub_server import Hub
     started = Hub()
@@ -249,7 +249,7 @@ def test_the_order_of_class_names_does_not_depend_on_the_cache(tmp_path, model, 
         trainer = pl.Trainer("org/tiny", settings(tmp_path / output, max_steps=1), train_dataset=Labelled(rows, names))
         trainer.train()
         assert json.load(open(tmp_path / output / "config.json"))["id2label"] == {"0": "odd", "1": "good", "2": "bad"}, output
-    # Integer labels are ids of the labels of the model, whose order is another one.
+    # Integer labels must be interpreted as the ids of the model's own classes, whose order differs from that of the names in the data set.
     two = [{**row, "label": ["bad", "good", "odd"].index(row["label"])} for row in rows if row["label"] != "odd"]
     shutil.rmtree(tmp_path / "hf")
     pl.Trainer("org/tiny", settings(tmp_path / "ids", max_steps=1), train_dataset=two).train()

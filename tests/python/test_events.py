@@ -20,14 +20,16 @@ def start(descriptor, model, output_dir, *more, command="train"):
 
 
 def reply_to(event, reply):
-    """Returns the line of a reply with the id of the event. `reply`: a text for all events, or a dict of members by kind of event."""
+    """Returns the line that replies to an event, with the id of the event. `reply` is a text for all events, or a dict of reply members by
+    kind of event."""
     if isinstance(reply, str):
         return reply.replace("ID", str(event["id"])).encode()
     return json.dumps({"id": event["id"], **reply.get(event["event"], {})}).encode()
 
 
 def events_of(model, output_dir, *more, command="train", replies=None):
-    """Returns the events of a run, its exit code and its output. `replies`: a line per event that has a reply."""
+    """Runs the program and returns its events, its exit code and its output. `replies` determines the replies to events, as in reply_to().
+    """
     ours, theirs = socket.socketpair()
     process = start(theirs.fileno(), model, output_dir, *more, command=command)
     theirs.close()
@@ -91,7 +93,7 @@ def test_a_reader_that_does_not_read_does_not_stall_the_run(tmp_path, model):
     process = start(writer, model, tmp_path / "out", "--max_steps", "400")
     os.close(writer)
     output = process.communicate()[0].decode()
-    # It waits only at its end, two seconds for the rest to be read.
+    # The run must not wait for the reader while it trains. At its end it waits at most two seconds for unread events.
     assert process.returncode == 0 and time.monotonic() - start_time < 20, output
     os.close(reader)
 
@@ -143,7 +145,8 @@ def test_the_first_of_several_processes_sends_the_events(tmp_path, model):
 
 
 def test_lines_without_an_id_do_not_count_as_replies(tmp_path, model):
-    """Requests that nobody asked for, and a reply to an earlier event, come before the reply to each event."""
+    """Before each reply, the test sends a line that no event asked for and a second reply to the previous event. Neither may be taken for
+    the reply."""
     ours, theirs = socket.socketpair()
     process = start(theirs.fileno(), model, tmp_path / "out", "--validation_file", VALIDATION, "--eval_strategy", "steps", "--eval_steps", "2",
                     "--save_logits", "--event_replies", "evaluations")
@@ -167,7 +170,7 @@ def test_lines_without_an_id_do_not_count_as_replies(tmp_path, model):
     output = process.communicate()[0].decode()
     assert process.returncode == 0, output
     assert evaluated[:3] == [1, 2, 3]
-    # The request arrived during the evaluation after step 2, and applies to the next step.
+    # The request was received during the evaluation after step 2. It takes effect after the next step.
     assert saved[0] == "checkpoint-3"
     assert output.count("was dropped, because the run no longer waits for it") == number - 1
 
@@ -187,11 +190,11 @@ def test_a_signal_ends_the_wait_for_a_reply(tmp_path, model):
         with ours, ours.makefile("r", encoding="utf-8") as file:
             for line in file:
                 if json.loads(line)["event"] == kind:
-                    process.terminate()  # Without a reply, and with an open socket.
+                    process.terminate()  # The event stays without a reply, while the socket stays open.
         output = process.communicate(timeout=30)[0].decode()
         assert process.returncode == 6, output
         assert checkpoints(output_dir) == ["checkpoint-1" if kind == "step" else "checkpoint-2"]
-        # The resumed run repeats an evaluation whose metrics were not complete.
+        # The interrupted evaluation lacked metrics from the reader, so the resumed run must repeat it.
         process = subprocess.run([pl.program_path(), "train", "--model_name_or_path", model, "--train_file", DATA, "--validation_file",
                                   VALIDATION, "--output_dir", str(output_dir), "--use_cpu", "--num_threads", "1", "--max_seq_length", "32",
                                   "--max_steps", "6", "--logging_steps", "2", "--eval_strategy", "steps", "--eval_steps", "2", "--save_strategy",
@@ -220,7 +223,8 @@ def test_a_run_whose_reader_owes_the_best_metric_saves_and_stops(tmp_path, model
     assert process.returncode == 6 and checkpoints(tmp_path / "gone") == ["checkpoint-4"], output
     assert "--metric_for_best_model own: the evaluation has no such metric" in output
     assert "its source has ended, so the run saves a checkpoint and stops" in output
-    # A reader that is there and does not report the metric has another name for it. The training is saved too.
+    # If the reader replies but never reports the metric that --metric_for_best_model names, the name is wrong: the run ends with an error,
+    # after it saved a checkpoint.
     events, exit_code, _ = events_of(model, tmp_path / "other", *more, replies={"metrics": {"metrics": {"f1": 1.0}}})
     assert exit_code == 2 and checkpoints(tmp_path / "other") == ["checkpoint-2"]
     assert "own: the evaluation has no such metric; it has" in events[-1]["message"] and "eval_f1" in events[-1]["message"]

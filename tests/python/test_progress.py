@@ -1,4 +1,4 @@
-"""Tests the progress that a notebook and a terminal show."""
+"""Tests the progress display in a notebook and on a terminal."""
 import io
 import sys
 import types
@@ -8,7 +8,7 @@ from conftest import settings
 
 
 class ZMQInteractiveShell:
-    """The shell of a notebook has this name."""
+    """The progress display recognizes a notebook by this class name of IPython's shell."""
 
 
 def test_a_notebook_shows_a_bar_and_a_table(tmp_path, model, rows, validation_rows, monkeypatch):

@@ -1,4 +1,4 @@
-"""Reads the event file of a run with the package tensorboard, and compares it with log.jsonl."""
+"""Tests TensorBoard event files: the package tensorboard reads the file of a run, and the values must be those of log.jsonl."""
 import json
 import os
 import struct

@@ -1,4 +1,4 @@
-"""Tests scripts/third_party.py with wheels and folders of a few bytes."""
+"""Tests scripts/third_party.py on simulated wheels and folders that contain a few bytes."""
 
 import json
 import pathlib

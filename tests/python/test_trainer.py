@@ -1,4 +1,4 @@
-"""Tests Trainer with lists, against the command line on files."""
+"""Tests plimsoll_train.Trainer with lists of rows. The results must equal those of the command line with files."""
 import hashlib
 import json
 import math
@@ -62,7 +62,7 @@ def test_evaluation_and_prediction(tmp_path, model, rows, validation_rows):
     assert rows_of(labelled.predictions) == rows_of(unlabelled.predictions)
     names = json.load(open(tmp_path / "out" / "config.json"))["id2label"]
     assert [names[str(int(i))] for i in labelled.label_ids] == [row["label"] for row in validation_rows]
-    # The scores of the command line, which prints six digits.
+    # The same rows are scored by `plimsoll predict`, which prints six digits, and compared with Trainer's predictions.
     with open(tmp_path / "rows.jsonl", "w") as file:
         file.writelines(json.dumps({"sentence": row["sentence"]}) + "\n" for row in validation_rows)
     command("predict", "--model_name_or_path", str(tmp_path / "out"), "--test_file", str(tmp_path / "rows.jsonl"), "--scores", "logits",

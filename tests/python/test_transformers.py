@@ -1,4 +1,5 @@
-"""Compares Trainer with that of transformers on the same data set, and tests what it takes of transformers."""
+"""Compares plimsoll_train.Trainer with the Trainer of transformers on the same data set, and tests the objects of transformers that it
+accepts."""
 import pytest
 
 import plimsoll_train as pl
@@ -38,7 +39,8 @@ def test_losses_and_metrics_are_those_of_transformers(tmp_path, model, rows, val
                                   args=arguments(tmp_path / "theirs"), train_dataset=train, eval_dataset=validation,
                                   processing_class=tokenizer, compute_metrics=accuracy)
     theirs.train()
-    # Other TrainingArguments reset the state of Accelerate, which Trainer needs.
+    # The reference predictions are made before new TrainingArguments are created, because those reset the state of Accelerate, which
+    # transformers' Trainer needs.
     other = theirs.predict(validation)
     own_model = transformers.AutoModelForSequenceClassification.from_pretrained(model)
     ours = pl.Trainer(model=own_model, args=arguments(tmp_path / "ours"), train_dataset=train, eval_dataset=validation,
@@ -50,14 +52,15 @@ def test_losses_and_metrics_are_those_of_transformers(tmp_path, model, rows, val
 
     for name, bound in (("loss", 2e-4), ("grad_norm", 2e-3), ("learning_rate", 1e-6), ("eval_loss", 2e-4), ("eval_own_accuracy", 1e-6)):
         assert values(ours, name) == pytest.approx(values(theirs, name), rel=bound), name
-    # The model object has the trained weights. The gradient of the bias of keys is zero but for rounding, which AdamW enlarges.
+    # After training, the model object must have the trained weights. Key biases are not compared: their exact gradient is zero, and AdamW
+    # makes steps of full size from its rounding errors.
     for (name, mine), weight in zip(own_model.state_dict().items(), theirs.model.state_dict().values()):
         assert name.endswith("key.bias") or torch.allclose(mine, weight, atol=2e-4), name
     one = ours.predict(validation)
     assert abs(one.predictions - other.predictions).max() < 2e-3
     assert (one.label_ids == other.label_ids).all()
     assert set(other.metrics) - set(one.metrics) <= {"test_model_preparation_time"}
-    # The run held the memory of its plan, although torch is loaded here.
+    # The measured memory must stay within the plan, although this process has loaded torch.
     assert ours.memory["predicted_total_bytes"] == ours.plan.total_bytes
     assert ours.memory["arena_high_water_bytes"] == ours.plan.arena_bytes
     assert ours.memory["measured_peak_bytes"] <= ours.plan.total_bytes

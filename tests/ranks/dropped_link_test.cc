@@ -1,5 +1,6 @@
-// The link between the hosts of two ranks breaks without a message to either of them, as when a cable is pulled. Each rank runs in a
-// network namespace of its own, which is its host in this test; a pair of virtual Ethernet interfaces is the cable.
+// Tests that ranks end with a clear error if the network between their hosts breaks without any message, as
+// when a cable is pulled. Each rank runs in a network namespace of its own, which takes the role of its host,
+// and a pair of virtual Ethernet interfaces takes the role of the cable.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -64,7 +65,7 @@ class LinkMessage {
     append(data, size);
     end(at);
   }
-  // Begins an attribute that contains others: those that are appended until end() is called.
+  // Begins an attribute that contains the attributes appended until end() is called.
   size_t begin(uint16_t type) {
     const size_t at = bytes_.size();
     const rtattr header{.rta_len = 0, .rta_type = type};
@@ -158,8 +159,8 @@ std::vector<std::string> variables_of_host(int rank, int port) {
           "LOCAL_WORLD_SIZE=1",           "MASTER_ADDR=10.98.7.1", "MASTER_PORT=" + std::to_string(port)};
 }
 
-// The kernel recognizes a lost connection after 4 s. Without that, the limit of a step, which is at least 10 s, would end the run with
-// another message.
+// The kernel reports the lost connection after 4 s. If it did not, the time limit of a step, at least 10 s,
+// would end the run with another message.
 TEST(DroppedLink, EachRankNamesTheOtherAndEnds) {
   if (unshare(CLONE_NEWNET) != 0)
     GTEST_SKIP() << "this user may not make a network namespace (" << std::strerror(errno) << ")";

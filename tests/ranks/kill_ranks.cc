@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr int kSteps = 40;
 
-// The settings of a run that is killed.
+// Arguments in which the runs differ: number of ranks, ZeRO stage, and whether they save in the background.
 struct KilledRun {
   int ranks;
   const char* zero_stage;
@@ -91,7 +91,7 @@ void expect_rank_kills_change_nothing(const std::string& name, int kills, uint64
     const KilledRun& settings = kRuns[static_cast<size_t>(round) % std::size(kRuns)];
     SCOPED_TRACE(std::to_string(settings.ranks) + " ranks, stage " + settings.zero_stage + ", round " +
                  std::to_string(round));
-    // The undisturbed run saves while training waits, not in the background.
+    // The reference run is not disturbed. It waits for each save instead of saving in the background.
     const std::string whole = folder.path("whole" + std::to_string(round % std::ssize(kRuns)));
     if (!fs::exists(whole)) {
       const ProcessResult result =
@@ -105,7 +105,8 @@ void expect_rank_kills_change_nothing(const std::string& name, int kills, uint64
     const int killed_here = kill_ranks(process, run, std::min(kills - killed, 6), random);
     const ProcessResult result = process.wait(240'000);
     ASSERT_EQ(result.exit_code, 0) << result.output;
-    // There may be fewer restarts than kills, because a rank that is killed while others fail already causes no further restart.
+    // A kill need not cause a restart of its own: if the ranks are failing already, another killed rank makes
+    // no difference. There may therefore be fewer restarts than kills.
     const int restarts = count_of(result.output, " of 100 after the failure of rank ");
     EXPECT_LE(restarts, killed_here) << result.output;
     EXPECT_EQ(count_of(result.output, "skipped"), 0) << result.output;

@@ -1,4 +1,4 @@
-// Runs whose ranks are killed again and again, for a short and a long test.
+// Kills ranks of training runs again and again. A short and a long test use it.
 #pragma once
 
 #include <cstdint>

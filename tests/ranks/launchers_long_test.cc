@@ -1,6 +1,7 @@
-// Runs whose processes are started by the real programs of others: Open MPI's mpirun, PyTorch's torchrun, and Slurm's srun and sbatch in
-// a cluster of this machine (slurm_node.sh). They end with the same bits as a run that the program starts itself. The programs except
-// torchrun are packages of scripts/setup.sh launchers; without them the tests are skipped.
+// Tests runs whose processes are started by other launchers: Open MPI's mpirun, PyTorch's torchrun, and Slurm's
+// srun and sbatch in a cluster that consists of this machine (slurm_node.sh). The weights must have the same
+// bits as those of a run that starts its ranks itself. `scripts/setup.sh launchers` installs all launchers
+// except torchrun; tests of missing launchers are skipped.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,7 +32,7 @@ struct ShellResult {
   std::string output = {};
 };
 
-// Runs a command of the shell with a time limit.
+// Runs a shell command with a time limit.
 ShellResult run_shell(const TestFolder& folder, const std::string& command) {
   const std::string log = folder.path("shell.log");
   const int status =
@@ -77,7 +78,8 @@ class OpenMpi : public Launchers {
   }
 };
 
-// PyTorch's torchrun, which is not a package of Debian: it has to be in PATH, or as a module where python3 finds it.
+// Debian has no package of PyTorch's torchrun, so these tests run only if python3 finds the module
+// torch.distributed.run.
 class Torchrun : public Launchers {
  protected:
   void SetUp() override {
@@ -121,7 +123,8 @@ TEST_F(OpenMpi, OneProcessStartsRanks) {
   EXPECT_TRUE(model_of("mpi") == model_of("own")) << result.output;
 }
 
-// Under torchrun, which serves its own store at MASTER_PORT, a run ends with the same bits.
+// torchrun occupies the port MASTER_PORT with its own store. A run that it starts must still give the same
+// bits.
 TEST_F(Torchrun, TrainsWithTheSameBits) {
   run_own();
   const ShellResult result = run_shell(

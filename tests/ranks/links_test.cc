@@ -38,7 +38,7 @@ class LinksOfRanks : public ::testing::Test {
     return run(words);
   }
 
-  // Returns the estimate of a plan for this number of ranks.
+  // Returns the time estimate of a plan for this number of ranks, as JSON.
   nlohmann::json estimate(const std::string& num_ranks, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> words{
         "plan", "--model_name_or_path", model_, "--use_cpu", "--nproc_per_node", num_ranks, "--json", "-"};
@@ -50,7 +50,7 @@ class LinksOfRanks : public ::testing::Test {
     return nlohmann::json::parse(result.output.substr(begin, end - begin)).at("estimate");
   }
 
-  // Returns the only file of the cache.
+  // Returns the content of the cached measurement. There must be exactly one file in the cache.
   std::string kept_file() const {
     std::vector<std::string> found;
     for (const auto& entry : fs::directory_iterator(folder_.path("cache") + "/plimsoll/links"))
@@ -81,7 +81,8 @@ TEST_F(LinksOfRanks, AreMeasuredAndReadByPlans) {
   EXPECT_EQ(link.at("exchange"), "gloo");
   EXPECT_EQ(link.at("date"), kept.at("exchanges").at("gloo").at("date"));
   EXPECT_EQ(link.at("latency_ms"), points.front().at("median_ms"));
-  // Each of two ranks sends as many bytes as the data has. The quotient is rounded at most twice on either side.
+  // In an exchange between two ranks, each rank sends as many bytes as the message has, so the rate is message
+  // size / time. Test and program each round this quotient at most twice.
   EXPECT_DOUBLE_EQ(link.at("gb_per_s").get<double>(),
                    65536 / (1e6 * points.back().at("median_ms").get<double>()));
   EXPECT_EQ(estimate("3").at("rank_link").at("source"), "assumed") << "measured between two";

@@ -1,5 +1,6 @@
-// A GPU of one rank fails in the middle of a run: that rank names the error of its GPU, the other one names that rank, and both end with
-// kDevice. Each rank is a process that this one forks before it uses CUDA.
+// Tests a run of two ranks in which the GPU of one rank fails. That rank must report the error of its GPU, the
+// other one must name the failed rank, and both must end with the error code kDevice. Each rank is a process
+// that this one forks before it uses CUDA.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,7 +38,7 @@ class TrapRank1 : public Callback {
   std::string path_;
 };
 
-// Trains as one rank of two and writes how that ended to a file: the code of the error, the time, and the message.
+// Trains as one of two ranks and writes the result to a file: the error code, the time, and the message.
 [[noreturn]] void train_as_rank(int rank, int port, Arguments arguments, const TestFolder& folder) {
   for (const std::string& variable : variables_of(rank, port)) {
     const size_t equals = variable.find('=');

@@ -1,5 +1,6 @@
-// Runs of several processes that are the stages of a pipeline: they train, evaluate and save like one process, and resume on any
-// number of processes. They run on CPUs, or, if PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt), on two GPUs.
+// Tests runs of several processes that are the stages of a pipeline. They must train, evaluate and save like
+// one process, and resume on any number of processes. The tests run on CPUs, or on two GPUs if
+// PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt).
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -31,15 +32,16 @@ int64_t num_lines(const std::string& path) {
   return std::ranges::count(text, '\n');
 }
 
-// Sums in another order differ by some roundings of fp32. The weights carry these differences from step to
-// step, as in ranks_test.cc.
+// Fails the test if the logged values differ by more than rounding. Stages add the terms of a sum in another
+// order, and the steps carry the rounding differences on through the weights.
 constexpr double kRelative = 1e-5;
 
 std::string fixture(const std::string& name) {
   return place("PLIMSOLL_SOURCE", PLIMSOLL_SOURCE_DIR) + "/src/io/data/fixtures/clm/" + name;
 }
 
-// Returns the words of a run with these numbers of stages and of processes. A step has `batches` micro-batches in all.
+// Returns the arguments of a run with this number of pipeline stages and of processes. The processes together
+// run `batches` micro-batches per step.
 Words pipeline_words(Words words, const std::string& run, int stages, int processes, int batches, int steps,
                      const Words& more) {
   words.insert(words.begin(), "train");
@@ -81,8 +83,8 @@ std::vector<Shape> possible(std::vector<Shape> shapes) {
   return shapes;
 }
 
-// Return the words of the two models of these tests: a classifier with dropout on random data, and a language
-// model whose head reads the table of words.
+// Return the arguments for the two models of these tests: a classifier with dropout on random data, and a
+// language model whose head is tied to the word embeddings.
 Words classifier_words(const TestFolder& folder) {
   std::filesystem::create_directories(folder.path("classifier"));
   std::ofstream(folder.path("classifier/config.json"))
@@ -127,7 +129,7 @@ TEST(PipelineRuns, AClassifierHasTheBitsOfOneProcess) {
   run_or_fail(pipeline_words(model, one, 1, 1, 4, 4, more), folder);
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"}) {
     for (const int stages : {2, 4}) {
-      // Skips four stages of two chunks, which need eight layers: the model has fewer.
+      // The interleaved schedule with four stages of two chunks needs eight layers, but the model has four.
       if (schedule == "interleaved" && stages == 4) continue;
       SCOPED_TRACE(schedule + ", " + std::to_string(stages) + " stages");
       const std::string run = folder.path(schedule + std::to_string(stages));
@@ -160,7 +162,7 @@ TEST(PipelineRuns, ALanguageModelMakesTheStepsOfOneProcess) {
   }
 }
 
-// Checkpoints have whole weights and states, so that the next part of a run may have any number of stages.
+// Checkpoints contain whole weights and states, so a run can be resumed with another number of stages.
 TEST(PipelineRuns, ResumeOnAnyNumberOfProcesses) {
   const TestFolder folder("pipeline_resume");
   const Words more{"--optim",
@@ -177,7 +179,7 @@ TEST(PipelineRuns, ResumeOnAnyNumberOfProcesses) {
   run_or_fail(pipeline_words(language_words(), one, 1, 1, 4, on_gpus() ? 4 : 8, more), folder);
   int steps = 2;
   for (const Shape& shape : possible({{1, 1}, {2, 2}, {2, 4}, {4, 4}})) {
-    // In the third part of the run, each stage has two chunks of layers.
+    // The part of the run with two stages on four processes also gives each stage two chunks of layers.
     Words with_schedule = more;
     if (shape.processes == 4 && shape.stages == 2)
       with_schedule.insert(with_schedule.end(), {"--pipeline_schedule", "interleaved"});
@@ -211,7 +213,8 @@ TEST(PipelineRuns, ContinueAfterAStageWasKilled) {
   expect_same_file(killed, whole, "/model.safetensors");
 }
 
-// The last stage computes the outputs, and rank 0 writes them.
+// In an evaluation the last stage computes the outputs, and rank 0 writes them. The results must be those of
+// one process.
 TEST(PipelineRuns, EvaluateLikeOneProcess) {
   const TestFolder folder("pipeline_evaluate");
   const std::string model = write_tiny_model(folder);
@@ -284,7 +287,8 @@ TEST(PipelineRuns, RefuseWhatTheyCannotDo) {
   }
 }
 
-// The plan shows every stage, and the arena of each rank is the one that its plan states.
+// `plan` must list the memory of every stage, and each rank must allocate the arena that its stage's plan
+// states.
 TEST(PipelineRuns, ThePlanShowsEveryStage) {
   const TestFolder folder("pipeline_plan");
   Words words = classifier_words(folder);
@@ -305,11 +309,12 @@ TEST(PipelineRuns, ThePlanShowsEveryStage) {
     most = std::max(most, stages[i].at("total_bytes").get<int64_t>());
   }
   EXPECT_EQ(layers, 4);
-  // The plan that is shown is that of the stage which needs the most memory.
+  // The summary shows the stage that needs the most memory.
   EXPECT_EQ(plan.at("total_bytes"), most);
 }
 
-// The table and the JSON file show the chunks of each stage, which together have all layers.
+// With interleaved stages, the table and the JSON file must list the chunks of layers of each stage, and the
+// chunks together must contain all layers.
 TEST(PipelineRuns, ThePlanShowsEveryChunk) {
   const TestFolder folder("pipeline_chunks");
   Words words = classifier_words(folder);

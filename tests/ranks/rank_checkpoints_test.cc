@@ -1,5 +1,5 @@
-// Checkpoints that several processes write together, and checkpoints that are written in the background: they have the bytes that
-// one process writes while training waits.
+// Tests checkpoints that several processes write together, and checkpoints that are written in the background.
+// Both must have the same bytes as those that one process writes while training waits.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -146,14 +146,15 @@ TEST(RankCheckpoints, ThePlanContainsTheCopyIfThereIsRoom) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_NE(result.output.find("so training waits for each save"), std::string::npos) << result.output;
   EXPECT_EQ(find_newest_verified(posix_file_system(), run).step, 2);
-  // The copy has as many bytes as the tensors in both files of the checkpoint.
+  // The copy from which the background save reads has as many bytes as all tensors in the two files of a
+  // checkpoint.
   int64_t bytes = 0;
   for (const char* file : {"/model.safetensors", "/optimizer.safetensors"}) {
     const SafetensorsFile saved = SafetensorsFile::open(posix_file_system(), run + "/checkpoint-2" + file);
     for (const StoredTensor& tensor : saved.tensors()) bytes += tensor.end - tensor.begin;
   }
   EXPECT_EQ(limited, with - bytes);
-  // The rest of the difference is memory for the texts of at most 30 log records of 1024 bytes each.
+  // Besides the copy, a background save needs memory for at most 30 log records of 1024 bytes each.
   const int64_t text_bytes = with - without - bytes;
   EXPECT_EQ(text_bytes % 1024, 0) << text_bytes;
   EXPECT_GT(text_bytes, 0);
@@ -250,8 +251,9 @@ std::string save_again(const TestFolder& folder, const std::string& model, const
   return folder.path(to) + "/" + fs::path(from).filename().string();
 }
 
-// Loads a checkpoint and saves it again with two ranks that have slices of everything, one rank, four ranks with other slices,
-// and so on, back to two: no tensor changes a bit.
+// Loads a checkpoint and saves it again several times, with different divisions: two ranks that have slices of
+// everything, one rank, four ranks with other slices, and so on, until two ranks again. No tensor may change in
+// any bit.
 TEST(RankCheckpoints, MoveBetweenNumbersOfRanksAndStagesBitForBit) {
   const TestFolder folder("rank_moves");
   const std::string model = write_tiny_model(folder);

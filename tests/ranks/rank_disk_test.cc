@@ -1,4 +1,4 @@
-// Ranks that write a checkpoint together, of which one has a disk that fails or is slow.
+// Tests ranks that write a checkpoint together while the disk of one rank fails or is slow.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -60,7 +60,7 @@ TEST(RankDisk, AnErrorOfOneRankIsThatOfAllAndNamesIt) {
       EXPECT_TRUE(newest.skipped.empty());
       for (const auto& entry : fs::directory_iterator(run))
         EXPECT_FALSE(entry.path().filename().string().starts_with("tmp-")) << entry.path();
-      // Resumes the run with a disk that works, and lets it end.
+      // Resumes the run with a working disk and waits until it has completed.
       std::vector<std::string> rest = words;
       rest.insert(rest.end(), {"--resume_from_checkpoint", "True"});
       const ProcessResult resumed = run_plimsoll(rest, folder.path("log"));

@@ -11,7 +11,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// Returns a layout with the same batches per step on at most two GPUs.
+// Returns the layout itself or, on GPUs, one with at most two ranks that processes the same batches per step.
 Layout fitting(const Layout& layout) {
   if (!on_gpus() || layout.ranks <= 2) return layout;
   return layout.ranks % 2 == 0 ? Layout{.ranks = 2, .accumulation = layout.accumulation * layout.ranks / 2}

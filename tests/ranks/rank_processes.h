@@ -20,8 +20,9 @@ struct Layout {
   int accumulation = 1;
 };
 
-// Returns the words of a run of these ranks (tiny_words.h). With SGD, the rounding of sums is not amplified, as it is by AdamW for
-// gradients near zero. On GPUs the run has at most two ranks, and the same batches per step.
+// Returns the arguments of a run with these ranks on the data of tiny_words.h. The optimizer is SGD, because
+// AdamW would amplify rounding differences of gradients near zero. On GPUs at most two ranks are used, which
+// process the same batches per step.
 std::vector<std::string> words_of(const std::string& model, const std::string& output_dir,
                                   const Layout& wanted, int steps, const std::vector<std::string>& more = {});
 
@@ -31,13 +32,14 @@ std::vector<std::string> variables_of(int rank, int port, int num_ranks = 2);
 // Returns the processes of the ranks that the program has started, in the order of the ranks.
 std::vector<pid_t> ranks_of(const Process& launcher);
 
-// Each function waits until something exists, or until the process ends. In their order: a path; a checkpoint of this step or a
-// later one; the temporary folder of a checkpoint that is being written.
+// Each function waits until its condition holds or the process ends. wait_for(): the path exists.
+// wait_for_step(): a checkpoint of this step or a later one exists. wait_for_save(): a temporary folder exists,
+// in which a checkpoint is being written.
 void wait_for(Process& process, const std::string& path);
 void wait_for_step(Process& process, const std::string& run, int64_t step);
 void wait_for_save(Process& process, const std::string& run);
 
-// Returns one value of every record of a run's log that has it.
+// Returns the values of one key from all log records that have it.
 std::vector<double> logged_values(const std::string& output_dir, const std::string& key);
 
 // Returns the number of times that a text occurs in another.

@@ -1,6 +1,6 @@
-// Runs of several processes, started by `train --nproc_per_node`: they train like one process with more accumulation steps,
-// resume on any number of processes, stop together, and end if one of them is killed. They run on CPUs, or, if
-// PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt), on two GPUs.
+// Tests runs of several processes that `train --nproc_per_node` starts. They must train like one process with
+// more accumulation steps, resume on any number of processes, stop together, and end if one of them is killed.
+// The tests run on CPUs, or on two GPUs if PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,8 +25,8 @@ void expect_near(const std::vector<double>& found, const std::vector<double>& wa
     EXPECT_NEAR(found[i], wanted[i], relative * std::abs(wanted[i])) << "record " << i;
 }
 
-// Gradients of one step differ by some roundings of fp32 sums, 2^-24 each, and the weights of the tiny model carry
-// these differences from step to step.
+// The gradients of one step differ by some roundings of fp32 sums, 2^-24 each. The later steps carry these
+// differences on through the weights, so the accepted difference is larger.
 constexpr double kRelative = 1e-5;
 
 TEST(RunOfRanks, EqualsARunOfOneProcessThatAccumulates) {
@@ -50,8 +50,8 @@ TEST(RunOfRanks, EqualsARunOfOneProcessThatAccumulates) {
   }
 }
 
-// Two runs have the same bits: all ranks start with the weights of the first one, and their random numbers, which differ from
-// rank to rank, depend only on the seed and the number of the micro-batch.
+// If a run with several ranks is repeated, it must give the same bits: all ranks start with the weights of rank
+// 0, and their random numbers depend only on the seed and the number of the micro-batch.
 TEST(RunOfRanks, TwiceHasTheSameBits) {
   const TestFolder folder("ranks_twice");
   const std::string model = write_tiny_model(folder);
@@ -140,13 +140,13 @@ TEST(RunOfRanks, DividedStatesResumeOnAnyNumberOfRanks) {
   expect_near(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
 }
 
-// Returns the settings of a run whose ranks form groups that divide the layers.
+// Returns further arguments for a run with tensor parallelism: groups of ranks that divide the layers.
 std::vector<std::string> tensor_settings(int tensor_ranks, std::vector<std::string> more = {}) {
   more.insert(more.end(), {"--tp_size", std::to_string(tensor_ranks)});
   return more;
 }
 
-// A run whose ranks divide the layers differs from one process only by the order of sums.
+// With tensor parallelism, a run may differ from one process only by the order in which sums are added.
 TEST(RunOfRanks, DividesLayersLikeOneProcess) {
   const TestFolder folder("ranks_tensor");
   const std::string model = write_tiny_model(folder);
@@ -295,7 +295,8 @@ TEST(RunOfRanks, EvaluatesLikeOneProcess) {
               read_file(folder.path("one/predict_results.txt")));
   }
   if (on_gpus()) return;
-  // Groups of ranks that divide the layers evaluate different batches.
+  // With tensor parallelism, the ranks of one group evaluate the same batches, and different groups evaluate
+  // different ones.
   for (const std::string divides_rows : {"False", "True"}) {
     const std::string run = "divided" + divides_rows;
     std::vector<std::string> divided = words(run, {.ranks = 4});
@@ -344,7 +345,7 @@ TEST(RunOfRanks, ARankWhosePeerIsKilledSaysSoAndEndsSoon) {
   EXPECT_EQ(result.exit_code, 7) << result.output;
   EXPECT_NE(result.output.find("rank 1"), std::string::npos) << result.output;
   EXPECT_NE(result.output.find("--resume_from_checkpoint True"), std::string::npos) << result.output;
-  // The run can be continued from its last checkpoint by one process.
+  // A single process must be able to resume from the last checkpoint of the run.
   std::vector<std::string> rest =
       words_of(model, run, {.accumulation = 2}, 0, {"--resume_from_checkpoint", "True"});
   const auto steps = std::find(rest.begin(), rest.end(), "--max_steps");
@@ -354,7 +355,8 @@ TEST(RunOfRanks, ARankWhosePeerIsKilledSaysSoAndEndsSoon) {
   EXPECT_EQ(plan.exit_code, 0) << plan.output;
 }
 
-// A process that is stopped keeps its connections, so that only the time limit ends the others.
+// A rank that is stopped (SIGSTOP) keeps its connections open, so the other ranks notice it only at the time
+// limit.
 TEST(RunOfRanks, AStoppedRankIsNoticedAfterTheTimeLimit) {
   const TestFolder folder("ranks_stopped");
   const std::string model = write_tiny_model(folder);
@@ -406,8 +408,8 @@ TEST(RunOfRanks, AStoppedRankIsNamedKilledAndStartedAgain) {
       << result.output;
 }
 
-// The folder contains checkpoints of another run, which this run may replace. A restart must not resume from
-// them.
+// The output folder contains checkpoints of another run, which this run may replace. After a failure, the
+// restart must not resume from those.
 TEST(RunOfRanks, ARestartDoesNotResumeFromAnotherRun) {
   const TestFolder folder("ranks_restart_other");
   const std::string model = write_tiny_model(folder);
@@ -448,7 +450,8 @@ TEST(RunOfRanks, ARunThatIsStoppedBySigtermIsNotStartedAgain) {
   EXPECT_EQ(result.output.find("restart"), std::string::npos) << result.output;
 }
 
-// Tests --max_restarts with a failure that would occur again, and with a launcher that has its own restarts.
+// --max_restarts must not restart a run after an error that would occur again. It must be refused under a
+// launcher that restarts runs itself, and in a run whose checkpoints contain only the model.
 TEST(RunOfRanks, RestartsThatDoNotHelpAreRefused) {
   const TestFolder folder("ranks_restart_refused");
   const std::string model = write_tiny_model(folder);
@@ -522,7 +525,7 @@ TEST(RunOfRanks, ProcessesOfTorchrunTrainWithTheBitsOfOwnOnes) {
       << first.output();
 }
 
-// The rank that is missing is named after --ddp_timeout, here 2 s.
+// If a rank never connects, the error must name that rank after --ddp_timeout, here 2 s.
 TEST(RunOfRanks, ARankThatNeverArrivesIsNamed) {
   const TestFolder folder("ranks_missing");
   const std::string model = write_tiny_model(folder);
@@ -562,7 +565,7 @@ void expect_refusals(const std::vector<Process*>& processes, const std::vector<s
   }
 }
 
-// A copy of the program with one more byte at its end is another build.
+// Ranks must run the same build of the program. One more byte at the end of a copy makes it a different build.
 TEST(RunOfRanks, RanksWithDifferentProgramsAreRefused) {
   const TestFolder folder("ranks_programs");
   const std::string model = write_tiny_model(folder);

@@ -12,7 +12,7 @@ mkdir -p "$folder/state" "$folder/spool"
 chmod 755 "$folder"
 daemons=()
 end() {
-  # In the order in which they depend on one another.
+  # Stops the daemons in the order in which they depend on one another.
   local daemon
   for daemon in "${daemons[@]}"; do
     kill "$daemon" 2>/dev/null

@@ -1,5 +1,6 @@
-// Runs of several processes that divide the vocabulary of a language model: they train, evaluate and save like one process, and resume on
-// any number of processes. They run on CPUs, or, if PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt), on two GPUs.
+// Tests runs of several processes that divide the vocabulary of a language model. They must train, evaluate and
+// save like one process, and resume on any number of processes. The tests run on CPUs, or on two GPUs if
+// PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -13,8 +14,8 @@
 namespace plimsoll::testing {
 namespace {
 
-// Sums in another order differ by some roundings of fp32. The weights carry these differences from step to
-// step, as in ranks_test.cc.
+// Fails the test if the logged values differ by more than rounding. Ranks add the terms of a sum in another
+// order, and the steps carry the rounding differences on through the weights.
 void expect_near_values(const std::string& run, const std::string& wanted, const std::string& key) {
   constexpr double kRelative = 1e-5;
   const std::vector<double> found = logged_values(run, key), want = logged_values(wanted, key);
@@ -32,8 +33,8 @@ std::vector<Shape> shapes() {
   return {{2, 2}, {4, 4}, {2, 4}};
 }
 
-// Returns the words of a run of a language model whose head reads the table of 421 words, which no number of ranks divides. A step has
-// two micro-batches in all.
+// Returns the arguments of a run of a language model whose head is tied to the word embeddings. Their table has
+// 421 rows, which cannot be divided evenly among ranks. A step has two micro-batches in total.
 std::vector<std::string> vocabulary_words(const std::string& run, const Shape& shape, int steps,
                                           const std::vector<std::string>& more) {
   const std::string data = place("PLIMSOLL_SOURCE", PLIMSOLL_SOURCE_DIR) + "/src/io/data/fixtures/clm/";
@@ -109,7 +110,8 @@ TEST(VocabularyRanks, MakeTheStepsOfOneProcess) {
   }
 }
 
-// Checkpoints have the rows of all ranks and no padding: without a learning rate they have the bytes of one process.
+// A checkpoint must contain the rows of all ranks without padding. With a learning rate of 0 it must have the
+// same bytes as that of one process.
 TEST(VocabularyRanks, SaveWholeTables) {
   const TestFolder folder("vocabulary_saved");
   const std::vector<std::string> more{"--learning_rate",   "0",    "--save_steps", "1",

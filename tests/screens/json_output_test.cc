@@ -1,5 +1,5 @@
-// Walks through the table of commands: every command that reports something prints one JSON value with --json, and nothing else to
-// standard output. docs/JSON.md describes the fields.
+// Tests --json for every command that has it: standard output must contain one JSON value and nothing else.
+// docs/JSON.md describes the fields.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 using Value = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
-// The output of these commands is a script, a manual page and a JSON Schema, and no report.
+// These commands have no --json, because their output is a script, a manual page or a JSON Schema.
 const std::set<std::string, std::less<>> kTexts{"completion", "man", "schema"};
 
 std::string parity(const std::string& path) {
@@ -28,8 +28,8 @@ std::string parity(const std::string& path) {
 }
 
 struct JsonCase {
-  Words words;                    // after the name of the command
-  std::vector<std::string> keys;  // of the value, as JSON pointers
+  Words words;                    // arguments after the name of the command
+  std::vector<std::string> keys;  // keys that the JSON value must have, as JSON pointers
 };
 
 class JsonOutput : public ::testing::Test {
@@ -76,7 +76,7 @@ class JsonOutput : public ::testing::Test {
   test::ScratchFolder folder_;
 };
 
-// The cases of each command. Those of `train` run first, because others read what they write.
+// Returns the test cases by command. Those of `train` run first, because the other commands read its output.
 std::map<std::string, std::vector<JsonCase>> json_cases(
     const std::function<Words(const Words&)>& training,
     const std::function<std::string(const std::string&)>& path, const std::string& exported) {
@@ -137,7 +137,7 @@ TEST_F(JsonOutput, OfEveryCommandIsOneValue) {
   cases.erase("train");
   for (const CommandInfo& command : command_table()) {
     const std::string name(command.name);
-    // downloads_test.py reads the JSON of `download`, which needs a hub.
+    // `download` needs a hub, so downloads_test.py tests its JSON.
     if (name == "train" || name == "download" || kTexts.contains(name)) continue;
     ASSERT_TRUE(cases.contains(name)) << name << " reports something but has no case here";
     for (const JsonCase& one : cases.at(name)) expect_keys(name, one);
@@ -159,7 +159,8 @@ TEST_F(JsonOutput, OfARunGoesToAFile) {
   EXPECT_EQ(plan, Value::parse(test::ScratchFolder::read(path("run/plan.json"))));
 }
 
-// The rule of docs/JSON.md: a flag for commands that have the option themselves, a setting for the others.
+// As docs/JSON.md states, some commands have an option --json of their own, which is a flag. All other commands
+// must use the setting `json` of a run.
 TEST(JsonOption, IsAFlagOrTheSettingOfRuns) {
   for (const CommandInfo& command : command_table()) {
     const CommandOption* option = command.find_option("json");

@@ -54,7 +54,7 @@ struct TaskCase {
   std::string name;
   std::string model;
   std::string data;
-  std::string lines;  // the texts of the first two rows, as standard input
+  std::string lines;  // the first two rows as text, for standard input
   size_t num_texts;
 };
 
@@ -155,7 +155,8 @@ TEST_P(Predictions, ScoresAreLogitsOrProbabilities) {
   }
 }
 
-// Standard input gives the rows of the file, without the index of a file or a result in a folder.
+// Rows from standard input must give the same predictions as rows from a file, but without an index column, and
+// no result files.
 TEST_P(Predictions, StandardInputGivesTheRowsOfAFile) {
   const std::vector<Row> of_file = file_rows({"--scores", "logits"});
   const TerminalRun lines = predict({"--test_file", "-", "--scores", "logits"}, GetParam().lines);
@@ -201,7 +202,8 @@ TEST_P(Predictions, TextsOfTheCommandLine) {
 INSTANTIATE_TEST_SUITE_P(Tasks, Predictions, ::testing::ValuesIn(cases()),
                          [](const auto& one) { return one.param.name; });
 
-// Fields are quoted as Python's csv module does, so that texts come back as they were.
+// Fields of the output table must be quoted as Python's csv module does, so that reading the table returns the
+// original texts.
 TEST(PredictionFields, AreQuotedWhereATableNeedsIt) {
   const test::ScratchFolder folder;
   const auto run = [&](const std::vector<std::string>& words, const std::string& input) {

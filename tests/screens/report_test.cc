@@ -17,7 +17,8 @@ namespace {
 using Json = nlohmann::json;
 using test::ScratchFolder;
 
-// Returns the command of an installed browser, "" if there is none. Both programs take Chromium's arguments.
+// Returns the command of an installed browser, or "" if there is none. Chromium and Chrome accept the same
+// arguments.
 std::string find_browser() {
   for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
     const std::string ask = std::string("command -v ") + name + " > /dev/null 2>&1";
@@ -36,7 +37,8 @@ std::string in_attribute(const std::string& page) {
   return text;
 }
 
-// A page that shows a report in a frame of each width, measures it and writes the results as JSON into its own body.
+// A script for a page that shows a report in frames of several widths, measures it, and writes the results as
+// JSON into its own body.
 constexpr const char* kProbe = R"(<script>
 "use strict";
 const results = {};
@@ -158,7 +160,7 @@ class ReportInABrowser : public ::testing::Test {
   std::string browser_;
 };
 
-// Runs the commands and reads what they print, without a browser.
+// Fixture for tests that run the commands and read their output without a browser.
 class ReportCommand : public ::testing::Test {
  protected:
   TerminalRun run(const std::vector<std::string>& words) {

@@ -23,7 +23,8 @@ std::string text_of(const std::string& path) {
   return test::ScratchFolder::read(path);
 }
 
-// Returns the words of a run that takes minutes: it generates 150000 tokens, before which it may select no end token.
+// Returns the arguments of a `generate` that takes minutes: end tokens are suppressed for the first 150000
+// tokens.
 std::vector<std::string> long_run(const std::vector<std::string>& more) {
   std::vector<std::string> words = {"generate",
                                     "--model_name_or_path",
@@ -41,8 +42,8 @@ std::vector<std::string> long_run(const std::vector<std::string>& more) {
   return words;
 }
 
-// Waits until the condition is true, for example until a file has some bytes. Returns false after 10 s, or if
-// the process has ended.
+// Waits until the condition is true, for example until a file contains some bytes. Returns false if that takes
+// more than 10 s or if the process ends before.
 template <typename Condition>
 bool wait_until(Process& process, const Condition& condition) {
   for (int i = 0; i < 1000 && process.is_running(); ++i) {
@@ -75,7 +76,8 @@ TEST_P(Interrupted, TheTextSoFarIsPrinted) {
 
 INSTANTIATE_TEST_SUITE_P(Signals, Interrupted, ::testing::Values(SIGINT, SIGTERM, SIGHUP));
 
-// The file has a complete line for each prompt that was begun, and no other.
+// After an interrupt, the output file must contain a complete line for each prompt that was started, and
+// nothing else.
 TEST(GenerationSignals, TheFileHasOnlyCompleteLines) {
   for (const std::string beams : {"1", "3"}) {
     SCOPED_TRACE(beams + " beams");
@@ -106,7 +108,8 @@ TEST(GenerationSignals, TheFileHasOnlyCompleteLines) {
 
 TEST(GenerationSignals, ASecondSignalEndsTheProgramAtOnce) {
   const test::ScratchFolder folder;
-  // Prefill of a long prompt is one run of the model, so the first signal is not obeyed at once.
+  // The prefill of this long prompt is a single run of the model, so the program cannot end at once after the
+  // first signal.
   std::string prompt;
   for (int i = 0; i < 8000; ++i) prompt += "good ";
   const std::string prompts = folder.write("prompts.txt", prompt + "\n");
@@ -122,7 +125,8 @@ TEST(GenerationSignals, ASecondSignalEndsTheProgramAtOnce) {
   EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.output;
 }
 
-// A run that is refused keeps the file of an earlier run, and creates none if there was none.
+// If `generate` refuses its arguments, it must not overwrite the output file of an earlier run, and must not
+// create one.
 TEST(GenerationFiles, ARefusedRunKeepsTheOlderFile) {
   const test::ScratchFolder folder;
   const std::string kept = folder.write("kept.jsonl", "older\n");
@@ -138,7 +142,8 @@ TEST(GenerationFiles, ARefusedRunKeepsTheOlderFile) {
   EXPECT_FALSE(std::filesystem::exists(absent));
 }
 
-// The streamed text, the text of a batch and the text in the file are the same, with the pieces of words joined.
+// Streamed output, batched output and the output file must contain the same text, although streaming prints it
+// in pieces.
 TEST(GenerationFiles, EveryWayGivesTheSameText) {
   const test::ScratchFolder folder;
   for (const std::string name : {"llama_lm", "gpt2_lm", "qwen3_lm", "mistral_lm"}) {

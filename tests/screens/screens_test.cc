@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::ScratchFolder;
 
-// A folder with the files that the commands of the README name.
+// Fixture: a folder with the files that the README's commands read.
 class FirstTry : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -54,7 +54,7 @@ class FirstTry : public ::testing::Test {
   ScratchFolder folder_;
 };
 
-// Returns the commands of the README, without the name of the program.
+// Returns the arguments of the commands in the README that start with build/plimsoll.
 std::vector<std::vector<std::string>> readme_commands() {
   std::istringstream readme(file_text(source_file("README.md")));
   const std::string start = "    build/plimsoll ";
@@ -68,7 +68,8 @@ std::vector<std::vector<std::string>> readme_commands() {
   return commands;
 }
 
-// Replaces what depends on the machine: its name, every number of a run, and the widths that follow from them.
+// Masks what depends on the machine: its name, all numbers of a run, and column widths, which depend on the
+// numbers.
 std::string masked(const std::string& text, bool is_run) {
   std::istringstream lines(text);
   std::string result;
@@ -82,8 +83,8 @@ std::string masked(const std::string& text, bool is_run) {
       line =
           std::regex_replace(line, std::regex("(^|[^A-Za-z0-9])[0-9]+([.,:][0-9]+)*(e[-+]?[0-9]+)?"), "$1#");
       line = std::regex_replace(line, std::regex("   +"), "  ");
-      // The rows that name the largest purposes, and the number of figures in the line of a step, depend on the
-      // machine.
+      // The names of the largest rows of the memory table, and the number of values in the line of a step,
+      // depend on the machine, so these are masked too.
       line = std::regex_replace(line, std::regex("^(of it|peak)  .*"), "$1  #");
       line = std::regex_replace(line, std::regex("(  # tok/s)?(  # MiB)?(  # < #)$"), "$3");
       line = std::regex_replace(line, std::regex("(step|/#)  +#"), "$1 #");
@@ -94,8 +95,8 @@ std::string masked(const std::string& text, bool is_run) {
   return result;
 }
 
-// Compares with a file of this folder. A screen that differs is written into the build folder, from where it can be
-// inspected and copied.
+// Compares the printed screen with a file of this folder. If they differ, the new screen is written into the
+// build folder, from where it can be inspected and copied.
 void expect_screen(const std::string& name, const std::string& screen) {
   const std::string kept = source_file("tests/screens/" + name);
   if (file_text(kept) == screen) return;
@@ -156,7 +157,7 @@ TEST_F(FirstTryOnATerminal, CommandsOfTheReadmeInTheLocaleC) {
   expect_screen("locale_c.txt", screens);
 }
 
-// The tables of a plan follow the width of the terminal; in a pipe they have up to 100 columns.
+// The tables of a plan must fit the width of the terminal. Without a terminal they have up to 100 columns.
 TEST_F(FirstTryOnATerminal, APlanFitsTheTerminal) {
   const std::vector<std::string> plan = readme_commands()[0];
   for (const int columns : {80, 100, 132}) {
@@ -183,7 +184,8 @@ TEST_F(FirstTryOnATerminal, HelpOfEveryCommand) {
   expect_screen("help.txt", screens);
 }
 
-// A step leaves a line on a terminal, and the bar below shows the time at every width.
+// On a terminal each logged step leaves a line, and the progress bar below must show the time at every terminal
+// width.
 TEST_F(FirstTryOnATerminal, StepsLeaveLinesAndTheBarShowsTheTime) {
   for (const int columns : {60, 80, 100, 160}) {
     SCOPED_TRACE(columns);
@@ -208,8 +210,8 @@ TEST_F(FirstTryOnATerminal, StepsLeaveLinesAndTheBarShowsTheTime) {
   EXPECT_NE(file_text(folder_.path() + "/runs/mine/loss.svg").find("<path"), std::string::npos);
 }
 
-// A line shows the speed of the steps since the previous line, as a record of log.jsonl does, and computes the
-// remaining time from it.
+// The line of a step must show the speed of the steps since the previous line, as a record of log.jsonl does,
+// and compute the remaining time from it.
 TEST_F(FirstTry, TheSpeedOfALineIsThatOfTheLog) {
   const TerminalRun result =
       run({"train", "--model_name_or_path", "data/demo/minilm", "--train_file", "train.tsv", "--output_dir",
@@ -236,7 +238,7 @@ TEST_F(FirstTry, TheSpeedOfALineIsThatOfTheLog) {
   ASSERT_GE(shown.size(), 3u) << result.bytes;
   ASSERT_EQ(shown.size(), logged.size());
   for (size_t i = 0; i < shown.size(); ++i) {
-    // The tolerance follows from the six digits of numbers in the file.
+    // The log file states values with six digits, which determines the tolerance.
     EXPECT_NEAR(static_cast<double>(shown[i]), static_cast<double>(logged[i]),
                 1.0 + 1e-5 * static_cast<double>(logged[i]));
   }

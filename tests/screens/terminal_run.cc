@@ -44,7 +44,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
-// Reads to the end. A terminal whose program has ended gives EIO.
+// Reads until the end of the output. read() fails with EIO if the program on the other side of a pseudo
+// terminal has ended, which is the end too.
 std::string read_all(int descriptor) {
   std::string text;
   std::array<char, 4096> block{};

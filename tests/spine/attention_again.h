@@ -1,5 +1,5 @@
-// A choice of what is recomputed, shared by several tests: attention in every layer. Thread-safe (values
-// only).
+// A recomputation choice that several tests share: the backward pass recomputes the attention of every layer.
+// Thread-safe (values only).
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace plimsoll::testing {
 
-// Recomputes attention in every layer of the model of the request, and in addition what `others` selects:
-// nothing, or what is cheap. Cost: building a plan.
+// Returns a choice with which the backward pass recomputes the attention of every layer. Unless `others` is
+// kNone, it also recomputes all values that are cheap to compute. Cost: building a plan.
 inline RecomputeChoice attention_again(PlanRequest request, RecomputePolicy others = RecomputePolicy::kNone) {
   PLIMSOLL_CHECK(others != RecomputePolicy::kFull, "recomputing whole layers includes attention");
   request.recompute = {.policy = RecomputePolicy::kNone};

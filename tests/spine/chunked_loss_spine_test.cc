@@ -1,5 +1,5 @@
-// Computing the loss in chunks of rows gives the same training results as without chunks, up to the order of
-// summation, and the plan is smaller by the size of the logits.
+// Tests losses that are computed in chunks of rows. Training must give the same results as without chunks, up
+// to the order of summation, and the plan must be smaller by the size of the logits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace {
 using testing::TinyBatch;
 using testing::TinyCase;
 
-// The bucket has one sequence more than the batches, so that one row is unused. The chunks have 2, 2 and 1
-// rows.
+// This bucket has memory for five sequences, while the batches have four, so that one row of the loss is
+// unused. The chunks have 2, 2 and 1 rows.
 constexpr Bucket kBucket{.tokens = 24, .sequences = 5, .longest = 8};
 
 int count_of(const Graph& graph, const OpSchema& def) {
@@ -47,7 +47,8 @@ Trained run_of(TinyCase test, ChunkedLoss chunked) {
   Trained run;
   int64_t micro = 0;
   for (int64_t step = 1; step <= 2; ++step) {
-    executor.set_update(1e-1, step);  // set before the backward pass, which may contain updates
+    // The update is set before the backward pass, because an optimizer in the backward pass updates there.
+    executor.set_update(1e-1, step);
     for (int64_t a = 0; a < test.accumulation; ++a) {
       TinyBatch batch = testing::tiny_batch(test, {5, 1, 7, 3}, static_cast<uint32_t>(++micro));
       batch.class_labels[1] = -100;
@@ -94,9 +95,9 @@ std::vector<ChunkedCase> chunked_cases() {
           {"fp16", fp16}};
 }
 
-// In fp32 there are sums of some hundred terms with an error of 2^-24 each, over two steps. In 16 bits, a
-// logit or its gradient may be rounded in the other direction, by 2^-8 of a number below 1 (fp16: 2^-11), and
-// so may a 16-bit gradient.
+// The tolerances: in fp32, sums of some hundred terms have an error of 2^-24 per term, over two steps. In 16
+// bits, a logit, its gradient or a gradient of a weight may be rounded to the other neighbour, which changes a
+// number below 1 by up to 2^-8 in bf16 and 2^-11 in fp16.
 TEST(ChunkedLoss, TrainsAsWithout) {
   int checked = 0;
   for (const ChunkedCase& item : chunked_cases()) {
@@ -132,7 +133,8 @@ TEST(ChunkedLoss, GoesOnWithTheSameBits) {
       rest.executor.write(name, 0, testing::bytes_of(first.executor, name));
     rest.micro = first.micro;
     rest.steps(3, 4);
-    // Keep only the losses of the same steps and of the evaluation after them.
+    // Compares only the steps that both runs made and the evaluation after them, so the earlier losses are
+    // removed.
     whole.losses.erase(whole.losses.begin(), whole.losses.end() - std::ssize(rest.losses));
     testing::expect_equal(whole, rest);
   }
@@ -148,7 +150,8 @@ PlanRequest many_labels(const std::string& gpu, ChunkedLoss chunked) {
   return request;
 }
 
-// The logits have 97.7 MiB. A chunk of 32 rows needs 12.2 MiB, at a time when nothing else is as large.
+// All logits need 97.7 MiB, and those of a chunk of 32 rows 12.2 MiB. While the loss is computed, no other
+// buffer is as large.
 TEST(ChunkedLoss, ThePlanIsSmallerByTheLogits) {
   constexpr int64_t kLogits = int64_t{256} * 100000 * 4;
   for (const char* gpu : {"", "h200"}) {
@@ -169,7 +172,8 @@ TEST(ChunkedLoss, ThePlanIsSmallerByTheLogits) {
                   kLogits);
       if (!op.def->name().starts_with("linear_cross_entropy")) continue;
       EXPECT_EQ(op.attributes.integer("chunk_rows"), 32);
-      // One chunk, plus the workspace of matrix products and scratch memory for sums.
+      // The scratch memory consists of the logits of one chunk, the workspace of matrix products, and memory
+      // for sums.
       EXPECT_GT(chunked.programs.at(kTrainProgram).ops[i].scratch_bytes, kLogits / 8);
       EXPECT_LT(chunked.programs.at(kTrainProgram).ops[i].scratch_bytes, kLogits / 8 + (int64_t{40} << 20));
       ++scratches;

@@ -111,7 +111,7 @@ TEST(CopiesAtUse, UpdatesGoOnInBf16) {
   expect_equal(at_use, kept);
 }
 
-// Returns the update of the table that the embedding and the head of a language model share.
+// Returns the change of the table that the embedding and the head of a language model share, after one step.
 std::vector<double> update_of_tied_table(const TinyCase& test, const Plan& plan) {
   TinySteps run(test, plan);
   const auto table = std::ranges::find_if(
@@ -124,8 +124,8 @@ std::vector<double> update_of_tied_table(const TinyCase& test, const Plan& plan)
   return update;
 }
 
-// The head reads the copy. If the embedding read the master, the gradient would lack the embedding's part of it, which is a
-// large one: the update would differ by 0.3 of its size.
+// The head reads a 16-bit copy of the tied table. If the embedding read the fp32 master weight instead, its
+// part of the gradient would be lost, and the update would differ by 0.3 of its size.
 TEST(WeightCopies, TheTableOfTiedEmbeddingsGetsTheGradientsOfBothReaders) {
   for (const ChunkedLoss chunked : {ChunkedLoss::kNever, ChunkedLoss::kAlways}) {
     for (const DType dtype : {DType::kBF16, DType::kF16}) {
@@ -160,7 +160,8 @@ TEST(WeightCopies, TheTableOfTiedEmbeddingsGetsTheGradientsOfBothReaders) {
   }
 }
 
-// A run without the pass, or one that stops before it, has permanent copies and updates them.
+// If the pass that makes temporary copies is disabled, or if planning stops before it, the run must keep
+// permanent copies and update them.
 TEST(CopiesAtUse, CanBeSwitchedOffAndBisected) {
   const TinyCase test = fp16({});
   for (const bool bisect : {false, true}) {
@@ -193,8 +194,8 @@ TEST(CopiesAtUse, SaveTwoBytesAParameterOfAMatrix) {
   }));
 }
 
-// The limits are the memory that a card must show in use, including a CUDA context of 527 MiB. Trainer needs
-// 4418 MiB for the same run.
+// The expected limits are the memory that the driver must report as used on the card, including a CUDA context
+// of 527 MiB. Hugging Face's Trainer needs 4418 MiB for the same run.
 TEST(CopiesAtUse, TheSmallestOfTheDocumentsExperiments) {
   PlanRequest request;
   request.model.config = *find_preset("bert-large-uncased");

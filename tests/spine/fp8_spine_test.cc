@@ -1,18 +1,22 @@
-// Training with products of fp8 codes, by the reference kernels on a CPU and by cuBLASLt on a GPU.
+// Tests training with matrix products of fp8 values ("codes"), with the reference kernels on a CPU and with
+// cuBLASLt on a GPU.
 //
-// Error of a gradient. A code of e4m3 has 4 significant bits, one of e5m2 has 3. The relative error of rounding a number whose
-// significand is distributed as 1/x is u sqrt((1 - 1/4) / (3 * 2 ln 2)) = 0.42 u in the root mean square, with the unit roundoff
-// u of 2^-4 and 2^-3: r4 = 0.027 and r5 = 0.053. Rounding errors of different elements are independent, so a product whose terms
-// have random signs has the relative error of its terms, whatever their number: sqrt(2) r4 = 0.038 for a product of the forward
-// pass and sqrt(r4^2 + r5^2) = 0.059 for one of the backward pass. To first order, the errors of the products that a gradient
-// passes through add up like a random walk. A layer of an encoder or decoder has four products (five with a gated unit), and a
-// gradient passes at most all of them in both directions, and is the result of one more:
+// The expected error of a gradient is derived as follows. A value in e4m3 has 4 significant bits, one in e5m2
+// has 3. Rounding a number whose significand is distributed as 1/x has a relative error of u sqrt((1 - 1/4) /
+// (3 * 2 ln 2)) = 0.42 u in the root mean square. The unit roundoff u is 2^-4 for e4m3 and 2^-3 for e5m2, so
+// the errors are r4 = 0.027 and r5 = 0.053. Rounding errors of different elements are independent. A sum of
+// products whose terms have random signs therefore has the relative error of its terms, whatever their number:
+// sqrt(2) r4 = 0.038 in the forward pass and sqrt(r4^2 + r5^2) = 0.059 in the backward pass. To first order,
+// the errors of all products through which a gradient passes add up like a random walk. A layer of an encoder
+// or decoder has four products (five with a gated unit). A gradient passes through at most all of them in both
+// directions, and one more product computes the gradient itself:
 //
-//   sqrt(5 L sqrt(2)^2 r4^2 + (5 L + 1) (r4^2 + r5^2)) = sqrt(L (0.0072 + 0.0174) + 0.0035) = 0.23 for L = 2 layers
+// sqrt(5 L sqrt(2)^2 r4^2 + (5 L + 1) (r4^2 + r5^2)) = sqrt(L (0.0072 + 0.0174) + 0.0035) = 0.23 for L = 2
+// layers
 //
-// A residual connection bypasses the products of each half of a layer, so that the error relative to the sum is smaller. The
-// bound uses the sum without that, and a factor of 1.5, because the few hundred elements of a tiny model, some of which have
-// subnormal codes, are a small sample.
+// Residual connections bypass the products of each half of a layer, which makes the relative error smaller. The
+// bound ignores this. It includes a factor of 1.5, because the few hundred elements of a tiny model are a small
+// sample, and some of them have subnormal fp8 values.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +50,8 @@ TinyCase fp8_case(std::string_view model) {
   return {.model_type = std::string(model), .dropout = 0.0, .activations = DType::kBF16, .fp8 = true};
 }
 
-// Returns a language model if the architecture has a head for it, otherwise a classifier.
+// Returns a case that trains a language model if the architecture supports causal language modelling, otherwise
+// one that trains a classifier.
 TinyCase case_of(const Architecture& architecture) {
   TinyCase test = fp8_case(architecture.model_type);
   const bool is_decoder =
@@ -62,7 +67,7 @@ std::vector<TinyCase> cases_of_architectures() {
   return cases;
 }
 
-// Returns cases for tests of many plans: one architecture for each kind of graph.
+// Returns one case per kind of model graph, for tests that make many plans.
 std::vector<TinyCase> cases_of_families() {
   std::vector<TinyCase> cases;
   for (const char* model : {"bert", "gpt2", "llama", "modernbert"})
@@ -79,7 +84,7 @@ struct GradientAndLoss {
   double loss = 0;
 };
 
-// Returns all gradients by one step of SGD with a learning rate of 1.
+// Returns all gradients, which are computed by one step of SGD with a learning rate of 1.
 GradientAndLoss gradient_of(TinyCase test) {
   test.optimizer = {.kind = OptimizerKind::kSgd, .max_grad_norm = 0.0};
   TinySteps run(test, build_plan(testing::tiny_request(test, kBucket)));
@@ -140,9 +145,10 @@ TEST(Fp8, WithoutThePassARunIsThatOfBf16) {
   expect_equal(fp8, bf16);
 }
 
-// The passes after the one that inserts fp8 products do not change a bit of what a step computes, and neither do earlier
-// contents of the arena. Evaluations, which run in bf16, are not compared: on a GPU the bits of a product depend on whether
-// its addend is in place (matmul_cuda.h), which is different without the pass in_place.
+// With any pass after the one that inserts fp8 products disabled, and with any initial contents of the arena, a
+// step must compute the same bits. Evaluations, which run in bf16, are not compared: on a GPU the bits of a
+// product depend on whether its addend and its result share memory (matmul_cuda.h), and without the pass
+// in_place they do not.
 TEST(Fp8, PassesAndTheArenaKeepEveryBit) {
   int checked = 0;
   for (const int64_t accumulation : {1, 2}) {
@@ -176,7 +182,8 @@ TEST(Fp8, PassesAndTheArenaKeepEveryBit) {
   EXPECT_GE(checked, 32);
 }
 
-// The codes of weights are the same whether they are kept from the first micro-batch on or computed in each.
+// Whether the fp8 values of weights are kept from the first micro-batch on or computed again in each
+// micro-batch must not change any bit.
 TEST(Fp8, KeptCodesOfWeightsAreThoseOfEachMicroBatch) {
   for (const bool adapters : {false, true}) {
     TinyCase test = fp8_case("bert");
@@ -195,16 +202,17 @@ TEST(Fp8, KeptCodesOfWeightsAreThoseOfEachMicroBatch) {
       }
       return bytes;
     };
-    // Codes of a weight take two bytes per element, because they are kept in both orientations. In layer 0 the products of q, k
-    // and v stay in bf16, because they are the first of the model. In layer 1 only q, k and v are codes, because its later
-    // products compute first tokens only.
+    // An fp8 weight takes two bytes per element, because it is stored in both orientations. In layer 0 the
+    // query, key and value products stay in bf16, because they are the first ones of the model. In layer 1 only
+    // these three use fp8, because the later products compute only the first token of each sequence.
     const int64_t square = test.hidden * test.hidden;
     EXPECT_EQ(code_bytes(kept.plan), 2 * ((1 + 3 + 3) * square + 3 * square));
     EXPECT_EQ(code_bytes(at_use.plan), 0);
   }
 }
 
-// Rows of a bucket that hold no token change nothing: neither the scale of a tensor nor a sum.
+// Unused rows of a bucket must not change the results: neither the scale of a tensor nor a sum may depend on
+// them.
 TEST(Fp8, UnusedRowsOfABucketChangeNothing) {
   for (const TinyCase& test : cases_of_families()) {
     SCOPED_TRACE(test.model_type);
@@ -231,15 +239,16 @@ TEST(Fp8, EveryChoiceOfRecomputationComputesTheSameGradient) {
       test.recompute.policy = policy;
       const GradientAndLoss again = gradient_of(test);
       EXPECT_EQ(again.loss, kept.loss);
-      // Recomputation starts from normalized values that were rounded to bf16, so a value may cross the
-      // boundary between two codes.
+      // Recomputation starts from normalized values that were rounded to bf16, so a value may be rounded to a
+      // neighbouring fp8 value.
       EXPECT_LE(relative_difference(again.gradient, kept.gradient), gradient_bound(test.layers) / 4);
     }
   }
 }
 
-// The codes that the backward pass needs are kept in 8 bits, or computed again from values that are kept in any case. Each scale takes
-// one alignment unit of the arena.
+// fp8 training must not need more memory for saved activations than bf16 training. The fp8 values that the
+// backward pass needs are either stored in 8 bits or computed again from values that are stored in any case.
+// Each scale takes one alignment unit of the arena.
 TEST(Fp8, SavedActivationsAreNotLargerThanInBf16) {
   for (const RecomputePolicy policy :
        {RecomputePolicy::kNone, RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
@@ -255,8 +264,9 @@ TEST(Fp8, SavedActivationsAreNotLargerThanInBf16) {
     for (const Value& value : fp8.programs.at(kTrainProgram).graph.values()) {
       if (value.name.ends_with(".scale")) scale_bytes += arena_alignment(fp8.request.device.kind);
     }
-    // With full recomputation, the plan peaks at the op where the widest gradient exists in bf16 and as codes in both
-    // orientations. On a GPU this can be the peak with any choice, because the workspace of a product is live there too.
+    // With full recomputation, the peak is at the op where the widest gradient exists in bf16 and additionally
+    // in fp8 in both orientations. On a GPU this op can be the peak with every recomputation choice, because it
+    // also needs the workspace of a product.
     const bool is_wider = policy == RecomputePolicy::kFull || fp8.is_on_gpu();
     const int64_t widest = large.tokens * fp8.request.model.config.intermediate_size;
     EXPECT_LE(fp8.arena_bytes, bf16.arena_bytes + scale_bytes + (is_wider ? 2 * widest : 0));
@@ -266,7 +276,7 @@ TEST(Fp8, SavedActivationsAreNotLargerThanInBf16) {
   }
 }
 
-// A number that is not finite reaches the check of the global norm, which skips the update.
+// An infinite or NaN value must reach the norm of all gradients, whose check then skips the update.
 TEST(Fp8, ANumberThatIsNotFiniteIsFound) {
   for (const double bad :
        {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
@@ -282,7 +292,7 @@ TEST(Fp8, ANumberThatIsNotFiniteIsFound) {
   }
 }
 
-// All layers between the first and the last one multiply codes, in training only.
+// Only training uses fp8 products, and only in the layers between the first and the last one.
 TEST(Fp8, EvaluationAndTheFirstAndLastLayerStayInBf16) {
   TinyCase test = fp8_case("bert");
   const Plan plan = build_plan(testing::tiny_request(test, kBucket));
@@ -295,8 +305,9 @@ TEST(Fp8, EvaluationAndTheFirstAndLastLayerStayInBf16) {
             3 * 7);
 }
 
-// A tiny model learns as it does in bf16. Each step moves the loss by its gradient, whose relative error is gradient_bound(), so
-// that after the loss has fallen by D the two differ by at most about that share of D.
+// In fp8, a tiny model must learn as it does in bf16. Each step changes the loss in proportion to its gradient,
+// whose relative error is at most gradient_bound(). After the loss has fallen by D, the losses therefore differ
+// by at most about this fraction of D.
 TEST(Fp8, TwentyStepsReachTheLossOfBf16) {
   for (TinyCase test : cases_of_families()) {
     SCOPED_TRACE(test.model_type);

@@ -23,8 +23,8 @@ struct GradientCase {
   TinyCase test;
 };
 
-// Returns cases of masked language modelling for every encoder. The table of words gets gradients from the embedding
-// and from the head.
+// Returns cases of masked language modelling for every encoder. The word embeddings get gradients from the
+// embedding and, because the head is tied to them, from the head.
 std::vector<GradientCase> masked_cases() {
   std::vector<GradientCase> cases;
   for (const Architecture* architecture : architectures()) {
@@ -80,8 +80,8 @@ std::vector<GradientCase> decoder_cases() {
   return cases;
 }
 
-// Change the settings of ModernBERT: windows shorter than the texts, two rotary embeddings, and in the second
-// function biases and the mean as pooling.
+// These functions change ModernBERT's configuration. Both use attention windows shorter than the texts and two
+// rotary embeddings; the second one also uses biases and mean pooling.
 void use_local_attention(ModelConfig& config) {
   config.global_attn_every_n_layers = 2;
   config.local_attention = 4;
@@ -147,7 +147,7 @@ std::vector<GradientCase> gradient_cases() {
   }
   for (const GradientCase& item : decoder_cases()) cases.push_back(item);
   for (const GradientCase& item : local_attention_cases()) cases.push_back(item);
-  // The table of words gets gradients from the embedding and from the head, unless the head has a matrix of its own.
+  // The word embeddings get gradients from the embedding and, if the head is tied to them, also from the head.
   TinyCase language{.problem_type = ProblemType::kCausalLm};
   for (const char* model_type : {"llama", "gpt2"}) {
     language.model_type = model_type;
@@ -181,8 +181,8 @@ std::vector<GradientCase> gradient_cases() {
   return cases;
 }
 
-// Returns the gradient of every weight in f64, from one backward pass without clipping. With SGD and a learning rate
-// of 1, the gradient is the difference between the weights before and after the step.
+// Returns the gradients of all weights in fp64, from one backward pass without clipping. They are computed as
+// the difference between the weights before and after a step of SGD with a learning rate of 1.
 std::vector<double> gradient_of(const TinyCase& base, DType dtype, bool reference, const TinyBatch& batch) {
   TinyCase test = base;
   test.dtype = dtype;
@@ -234,7 +234,7 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
         continue;
       }
       const View view = executor.tensor(spec.name);
-      // Tests three elements of every weight.
+      // Compares three elements of every weight.
       for (int64_t i : {int64_t{0}, spec.elements() / 3, spec.elements() - 1}) {
         const double value = view.load(i);
         constexpr double kStep = 1e-5;
@@ -261,8 +261,9 @@ Bucket bucket_of_batch(const Plan& plan, const TinyBatch& batch) {
   return bucket_for(program, batch.tensors(program).size());
 }
 
-// A head that computes only the rows with a label has the loss and the gradients of one that computes every row: the other rows
-// add zeros to every sum. This holds in the usual bucket and in the largest one, in which a batch with too many labels runs.
+// A language model head may compute only the rows that have a label. Loss and gradients must equal those of a
+// head that computes all rows, because rows without a label only add zeros to each sum. This is tested in the
+// bucket that a batch normally uses, and in the largest bucket, which a batch with too many labels uses.
 TEST(Gradient, RowsWithoutALabelAddNothing) {
   constexpr Bucket kLarge{.tokens = 480, .sequences = 60, .longest = 8};
   std::vector<int> lengths;

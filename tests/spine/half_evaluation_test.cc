@@ -29,7 +29,8 @@ struct Outcome {
 
 enum class Weights : uint8_t { kAsTheyAre, kRoundedToBf16 };
 
-// Weights are generated in fp32 and stored in the type of the plan, like those of a loaded checkpoint.
+// Evaluates a model whose weights are stored in the data type of the plan. The weights are generated in fp32,
+// so that all types start from the same values, like those of a loaded checkpoint.
 Outcome evaluate(const TinyCase& test, Weights rounding = Weights::kAsTheyAre) {
   PlanRequest request = testing::tiny_request(test, kBucket);
   request.train = false;
@@ -78,7 +79,7 @@ TEST(HalfEvaluation, HoldsTwoBytesAParameter) {
         bytes += buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
       }
       EXPECT_EQ(bytes, 2 * plan.num_parameters());
-      // Checks that statistics of norms are not stored in 16 bits.
+      // The statistics of norms must not be stored in 16 bits.
       for (const Op& op : plan.programs.at(kEvaluateProgram).graph.ops()) {
         if (op.def->name() != "normalize" && op.def->name() != "bias_dropout_residual_norm") continue;
         for (size_t i = 1; i < op.outputs.size(); ++i) {
@@ -91,8 +92,9 @@ TEST(HalfEvaluation, HoldsTwoBytesAParameter) {
   }
 }
 
-// Mixed precision rounds a weight before a product and reads the other weights in fp32. If bf16 represents
-// the weights exactly, it computes the same results from four bytes per weight.
+// In mixed precision, weights are rounded before a product, and all other weights are read in fp32. If all
+// weights are exact in bf16, an evaluation with bf16 weights must therefore compute the same results, from two
+// bytes per weight instead of four.
 TEST(HalfEvaluation, IsMixedPrecisionWhereWeightsAreExact) {
   for (const char* model : {"bert", "distilbert"}) {
     const TinyCase mixed{.model_type = model, .activations = DType::kBF16};
@@ -121,7 +123,7 @@ TEST(HalfEvaluation, IsNearFp32) {
     const Outcome want = evaluate(exact);
     const Outcome got = evaluate(half);
     const double u = dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11;
-    constexpr int kNorms = 5;  // one for the embeddings and two per layer
+    constexpr int kNorms = 5;  // one norm for the embeddings and two per layer
     const double limit = 3.0 * 3.0 * (10 * kNorms * u * 3.0);
     double largest = 0, spread = 0;
     for (size_t i = 0; i < want.logits.size(); ++i) {
@@ -129,9 +131,9 @@ TEST(HalfEvaluation, IsNearFp32) {
       test::keep_worst(spread, std::abs(want.logits[i] - want.logits[0]));
     }
     EXPECT_LE(largest, limit);
-    // In practice roundings have both signs, so their sum grows with the square root of their number, and the
-    // worst case of a product is a square root too. A tenth of the bound distinguishes a broken kernel from
-    // rounding, and the outputs from noise.
+    // The limit above is a worst case, in which all rounding errors have the same sign. In practice their sum
+    // grows with the square root of their number, so the error must also stay below a tenth of the limit. This
+    // is small enough to detect a broken kernel.
     EXPECT_LE(largest, limit / 10);
     EXPECT_GT(spread, 2 * largest);
     EXPECT_GT(largest, 0.0);

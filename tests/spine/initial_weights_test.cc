@@ -51,8 +51,9 @@ void check_modernbert(void (*adjust)(ModelConfig& config), double cutoff) {
       for (const double value : values) ASSERT_EQ(value, wanted);
       continue;
     }
-    // The standard deviations of transformers: its kind "out" (the weights at the end of a sub-layer and the dense layer of the
-    // head) divides the range by sqrt(2 x layers), and "final_out" (the classifier) is 1 / sqrt(hidden size).
+    // The standard deviations are those of transformers. Its weights of kind "out" (the last matrices of
+    // attention and feed-forward layers, and the dense layer of the head) have initializer_range / sqrt(2 x
+    // layers), and "final_out" (the classifier) has 1 / sqrt(hidden size).
     double deviation = kRange;
     if (spec.name.ends_with(".Wo.weight") || spec.name == "head.dense.weight")
       deviation /= std::sqrt(2.0 * 2.0);
@@ -80,7 +81,7 @@ TEST(InitialWeights, ModernBertsAreCutOff) {
       2.0);
 }
 
-// A cutoff of 6 standard deviations hides nothing: the numbers are those of a normal distribution.
+// A truncation at 6 standard deviations has no visible effect, so the values must have a normal distribution.
 TEST(InitialWeights, AWideCutoffLeavesANormalDistribution) {
   check_modernbert([](ModelConfig& config) { config.initializer_cutoff_factor = 6.0; }, 6.0);
 }

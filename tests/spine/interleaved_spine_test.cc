@@ -1,4 +1,5 @@
-// Stages of a pipeline that have several chunks of layers make the same steps as one rank. The ranks are threads of this process.
+// Tests pipelines whose stages have several chunks of layers each (the interleaved schedule). They must make
+// the same training steps as one rank. The ranks are threads of this process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +27,8 @@ using testing::pipeline_cases;
 using testing::result_alone;
 using testing::TinyCase;
 
-// Every chunk computes with the same kernels in the same order as one rank. The number of micro-batches need not be a multiple of that of the stages.
+// The results must equal those of one rank bit for bit, because each chunk uses the same kernels in the same
+// order. The number of micro-batches need not be a multiple of the number of stages.
 TEST(InterleavedPipeline, MakeTheStepsOfOneRankToTheBit) {
   TinyCase test = classifier();
   test.layers = 8;
@@ -43,7 +45,8 @@ TEST(InterleavedPipeline, MakeTheStepsOfOneRankToTheBit) {
   }
 }
 
-// Stages of several chunks can be combined with data parallelism, tensor parallelism and ZeRO as stages of one chunk can.
+// Interleaved stages must work with data parallelism, tensor parallelism and ZeRO, just as stages with one
+// chunk do.
 TEST(InterleavedPipeline, MakeTheStepsOfOneRank) {
   constexpr int64_t kBatches = 4;
   for (NamedCase item : pipeline_cases()) {
@@ -71,7 +74,8 @@ TEST(InterleavedPipeline, MakeTheStepsOfOneRank) {
   }
 }
 
-// A run with chunks continues the steps of one with stages of one chunk, and the other way around.
+// A run with several chunks per stage must be able to continue from a run with one chunk per stage, and the
+// reverse.
 TEST(InterleavedPipeline, ContinueTheStepsOfAnyNumberOfChunks) {
   constexpr int64_t kBatches = 4;
   TinyCase test = language_model("gpt2");
@@ -90,7 +94,8 @@ TEST(InterleavedPipeline, ContinueTheStepsOfAnyNumberOfChunks) {
   }
 }
 
-// Each chunk has slots of its own, as many as it holds micro-batches, and no byte more.
+// Each chunk must have one slot per micro-batch whose activations it holds at the same time, and the plan must
+// not reserve more.
 TEST(InterleavedPipeline, KeepActivationsPerChunk) {
   TinyCase test = classifier();
   test.dtype = DType::kF32;
@@ -125,8 +130,8 @@ TEST(InterleavedPipeline, KeepActivationsPerChunk) {
   }
 }
 
-// A pass sends one value per chunk boundary and direction. The first chunk of the model receives nothing, and the last
-// one sends nothing on.
+// In each pass exactly one value is sent across each boundary between chunks, per direction. The first chunk of
+// the model receives none, and the last chunk sends none.
 TEST(InterleavedPipeline, SendsOneValuePerBoundaryAndDirection) {
   for (const std::string model_type :
        {"bert", "gpt2", "llama", "modernbert", "roberta", "distilbert", "electra"}) {

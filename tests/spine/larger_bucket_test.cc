@@ -1,22 +1,24 @@
-// A step in a bucket with unused rows gives the same results as in a bucket that the batch fills. Rows
-// without tokens add nothing to any sum; only the order in which a kernel sums may differ.
+// Tests that a step in a bucket with unused rows gives the same results as a step in a bucket that the batch
+// fills exactly (the tight bucket). Rows without tokens add nothing to any sum; only the order in which a
+// kernel adds terms may differ.
 //
-// The order in which the reference kernels sum does not depend on the bucket, so their bits are equal, for
-// every optimizer.
+// The reference kernels add terms in an order that does not depend on the bucket, so their results must be
+// equal bit for bit, with every optimizer.
 //
-// For the fast kernels the limit is derived from the roundings of their type. To first order, the difference
-// between a run and exact arithmetic is a sum over its roundings. Each rounding contributes the error that
-// the contract of the kernel allows (gamma_n for the n terms of a sum, matmul_error_bound and the others, and
-// u for stored values), propagated to the loss and to the gradients by the same derivatives in both buckets,
-// because adding a zero rounds nothing. A run of the same step in doubles measures this difference. So a run
-// in the larger bucket is as close to exact arithmetic as one in the tight bucket, and by the triangle
-// inequality the two differ by at most twice that. A single loss may by chance be closer than its type
-// allows, so the largest difference over all cases of a type is used, plus half a unit in the last place,
-// since each of the two losses is rounded once.
+// For the fast kernels the limit is derived from the roundings of their data type. To first order, the
+// difference between a run and exact arithmetic is a sum over all roundings of the run. Each rounding
+// contributes at most the error that the header of the kernel permits (gamma_n for a sum of n terms,
+// matmul_error_bound and others for products, u for stored values), multiplied by the derivative of the loss or
+// of a gradient. The derivatives are the same in both buckets, because adding a zero rounds nothing. A run of
+// the same step in double precision measures the difference for the tight bucket. A run in the larger bucket is
+// as close to exact arithmetic, so by the triangle inequality the two runs differ by at most twice this
+// difference. A single loss may by chance be closer than its type allows, so the largest difference over all
+// cases of a type is used. Half a unit in the last place is added, because each of the two losses is rounded
+// once.
 //
-// An optimizer does not see rows. One step of SGD with a learning rate of 1 adds the negative gradient to
-// each weight and shows the effect of a bucket on the gradient. AdamW and Lion would turn the rounding errors
-// of a gradient that is exactly zero into steps of full size.
+// Optimizers do not depend on rows, so it is enough to compare gradients. One step of SGD with a learning rate
+// of 1 adds the negative gradient to each weight. AdamW and Lion would turn the rounding errors of a gradient
+// that is exactly zero into steps of full size.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -70,7 +72,7 @@ std::string text_of(const TinyCase& test) {
 
 struct OneStep {
   std::vector<double> losses;
-  std::vector<double> updates;  // differences of all weights between before and after the step
+  std::vector<double> updates;  // changes of all weights by the step
   std::vector<std::vector<std::byte>> weights;
 };
 
@@ -83,14 +85,15 @@ std::vector<double> all_weights(Executor& executor) {
   return all;
 }
 
-// Runs one step in exactly this bucket. If `first_id` is given, the batches begin with this token, or with a sequence of it
-// if only some tokens have labels, because the losses at labelled tokens hardly depend on one other token.
+// Runs one step in exactly this bucket. If `first_id` is given, each batch begins with this token; if only some
+// tokens have labels, with a sequence of it, because a single other token would hardly change the loss at the
+// labelled tokens.
 OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
                std::optional<int32_t> first_id = {}) {
   const TinyCase& test = item.test;
   Plan plan = build_plan(testing::tiny_request(test, bucket));
-  // Leaves only the largest bucket in the ladder, because the batch would otherwise run in the smaller one that
-  // it fills.
+  // Leaves only the largest bucket in the ladder (the list of buckets). Otherwise the batch would run in the
+  // smaller bucket that it fills.
   plan.programs.at(kTrainProgram).ladder = {plan.programs.at(kTrainProgram).bucket};
   Executor executor(plan, {.fill = 0xFF});
   testing::fill_weights(executor);
@@ -130,8 +133,8 @@ TEST(LargerBucket, TheReferencesKeepEveryBit) {
   EXPECT_GE(checked, 25);
 }
 
-// Returns each model, loss, precision and adapter once, with SGD; and one model that is wide enough for several
-// threads and several blocks of rows per sum.
+// Returns a case for each combination of model, loss, precision and adapter, all with SGD, and a case that is
+// wide enough for several threads and for sums over several blocks of rows.
 std::vector<LengthsCase> gradient_cases() {
   std::vector<TinyCase> tests = step_cases();
   std::erase_if(tests, [](const TinyCase& test) { return test.optimizer.kind != OptimizerKind::kAdamW; });
@@ -153,8 +156,8 @@ OneStep exact_run(const LengthsCase& item) {
   return run_in(exact, item.tight(), 1.0);
 }
 
-// How far two runs differ: the largest relative difference between their losses at one step, and the norm of the
-// difference between the updates of their weights, divided by the norm of the updates.
+// The distance between two runs: the largest relative difference of a loss, and the norm of the difference of
+// the weight updates divided by the norm of the updates.
 struct Distance {
   double loss = 0;
   double update = 0;
@@ -183,8 +186,9 @@ double roundoff(const TinyCase& test) {
 }
 
 TEST(LargerBucket, ChangesRoundingOnly) {
-  // The largest distances from exact arithmetic, measured in tight buckets, for each roundoff and model. Models have separate
-  // limits, because one with more layers or norms rounds more often and would widen the limits of the others.
+  // The largest distances from exact arithmetic by unit roundoff and model, measured in buckets without unused
+  // rows. Each model has a limit of its own, because a model with more layers or norms rounds more often and
+  // would widen the limits of the others.
   std::map<std::pair<double, std::string>, Distance> farthest;
   std::vector<Distance> of_loose, of_fault;
   const std::vector<LengthsCase> cases = gradient_cases();
@@ -195,8 +199,8 @@ TEST(LargerBucket, ChangesRoundingOnly) {
     Distance& of_model = farthest[{roundoff(item.test), item.test.model_type}];
     keep_worst(of_model.loss, of_type.loss);
     keep_worst(of_model.update, of_type.update);
-    // Ensures that an error in both buckets does not widen the limit below: a value is rounded about ten times before the
-    // next norm, and norms do not increase the relative error.
+    // This check detects an error that both buckets share, which would otherwise widen the limit below. A value
+    // is rounded about ten times before the next norm, and norms do not increase the relative error.
     EXPECT_LE(of_type.loss, 32 * roundoff(item.test));
     EXPECT_LE(of_type.update, 32 * roundoff(item.test));
     of_loose.push_back(distance(run_in(item, item.loose(), 1.0), tight));
@@ -216,7 +220,7 @@ TEST(LargerBucket, ChangesRoundingOnly) {
     const double loss_limit = 2 * (of_type.loss + 0x1p-24), update_limit = 2 * of_type.update;
     EXPECT_LE(of_loose[i].loss, loss_limit);
     EXPECT_LE(of_loose[i].update, update_limit);
-    // Verifies that the measure detects errors: a single different token is far outside the limits.
+    // The limits must be able to detect errors: a single wrong token changes loss and update by far more.
     EXPECT_GT(of_fault[i].loss, 4 * loss_limit);
     EXPECT_GT(of_fault[i].update, 4 * update_limit);
   }

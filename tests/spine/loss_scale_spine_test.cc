@@ -15,7 +15,7 @@ using testing::TinyCase;
 
 constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
 const std::vector<int> kLengths{5, 1, 7, 3};
-// A loss scale so large that every scaled gradient of these models exceeds the range of fp16.
+// A loss scale that makes every scaled gradient of these models overflow in fp16.
 constexpr double kTooLarge = 0x1p80;
 
 TinyCase fp16_case(int64_t accumulation = 1, OptimizerConfig optimizer = {}) {
@@ -136,9 +136,10 @@ TEST(LossScale, TwoThousandGoodStepsDoubleIt) {
   EXPECT_EQ(run.state("loss_scale.good_steps"), 0.0);
 }
 
-// A power of two changes only exponents: as long as nothing in fp16 overflows or becomes subnormal, all bits
-// after the division are the same. Subnormal values differ by at most half their spacing divided by the
-// scale, which is far below the other roundings of fp16 (2^-11 of each value).
+// Multiplying by a power of two changes only exponents. The loss scale must therefore cancel: as long as
+// nothing in fp16 overflows or becomes subnormal, all bits after the division are the same. Subnormal values
+// differ by at most half their spacing divided by the scale, which is far below other rounding errors of fp16
+// (2^-11 of each value).
 TEST(LossScale, CancelsInTheNormAndTheUpdate) {
   for (const double max_norm : {0.0, 0.05}) {
     const OptimizerConfig optimizer{.kind = OptimizerKind::kSgd, .max_grad_norm = max_norm};
@@ -157,7 +158,8 @@ TEST(LossScale, CancelsInTheNormAndTheUpdate) {
     // layers.
     EXPECT_NEAR(large.executor.grad_norm(), exact.executor.grad_norm(),
                 20 * 0x1p-11 * exact.executor.grad_norm());
-    // The update of SGD is the learning rate times the gradient, whose norm is max_norm if it is clipped.
+    // SGD changes the weights by the learning rate times the gradient. If the gradient is clipped, its norm is
+    // max_norm.
     const double largest = 1e-2 * (max_norm > 0 ? max_norm : exact.executor.grad_norm());
     for (const WeightSpec& spec : exact.plan.weights) {
       const std::vector<double> want = testing::values_of(exact.executor, spec.name);

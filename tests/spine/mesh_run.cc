@@ -64,8 +64,8 @@ MeshResult run_steps(const Plan& plan, const TinyCase& test, const RankMesh& mes
     result.norms.push_back(executor.grad_norm());
   }
   if (last_step >= start.first_step) {
-    // All ranks have the plan of rank 0, whose slices are the largest. With ZeRO, a later rank may have smaller
-    // slices and use less of its arena.
+    // All ranks use the plan of rank 0, which has the largest ZeRO slices. Later ranks may have smaller slices
+    // and use less of the planned arena.
     const bool may_be_smaller = plan.request.ranks.zero_stage != ZeroStage::kNone && rank > 0;
     EXPECT_LE(executor.high_water_bytes(), plan.arena_bytes);
     EXPECT_TRUE(may_be_smaller || executor.high_water_bytes() == plan.arena_bytes)
@@ -90,7 +90,7 @@ double largest(const std::vector<double>& a, const std::vector<double>& b) {
   return most;
 }
 
-// Returns the numbers of a result that are compared, by name.
+// Returns everything of a result that is compared, by name: weights, states, norms, losses and logits.
 Tensors figures_of(const MeshResult& result) {
   Tensors figures = result.tensors;
   figures["the norms"] = result.norms;
@@ -127,7 +127,7 @@ void fill_by_name(Executor& executor, const MeshStart& start) {
 
 void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankConnections&)>& work) {
   using Shared = ThreadCommunicator::Shared;
-  // The memory that the ranks of a group share. The key is an axis of the mesh and the first rank of the group.
+  // The shared memory of a group of ranks. The key is the axis of the mesh and the first rank of the group.
   std::map<std::pair<MeshAxis, int>, std::unique_ptr<Shared>> groups;
   const bool has_ends = mesh.pipeline_size > 1;
   const auto axes_of = [&](int rank) {
@@ -169,12 +169,13 @@ void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankC
 Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batches) {
   test.accumulation = batches / ranks.mesh.data_size();
   Bucket bucket = kMeshBucket;
-  // request_of() rounds the buckets of a run up in the same way.
+  // Rounds the number of tokens of the bucket up, as request_of() does for a real run.
   const int64_t multiple = ranks.sequence_parallel || ranks.rounds_buckets ? 8 * ranks.mesh.tensor_size : 1;
   bucket.tokens = (bucket.tokens + multiple - 1) / multiple * multiple;
   PlanRequest request = tiny_request(test, bucket);
   request.device.num_threads = 1;
-  // The fast kernels of a CPU round weights when they read them.
+  // Only the reference kernels read 16-bit copies of weights: the fast kernels of a CPU round fp32 weights when
+  // they read them.
   request.precision.weight_copies = test.activations.has_value() && test.reference_kernels;
   request.ranks = {.count = ranks.mesh.size,
                    .tensor_size = ranks.mesh.tensor_size,
@@ -256,7 +257,7 @@ double ExpectedSteps::check(const MeshResult& found) const {
   for (const auto& [name, values] : figures_of(found)) {
     const double difference = largest(values, exact.at(name));
     EXPECT_LE(difference, bounds_.at(name)) << name;
-    // Checks that the bound is far smaller than the effect of a wrong element.
+    // The bound must be far below the effect of one wrong element, or the comparison would detect nothing.
     EXPECT_LT(bounds_.at(name), 1e-6) << name;
     if (difference > 0) share = std::max(share, difference / bounds_.at(name));
   }

@@ -1,5 +1,6 @@
-// Random mixtures of what ranks can do together: data, tensor and pipeline parallelism, ZeRO, accumulation, sizes of buckets, orders of
-// queues, recomputation, optimizers, clipping, on several architectures. Each makes the steps of one rank, within the bound of the roundings.
+// Tests random combinations of everything that ranks can do together: data, tensor and pipeline parallelism,
+// ZeRO, accumulation, bucket sizes, orders of queued ops, recomputation, optimizers and clipping, on several
+// architectures. Each combination must give the results of one rank, within the bound that rounding permits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@ int num_mixtures() {
   return text == nullptr ? 100 : std::stoi(text);
 }
 
-constexpr int64_t kBatches = 4;  // micro-batches per step, of all ranks together
+constexpr int64_t kBatches = 4;  // micro-batches per step, all ranks together
 
 struct Mixture {
   std::string text;
@@ -86,7 +87,7 @@ Mixture mixture(uint32_t seed) {
   ranks.late = draw.of<int>({0, 1}) == 1;
   const bool chunks = draw.of<int>({0, 1}) == 1;
   if (chunks) test.chunked_loss = ChunkedLoss::kAlways;
-  // With two stages of two chunks, each chunk has one of the four layers.
+  // The model has four layers, so two stages of two chunks have one layer per chunk.
   if (ranks.mesh.pipeline_size == 2 && draw.of<int>({0, 1}) == 1) {
     ranks.schedule = PipelineSchedule::kInterleaved;
     ranks.chunks = 2;
@@ -108,7 +109,7 @@ Mixture mixture(uint32_t seed) {
 
 TEST(Mixtures, MakeTheStepsOfOneRank) {
   std::map<std::string, ExpectedSteps>
-      expected;  // the key is a text of everything that determines the steps of one rank
+      expected;  // Expected results by a text that names everything on which the results of one rank depend.
   double share = 0;
   const auto count = static_cast<uint32_t>(num_mixtures());
   for (uint32_t seed = 1; seed <= count; ++seed) {

@@ -1,5 +1,5 @@
-// Tiny runs whose optimizer states or activations are kept outside the memory of the device, and the rules that the copies of
-// their plans obey. For the tests of this folder.
+// Support for the tests of this folder: tiny runs whose optimizer states or activations are kept outside the
+// memory of the device, and checks of the rules that the copies in their plans must obey.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,10 +22,13 @@ namespace plimsoll {
 
 using testing::TinyCase;
 
-// kOnHost: optimizer states on the host, with updates at their usual place in the step. kOnHostForLater: the
-// updates run in the forward pass of the next step where that is possible. kActivationsOnHost: all
-// activations that can be moved are on the host. kOnDisk and kOnDiskForLater: the same as on the host, in a file.
-// kOnDiskLate: every transfer starts as late as the schedule without headroom permits.
+// Selects where the tests keep optimizer states and activations.
+// kOnHost: states on the host, with updates at their usual place in the step.
+// kOnHostForLater: the same, but updates are deferred to the forward pass of the next step where possible.
+// kActivationsOnHost: all activations that can be offloaded are on the host.
+// kBothOnHost: states and activations are on the host.
+// kOnDisk, kOnDiskForLater: like kOnHost and kOnHostForLater, with states in a file.
+// kOnDiskLate: like kOnDiskForLater, but transfers start as late as possible.
 enum class Kept {
   kOnDevice,
   kOnHost,
@@ -43,15 +46,15 @@ inline ExecutorOptions options_of(Copies copies) {
   return {.late_copies = copies == Copies::kLate};
 }
 
-// Returns the ways of copying that tests try. A GPU always runs copies concurrently with the ops after them, so
-// late copies can only be simulated on a CPU.
+// Returns when copies run in the tests: at once or as late as possible. A GPU always runs copies concurrently
+// with the following ops, so late copies can only be simulated on a CPU.
 inline std::vector<Copies> copies_to_try() {
   if (testing::tests_run_on_gpu()) return {Copies::kAtOnce};
   return {Copies::kAtOnce, Copies::kLate};
 }
 
-// The largest number of elements per update: so few that a tiny model has several updates and most of its
-// matrices are split.
+// The largest number of elements per update. It is small, so that even a tiny model has several updates and
+// splits most of its matrices.
 inline constexpr int64_t kFewElements = 200;
 
 inline PlanRequest offload_request(const TinyCase& test, Kept kept) {
@@ -115,7 +118,7 @@ inline std::vector<TinyCase> cases() {
     test.optimizer.max_grad_norm = 0.0;
     test.optimizer_in_backward = true;
   });
-  // Weights stored only in bf16, and a variance in bf16: these are rounded stochastically.
+  // Weights and variances that are stored only in bf16 are rounded stochastically.
   for (const bool in_backward : {false, true}) {
     add([&](TinyCase& test) {
       test.activations = test.dtype = DType::kBF16;
@@ -150,15 +153,15 @@ inline ExecutorOptions on_disk(const test::ScratchFolder& folder, const std::str
   return options;
 }
 
-// Returns true if `op` is a copy that touches other elements on the host than `copy` does.
+// Returns true if both ops are copies in the same direction whose host slices do not overlap.
 inline bool are_apart(const Op& copy, const Op& op) {
   const std::optional<Slice> a = slice_of(copy.attributes), b = slice_of(op.attributes);
   return op.def == copy.def && a && b &&
          (a->first + a->elements <= b->first || b->first + b->elements <= a->first);
 }
 
-// Verifies the rules for copies without the analysis that liveness uses. A copy is in progress until the
-// first op that waits for it.
+// Verifies the rules that copies must obey, independently of the planner's own analysis. A copy is in progress
+// until the first op that waits for it.
 inline void expect_sound(const ProgramPlan& program) {
   const Graph& graph = program.graph;
   std::map<uint32_t, uint32_t> end_of;

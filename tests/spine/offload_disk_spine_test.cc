@@ -1,5 +1,6 @@
-// Optimizer states in a file on a disk: the same bits as without it whenever transfers run, what a plan states about them, and
-// disks that fail.
+// Tests optimizer states in a file on a disk: the results have the same bits as with states in memory at
+// whatever time transfers run, the plan states the size of the file and its traffic, and a failing disk ends
+// the run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,8 +27,8 @@ uint32_t position_of(const Graph& graph, ValueId id) {
   return static_cast<uint32_t>(index_of(graph.value(id).producer));
 }
 
-// The results have the same bits as without a disk, also on a GPU, where the transfers pass through pinned
-// buffers.
+// Optimizer states on a disk must give the same bits as states in memory. On a GPU the transfers pass through
+// pinned host memory.
 TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
   const test::ScratchFolder folder;
   for (const TinyCase& test : cases()) {
@@ -37,7 +38,8 @@ TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
     without.steps(1, 4);
     for (const Kept kept : {Kept::kOnDisk, Kept::kOnDiskForLater, Kept::kOnDiskLate}) {
       for (const Copies copies : copies_to_try()) {
-        // Skips this combination: with kOnDiskLate the transfers run late in any case.
+        // The plan of kOnDiskLate already starts all transfers as late as possible, so simulating late copies
+        // adds nothing.
         if (kept == Kept::kOnDiskLate && copies == Copies::kLate) continue;
         TinySteps with(test, plan_of(test, kept), on_disk(folder, "states", copies));
         EXPECT_GT(with.plan.disk_bytes, 0);
@@ -52,7 +54,8 @@ TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
 
 TEST(OffloadToDisk, ADiskThatFailsEndsTheRunAndNoFileRemains) {
   const TinyCase test;
-  // Lets a write of the first step fail. The writes before it fill the file with zeros when the run starts.
+  // Lets a write during the first step fail. The earlier writes only fill the file with zeros at the start of
+  // the run.
   for (const int error_number : {ENOSPC, EIO}) {
     MemoryFileSystem memory;
     FaultyFileSystem faulty(memory);
@@ -74,8 +77,8 @@ TEST(OffloadToDisk, ADiskThatFailsEndsTheRunAndNoFileRemains) {
   }
 }
 
-// While an update runs, the states of the next one are read and those of the previous one are written, and no further
-// ones: the plan needs memory for those of three updates.
+// While an update runs, the states of the next update are read and those of the previous one are written. No
+// other transfers may be in progress, so memory for the states of three updates is enough.
 TEST(OffloadToDisk, ReadsAheadAndWritesBehindWhileItUpdates) {
   for (const bool in_backward : {false, true}) {
     TinyCase test;
@@ -86,7 +89,7 @@ TEST(OffloadToDisk, ReadsAheadAndWritesBehindWhileItUpdates) {
     const Graph& graph = program.graph;
     expect_sound(program);
     expect_apart_in_each_space(plan);
-    // The positions of each update, of the copy that reads its states and of the one that writes them.
+    // Positions of the updates, of the copies that read their states, and of the copies that write them.
     std::vector<uint32_t> updates, reads, writes;
     for (uint32_t i = 0; i < graph.ops().size(); ++i) {
       const Op& op = graph.ops()[i];
@@ -118,8 +121,9 @@ TEST(OffloadToDisk, ReadsAheadAndWritesBehindWhileItUpdates) {
   }
 }
 
-// Expects that the states of at most three updates are in memory. An update has at most kFewElements, or a row of more, with
-// two states in fp32. Each state takes padding up to the alignment of the arena, 64 bytes on a CPU and 256 on a GPU.
+// Checks that the plan has memory for the states of at most three updates. An update has at most kFewElements
+// elements, or one row if a row is longer, and two fp32 states. Each state is padded to the alignment of the
+// arena, 64 bytes on a CPU and 256 on a GPU.
 void expect_three_updates_in_memory(const Plan& plan) {
   int64_t longest_row = kFewElements;
   for (const WeightSpec& spec : plan.weights)
@@ -134,7 +138,7 @@ void expect_three_updates_in_memory(const Plan& plan) {
   EXPECT_LE(disk_use(plan).staging_bytes, 3 * (2 * 4 * longest_row + padding)) << num_states << " states";
 }
 
-// Plans of a card that this machine may not have keep to the same bound.
+// A plan for a GPU must satisfy the same bound. The plan is only made, so no GPU is needed.
 TEST(OffloadToDisk, APlanOfAGpuHasThreeUpdatesInMemory) {
   PlanRequest request = offload_request(TinyCase{}, Kept::kOnDiskLate);
   request.device.kind = KernelDevice::kCuda;
@@ -142,7 +146,8 @@ TEST(OffloadToDisk, APlanOfAGpuHasThreeUpdatesInMemory) {
   expect_three_updates_in_memory(build_plan(request));
 }
 
-// Every byte on the disk is that of a state, in whole blocks, and each is read and written once per step.
+// The planned size of the file must be that of all states, rounded up to whole blocks, and each byte must be
+// read and written once per step.
 TEST(OffloadToDisk, ThePlanStatesTheFileAndItsTraffic) {
   const TinyCase test;
   const Plan plan = plan_of(test, Kept::kOnDiskLate), without = plan_of(test, Kept::kOnDevice);
@@ -183,14 +188,15 @@ int64_t num_transfers(const Plan& plan, Segment segment) {
   return count;
 }
 
-// During the backward pass, states are read into memory that activations free, early enough for the updates, and the last
-// states are written during the next forward pass. The early transfers increase the transient memory by at most a twentieth.
-// The backward pass writes nothing, because the first update needs the norm of all gradients.
+// With early transfers, states are read during the backward pass into memory that activations no longer need,
+// so that the updates need not wait for them. The last states are written during the next forward pass. The
+// transient memory may grow by at most a twentieth. The backward pass must write nothing, because no update can
+// run before the norm of all gradients is known.
 TEST(OffloadToDisk, ReadsDuringTheBackwardPassIntoMemoryThatActivationsFree) {
   TinyCase test;
   PlanRequest request = plan_of(test, Kept::kOnDisk).request;
   request.batches.train = request.batches.evaluate = {.tokens = 512, .sequences = 32, .longest = 16};
-  // Assumes a disk that is fast enough to transfer all states within a step of a tiny model.
+  // The assumed disk is fast enough to transfer all states within one step of the tiny model.
   request.disk = {.read_gb_per_s = 400, .write_gb_per_s = 400, .both_gb_per_s = 400, .date = "2026-11-27"};
   const Plan early = build_plan(request);
   request.offload.early_states = false;
@@ -213,14 +219,14 @@ TEST(OffloadToDisk, ReadsDuringTheBackwardPassIntoMemoryThatActivationsFree) {
   EXPECT_GT(use.staging_bytes, disk_use(late).staging_bytes);
 }
 
-// A limit of the memory that is larger than a plan needs makes steps faster: more states are in memory from the backward pass of
-// one step to the forward pass of the next.
+// If the memory limit is larger than the plan needs, the planner must use the additional memory to make steps
+// faster: more states stay in memory from the backward pass of one step to the forward pass of the next one.
 TEST(OffloadToDisk, UsesTheMemoryBelowTheLimit) {
-  // A model of many parameters and a batch of few tokens: the peak is at the end of the backward pass, where all gradients are in
-  // memory.
+  // The model has many parameters and the batch few tokens. The peak is therefore at the end of the backward
+  // pass, where all gradients are in memory.
   TinyCase test;
   test.hidden = 1024;
-  test.heads = 8;  // heads of 128 elements each, the most that attention on GPUs supports
+  test.heads = 8;  // each head has 128 elements, the most that attention on GPUs supports
   PlanRequest request = testing::tiny_request(test, {.tokens = 8, .sequences = 1, .longest = 8});
   request.update.offload_states = request.update.states_on_disk = true;
   request.passes.disabled.insert("updates_at_use");

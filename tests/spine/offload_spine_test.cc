@@ -1,6 +1,6 @@
-// Tests offloading to host memory and to a disk. The results have the same bits as without offloading, whether copies run
-// at the first or at the last moment that the plan allows. Also tests properties of plans with two spaces. On a CPU both
-// memory spaces are its own memory.
+// Tests offloading to host memory and to a disk. The results must have the same bits as without offloading,
+// whether copies run at the first or at the last moment that the plan allows. Also tests plans with two memory
+// spaces, device and host. On a CPU both spaces are ordinary memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ int64_t num_slices(const Plan& plan) {
   });
 }
 
-// Returns a case with weights stored in two 16-bit parts; on a CPU it runs on the reference kernels.
+// Returns a case with weights that are stored in two 16-bit parts. On a CPU it uses the reference kernels.
 TinyCase split_case() {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;
@@ -37,16 +37,17 @@ TinyCase split_case() {
   return test;
 }
 
-// Returns true if the updates of the case are split into many slices. Adafactor's are not, because its row and
-// column statistics are sums over a whole parameter, and neither are those of adapters, whose matrices are
-// small. With 8-bit optimizers those of the embeddings are split: their states are fp32.
+// Returns true if the updates of the case are split into many slices. Updates of Adafactor are not split,
+// because its row and column statistics are sums over a whole parameter. Updates of adapters are not split,
+// because adapter matrices are small. With 8-bit optimizers, the embeddings have fp32 states, and their updates
+// are split.
 bool is_cut(const TinyCase& test) {
   return test.optimizer.kind != OptimizerKind::kAdafactor && !test.lora;
 }
 
 constexpr Kept kWays[] = {Kept::kOnHost, Kept::kOnHostForLater, Kept::kActivationsOnHost, Kept::kBothOnHost};
 
-// Returns the number of updates of a step that run in the forward pass.
+// Returns the number of updates that are deferred to the forward pass of the next step.
 int64_t num_late_updates(const Plan& plan) {
   return std::ranges::count_if(plan.programs.at(kTrainProgram).graph.ops(), [](const Op& op) {
     return op.segment == Segment::kForward && dynamic_cast<const Update*>(op.def) != nullptr;
@@ -78,14 +79,15 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
   }
 }
 
-// Returns the total without the GPU memory for captured segments: only plans that move no activations have such
-// segments.
+// Returns the planned memory minus that of captured CUDA graphs. Only plans that offload no activations have
+// such graphs, so totals without them can be compared.
 int64_t bytes_without_captured(const Plan& plan) {
   return plan.total_bytes() - plan.gpu_constant.graph_bytes();
 }
 
-// Activations stay on the device if there is room for them, and the plan is no larger than one in which all
-// activations that can be moved are moved. Tests a batch where some activations have no room.
+// Activations must stay on the device if there is memory for them, and the plan must not be larger than one in
+// which all activations that can be offloaded are offloaded. The batch is so large that some activations have
+// to be offloaded.
 TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
   int some_move = 0;
   for (TinyCase test : cases()) {
@@ -116,9 +118,9 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
       }
     }
   }
-  // The number of cases in which only some activations move depends on the scratch memory of the available kernels:
-  // 28 with AMX, more than 30 with AVX2. On a GPU the workspace of matrix products leaves room for all activations
-  // that models of this size save.
+  // In how many cases some activations are offloaded and others stay depends on the scratch memory of the
+  // available kernels: 28 with AMX, more than 30 with AVX2. On a GPU the workspace of matrix products leaves
+  // enough memory for all activations of models of this size.
   if (!testing::tests_run_on_gpu()) {
     EXPECT_GT(some_move, 20);
   }
@@ -161,15 +163,17 @@ PlanRequest offloading(const TinyCase& test) {
   return request;
 }
 
-// Returns one plan that copies states early and one that copies them late.
+// Returns two plans: one that copies states to the device early, before the update needs them, and one that
+// copies them late.
 std::pair<Plan, Plan> early_and_late(PlanRequest request) {
   Plan early = build_plan(request);
   request.offload.early_states = false;
   return {std::move(early), build_plan(request)};
 }
 
-// States are copied before the first update if the backward pass leaves room, and late if the backward pass
-// runs several times. The plan is only a little larger, and the results have the same bits.
+// States must be copied to the device during the backward pass if there is memory for them, and late if the
+// backward pass runs several times per step. The plan may be only a little larger, and the results must have
+// the same bits.
 TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
   for (const int64_t accumulation : {1, 2}) {
     for (const bool in_backward : {false, true}) {
@@ -199,8 +203,8 @@ TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
   }
 }
 
-// Early copies use extra memory only if it is available: if a plan with late copies fits into the limit, the
-// chosen plan fits, too.
+// Early copies need extra memory and may be used only if it is available: if a plan with late copies fits into
+// the memory limit, the chosen plan must fit too.
 TEST(OffloadOptimizer, StatesComeLateWhereTheLimitHasNoRoomForMore) {
   int tight = 0;
   for (const TinyCase& test : cases()) {
@@ -210,8 +214,8 @@ TEST(OffloadOptimizer, StatesComeLateWhereTheLimitHasNoRoomForMore) {
     ++tight;
     request.memory_limit_bytes = early.total_bytes();
     EXPECT_EQ(build_plan(request).total_bytes(), early.total_bytes());
-    // The last of these limits is too small for either plan. The run is then refused, and the error states the
-    // needs of the smaller plan.
+    // With the last of these limits neither plan fits. The run must be refused, and the error must state the
+    // memory of the smaller plan.
     for (const int64_t limit : {early.total_bytes() - 1, late.total_bytes(), late.total_bytes() - 1}) {
       request.memory_limit_bytes = limit;
       const Plan plan = build_plan(request);
@@ -230,9 +234,9 @@ TinyCase in_backward_case() {
   return test;
 }
 
-// The states of the last updates are copied back in the next forward pass, or immediately if someone reads or
-// writes them or evaluates before that. A run that is inspected after every step, one that is evaluated after
-// every step, and one without either give the same results.
+// The states of the last updates of a step are copied to the host during the next forward pass, or at once if
+// they are read or written or an evaluation starts before. A run that is read after every step, one that is
+// evaluated after every step, and an undisturbed run must give the same results.
 TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
   for (const TinyCase& test : {TinyCase(), in_backward_case()}) {
     for (const Copies copies : copies_to_try()) {
@@ -258,8 +262,8 @@ TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
   }
 }
 
-// A step leaves some states on the device. They are copied back to the host by the next forward pass, or as soon as a
-// caller reads them.
+// Some states must stay on the device at the end of a step. The next forward pass copies them to the host, or
+// reading them does.
 TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   const TinyCase test;
   const Plan plan = plan_of(test, Kept::kOnHost);
@@ -271,11 +275,12 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
     EXPECT_EQ(graph.ops()[i].segment, Segment::kForward);
     EXPECT_EQ(plan.programs.at(kTrainProgram).ops[i].queue, Queue::kToHost);
   }
-  // At the link rate of a GPU, most states are back on the host before the step ends, so fewer are left for the
-  // next one.
+  // On a GPU the planner assumes a fast link to the host, so most states are on the host again before the step
+  // ends and fewer stay.
   EXPECT_GT(left, testing::tests_run_on_gpu() ? 0 : 2);
   EXPECT_EQ(plan.programs.at(kTrainProgram).deferred_after, Segment::kOptimizer);
-  // The two live ranges of a deferred buffer must have the same offset.
+  // A deferred buffer is left for the next step. It is live at the end of a step and at the beginning of the
+  // next one, and must have the same offset in both.
   std::map<ValueId, std::vector<TransientBuffer>> parts;
   for (const TransientBuffer& buffer : plan.programs.at(kTrainProgram).buffers) {
     if (buffer.root != kNoValue && graph.value(buffer.root).storage == Storage::kDeferred)
@@ -291,8 +296,8 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   }
 }
 
-// If a step has several micro-batches, or if activations are offloaded too, no states are left for the forward pass
-// to copy.
+// If a step has several micro-batches, or if activations are offloaded too, the forward pass has no time for
+// further copies, so no states may stay on the device.
 TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   TinyCase test;
   EXPECT_FALSE(plan_of(test, Kept::kBothOnHost).programs.at(kTrainProgram).deferred_after.has_value());
@@ -300,8 +305,8 @@ TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   EXPECT_FALSE(plan_of(test, Kept::kOnHost).programs.at(kTrainProgram).deferred_after.has_value());
 }
 
-// The values that an update needs from its step are kept for the next step, so batches of any bucket may
-// follow each other.
+// Everything that a deferred update needs from its own step must be kept until the next step, which may run in
+// any other bucket.
 TEST(OffloadOptimizer, UpdatesOfOneBucketRunInAnother) {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;

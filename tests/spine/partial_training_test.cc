@@ -74,8 +74,8 @@ struct Outcome {
   int64_t num_updated = 0;
 };
 
-// Returns all persistent bytes whose name begins with that of the weight, except the 16-bit copies that products read
-// on a GPU, since the first step makes those.
+// Returns the bytes of all persistent buffers that belong to the weight. The 16-bit copies that products read
+// on a GPU are left out, because the first step makes them.
 std::vector<std::byte> held_bytes(Executor& executor, const std::string& weight) {
   std::vector<std::byte> bytes;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
@@ -141,8 +141,8 @@ TEST(PartialTraining, WorksWithEveryOptimizerInEveryPrecision) {
         part.apply(test);
         optimizer.apply(test);
         precision.apply(test);
-        // Adapters of this width and rank have at least 64 x 64 numbers, so that their states are stored in 8
-        // bits.
+        // The cases with 8-bit optimizers use wider adapters, because only tensors of at least 64 x 64 elements
+        // have 8-bit states.
         if (test.lora && optimizer.name.ends_with("8bit")) {
           test.lora->r = test.hidden = 64;
           test.layers = 1;
@@ -158,7 +158,7 @@ TEST(PartialTraining, WorksWithEveryOptimizerInEveryPrecision) {
   EXPECT_EQ(checked, 5 * 9 * 3);
 }
 
-// In fp32, recomputation and updates in the backward pass give the same bits as training without them.
+// In fp32, recomputation and updates in the backward pass must not change a bit of partial training.
 TEST(PartialTraining, KeepsTheBitsWhereMethodsPromiseThem) {
   int checked = 0;
   for (const Named& part : parts()) {

@@ -1,4 +1,4 @@
-// The models that the tests of pipelines run, and comparisons of their results. Pure functions.
+// Models that the tests of pipelines train, and functions that compare the results. Pure functions.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ inline void expect_same_bits(const Tensors& found, const Tensors& wanted) {
   }
 }
 
-// Returns a classifier. Like all cases here it is in fp64 and uses the reference kernels, so that an element that is wrong differs by
-// many orders of magnitude more than one whose terms were added in another order.
+// Returns a classifier. Like all cases here, it runs in fp64 with the reference kernels: another order of
+// summation then changes results only in their last digits, so that a wrong element is clearly visible.
 inline TinyCase classifier() {
   return {
       .dtype = DType::kF64,
@@ -34,8 +34,9 @@ inline TinyCase language_model(const std::string& model_type) {
   return test;
 }
 
-// Expects the bits of one rank from the stages of a pipeline; the last stage has the loss and the logits. The norm of the gradients is
-// the same on every stage, but its terms are added in another order than by one rank.
+// Expects that the stages of a pipeline computed the same bits as one rank. Loss and logits are those of the
+// last stage. The gradient norm must be the same on every stage; compared to one rank it may differ by
+// rounding, because its terms are added in another order.
 inline void expect_bits_of_one_rank(const std::vector<MeshResult>& results, const MeshResult& expected) {
   for (const MeshResult& result : results) {
     expect_same_bits(result.tensors, expected.tensors);
@@ -55,14 +56,15 @@ inline MeshResult result_alone(const TinyCase& test, int64_t batches) {
   return results_of(test, {}, batches).front();
 }
 
-// A case and its name in messages.
+// A case and its name in test messages.
 struct NamedCase {
   std::string name;
   TinyCase test;
 };
 
-// Cases in which sums have another order than on one rank: a table that both ends read, clipping by the norm, fused ops that a stage
-// boundary cuts, sums over data-parallel ranks.
+// Returns cases in which a pipeline adds terms in another order than one rank: because embedding and head share
+// a table, gradients are clipped by their norm, a stage boundary separates ops that are otherwise fused, or
+// data-parallel ranks add their gradients.
 inline std::vector<NamedCase> pipeline_cases() {
   TinyCase gpt2 = language_model("gpt2");
   std::vector<NamedCase> list{{"gpt2", gpt2}};

@@ -1,5 +1,5 @@
-// Ranks that divide the layers of a model into the stages of a pipeline make the same steps as one rank. The ranks are threads of this
-// process, and form a mesh with data parallelism.
+// Tests ranks that are the stages of a pipeline. They must make the same training steps as one rank, also in
+// combination with data parallelism. The ranks are threads of this process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,8 +28,9 @@ using testing::pipeline_cases;
 using testing::result_alone;
 using testing::TinyCase;
 
-// Every stage computes with the same kernels in the same order as one rank. Only the norm of the gradients is summed in another order:
-// n squares are added with an error of at most n u of the sum, and the stages round their norms and add their squares.
+// The results must equal those of one rank bit for bit, because every stage uses the same kernels in the same
+// order. Only the gradient norm may differ: each stage adds its squares and rounds its own norm, and a sum of n
+// squares has a relative error of at most n u.
 TEST(PipelineRanks, MakeTheStepsOfOneRankToTheBit) {
   const TinyCase test = classifier();
   constexpr int64_t kBatches = 4;
@@ -64,11 +65,12 @@ TEST(PipelineRanks, MakeTheStepsOfOneRank) {
   }
 }
 
-// The ranks of a stage divide its layers, or the states of its optimizer.
+// Pipeline parallelism must work together with tensor parallelism (ranks divide the layers of a stage) and with
+// ZeRO (ranks divide the optimizer states of a stage).
 TEST(PipelineRanks, CombineWithTensorParallelismAndDividedStates) {
   constexpr int64_t kBatches = 4;
   for (NamedCase item : pipeline_cases()) {
-    // skipped, because its heads cannot be divided among ranks in this test
+    // ModernBERT's heads cannot be divided among ranks in this test.
     if (item.test.model_type == "modernbert") continue;
     item.test.heads = 4;
     if (item.test.model_type == "llama") item.test.decoder.num_key_value_heads = 4;
@@ -90,14 +92,16 @@ TEST(PipelineRanks, CombineWithTensorParallelismAndDividedStates) {
   }
 }
 
-// A step may have a single micro-batch. Its gradients are then not persistent.
+// A step with one micro-batch must also work. In this case the gradients are not persistent, because nothing is
+// accumulated.
 TEST(PipelineRanks, MakeStepsOfOneMicroBatch) {
   const TinyCase test = language_model("gpt2");
   const RankMesh mesh{.size = 2, .pipeline_size = 2};
   ExpectedSteps(test, 1).check(joined(results_of(test, {.mesh = mesh}, 1), mesh));
 }
 
-// A run writes whole weights and states, from which a run with any number of stages continues.
+// Weights and states can be read as whole tensors, so a run with another number of stages must be able to
+// continue from them.
 TEST(PipelineRanks, ContinueTheStepsOfAnyNumberOfStages) {
   constexpr int64_t kBatches = 4;
   TinyCase test = language_model("gpt2");
@@ -119,8 +123,8 @@ TEST(PipelineRanks, ContinueTheStepsOfAnyNumberOfStages) {
   }
 }
 
-// In mixed precision the first and the last stage store the same table, which the embedding and the head read in
-// different ways. Both stages must have the same bits of it.
+// With tied embeddings, the first stage (embedding) and the last stage (head) both store the shared table, and
+// read it in different ways in mixed precision. Its bits must stay the same on both.
 TEST(PipelineRanks, StoreWeightsInHalves) {
   for (const MasterWeights master : {MasterWeights::kAuto, MasterWeights::kWhole}) {
     for (const int64_t batches : {1, 4}) {
@@ -134,8 +138,8 @@ TEST(PipelineRanks, StoreWeightsInHalves) {
       const std::vector<MeshResult> results = results_of(test, {.mesh = mesh}, batches);
       expect_same_bits(results[0].tensors, results[1].tensors);
       const MeshResult one = result_alone(test, batches);
-      // Activations are rounded to bf16, so that a sum in another order may be rounded to a neighbour. The mean of the losses of the
-      // tokens changes by less than a few such roundings.
+      // Activations are rounded to bf16. If terms are added in another order, a value may be rounded to the
+      // neighbouring bf16 number. The loss, a mean over tokens, changes by less than a few such roundings.
       ASSERT_EQ(results[1].losses.size(), one.losses.size());
       for (size_t i = 0; i < one.losses.size(); ++i)
         EXPECT_NEAR(results[1].losses[i], one.losses[i],
@@ -148,7 +152,7 @@ int64_t in_arena(int64_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-// Each stage has room for its own weights, states and gradients, to the byte.
+// Each stage must reserve memory for exactly its own weights, states and gradients.
 TEST(PipelineRanks, HaveRoomForTheirLayers) {
   TinyCase test = language_model("gpt2");
   test.dtype = DType::kF32;
@@ -166,8 +170,8 @@ TEST(PipelineRanks, HaveRoomForTheirLayers) {
       if (whole.persistent_by_name.contains(buffer.name)) {
         EXPECT_EQ(buffer.bytes, whole.buffer(buffer.name).bytes) << buffer.name;
       } else {
-        // The first and the last stage each add their own terms to the gradient of the table that they share.
-        // The gradient with the terms of one stage only has another name than the complete gradient.
+        // The first and the last stage share a table and each compute one part of its gradient. The buffer of
+        // such a part has another name than that of the complete gradient.
         EXPECT_TRUE(buffer.storage == Storage::kGradient) << buffer.name;
         EXPECT_EQ(buffer.bytes, in_arena(37 * 16 * 4)) << buffer.name;
       }
@@ -182,14 +186,15 @@ TEST(PipelineRanks, HaveRoomForTheirLayers) {
   for (const PersistentBuffer& buffer : whole.persistent) {
     if (buffer.storage != Storage::kWeight) continue;
     ++num_weights;
-    // The first and the last stage read the table of words.
+    // The word embeddings are stored twice: the first stage reads them for the embedding and the last one for
+    // the head.
     EXPECT_EQ(holders[buffer.name], buffer.name.find("wte") != std::string::npos ? 2 : 1) << buffer.name;
   }
   EXPECT_EQ(std::ssize(holders), num_weights);
 }
 
-// With gpipe a stage keeps the activations of all micro-batches. With 1f1b, stage s of S keeps those of at most S - s micro-batches.
-// All other memory has the same size.
+// With the schedule gpipe, a stage must have memory for the activations of all micro-batches. With 1f1b, stage
+// s of S needs memory for at most S - s micro-batches. All other memory must have the same size.
 TEST(PipelineRanks, KeepActivationsPerMicroBatch) {
   TinyCase test = classifier();
   test.dtype = DType::kF32;
@@ -216,7 +221,8 @@ TEST(PipelineRanks, KeepActivationsPerMicroBatch) {
   }
 }
 
-// A pass sends one value per stage boundary and direction, and no value of another size.
+// In each pass exactly one value is sent across each boundary between stages, per direction, and all values
+// have the same size.
 TEST(PipelineRanks, SendOneValuePerBoundaryAndDirection) {
   for (const std::string model_type :
        {"bert", "gpt2", "llama", "modernbert", "roberta", "distilbert", "electra"}) {
@@ -240,7 +246,8 @@ TEST(PipelineRanks, SendOneValuePerBoundaryAndDirection) {
   }
 }
 
-// A number that is not finite in one stage stops the update of all, and the ranks of a stage name the same one of its gradients.
+// If a gradient of one stage is infinite or NaN, no stage may update its weights, and all ranks of that stage
+// must name the same gradient.
 TEST(PipelineRanks, SkipAnUpdateWithANumberThatIsNotFinite) {
   const TinyCase test{.layers = 4};
   const RankMesh mesh{.size = 4, .pipeline_size = 2};

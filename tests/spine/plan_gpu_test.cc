@@ -1,6 +1,6 @@
-// Plans for NVIDIA GPUs, made without a GPU. Every preset is planned for every card that has kernels for it.
-// The plans are close to their lower bound, use addresses with the alignment that the card needs, and stay
-// below the memory of competing implementations.
+// Tests plans for NVIDIA GPUs. No GPU is needed. Every preset is planned for every card for which there are
+// kernels. The plans must be close to their lower bound, use addresses with the alignment that the card needs,
+// and need less memory than other implementations.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,8 +52,8 @@ TEST(PlanGpu, EveryPresetIsPlannedNearItsLowerBound) {
   EXPECT_GE(plans, 60);
 }
 
-// A user can search for a faulty pass on a card by stopping after each one: whatever options a run uses, with each
-// prefix of the list of passes every op has a kernel and every buffer has an address.
+// To find a faulty pass, a user can stop after each pass. With any options and after any number of passes,
+// every op of the plan must have a kernel and every buffer an address.
 TEST(PlanGpu, EveryPrefixOfThePassesIsPlanned) {
   int plans = 0;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
@@ -83,8 +83,8 @@ TEST(PlanGpu, EveryPrefixOfThePassesIsPlanned) {
   EXPECT_GE(plans, 150);
 }
 
-// If no gradient is computed and the card has the kernel, each layer that widens its input is fused with its
-// GELU into one op.
+// In a 16-bit evaluation on a Hopper GPU, the first product of each feed-forward layer must be fused with the
+// following GELU into one op.
 TEST(PlanGpu, EvaluationOnHopperTakesProductAndGeluAtOnce) {
   const auto fused = [](const char* preset, const char* gpu, DType activations) {
     GridPoint point = full_batch(preset, 8, 128);
@@ -99,12 +99,13 @@ TEST(PlanGpu, EvaluationOnHopperTakesProductAndGeluAtOnce) {
   EXPECT_EQ(fused("bert-base-uncased", "h200", DType::kF16), 12);
   EXPECT_EQ(fused("bert-large-uncased", "h200", DType::kF32), 0);
   EXPECT_EQ(fused("bert-large-uncased", "a10g", DType::kBF16), 0);
-  // The kernel declines this model: its products sum 384 terms, which is not a multiple of the kernel's tile.
+  // This model has 384 columns, which is not a multiple of the tile of the fused kernel, so the kernel cannot
+  // be used.
   EXPECT_EQ(fused("MiniLM-L6-H384-uncased", "h200", DType::kBF16), 0);
 }
 
-// In evaluation, products also add residuals, and the last attention computes first tokens only. Training
-// does not change.
+// In a 16-bit evaluation on a Hopper GPU, matrix products also add the residual, and the last attention
+// computes only the first token of each sequence. Training must use neither.
 TEST(PlanGpu, EvaluationOnHopperAddsResidualsInProducts) {
   const auto count = [](const char* gpu, DType activations, const OpSchema& def) {
     GridPoint point = full_batch("bert-large-uncased", 8, 128);
@@ -124,8 +125,8 @@ TEST(PlanGpu, EvaluationOnHopperAddsResidualsInProducts) {
   EXPECT_EQ(count("a10g", DType::kBF16, first_token_attention_op()), 0);
 }
 
-// If all activations that can be offloaded stay on the card, the segments are captured as CUDA graphs, which
-// need memory of their own.
+// If all activations stay on the card, the run captures CUDA graphs, which need memory themselves. If the
+// memory limit has no room for these graphs, activations must be offloaded instead.
 TEST(PlanGpu, ActivationsLeaveWhereTheLimitHasNoRoomForPrograms) {
   GridPoint point = full_batch("bert-large-uncased", 2, 512);
   point.gpu = "h200";
@@ -144,8 +145,9 @@ TEST(PlanGpu, ActivationsLeaveWhereTheLimitHasNoRoomForPrograms) {
   EXPECT_EQ(limited.total_bytes(), moves.total_bytes());
 }
 
-// If the tiles of rows are enough to occupy the whole card, each norm is fused with the matrix product before it, except in the
-// last layer, whose rows are only first tokens.
+// In an evaluation on a Hopper GPU, each norm must be fused with the matrix product before it if there are
+// enough tiles of rows to occupy the whole card. The last layer is an exception, because it computes only the
+// first token of each sequence.
 TEST(PlanGpu, EvaluationOnHopperTakesProductAndNormAtOnce) {
   const auto count = [](const char* preset, int64_t sequences, const char* gpu, DType activations,
                         const OpSchema& def) {
@@ -167,10 +169,10 @@ TEST(PlanGpu, EvaluationOnHopperTakesProductAndNormAtOnce) {
   EXPECT_EQ(count(base, 64, "h200", DType::kBF16, linear_norm_op()), 22);
 }
 
-// The Hopper kernel is used for products whose sizes fit its tiles. In training, it computes the pooler and the
-// linear layers of each layer (queries, keys and values, the output of attention, up and down). In evaluation,
-// it computes queries, keys and values and the pooler, since the last attention computes first tokens only and
-// the other linear layers add a residual or contain GELU.
+// Products whose sizes fit the tiles of the Hopper kernel must use it. In training these are the pooler and all
+// linear layers. In evaluation these are the pooler and the query, key and value products; the other linear
+// layers use fused kernels that add a residual or compute GELU, and the last attention computes only first
+// tokens.
 TEST(PlanGpu, HopperTakesLinearLayers) {
   const auto count = [](const char* preset, const char* gpu, DType activations, bool trains,
                         const char* implementation = "matmul_cuda_wgmma") {
@@ -210,8 +212,8 @@ TEST(PlanGpu, ACardWithoutBf16HasNoKernelForIt) {
   }
 }
 
-// The limits are the memory that a card must show in use, including a CUDA context of 527 MiB. Trainer needs 8556,
-// 22194 and 30732 MiB for the same runs.
+// The expected limits are the memory that the driver must report as used on the card, including a CUDA context
+// of 527 MiB. Hugging Face's Trainer needs 8556, 22194 and 30732 MiB for the same runs.
 TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   GridPoint point = full_batch("bert-large-uncased", 4, 512);
   point.gpu = "h200";
@@ -222,17 +224,17 @@ TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   point.activations = DType::kBF16;
   const int64_t split = plan_of(point).total_bytes();
   EXPECT_LE(split, 13100 * kMiB);
-  // Split weights save two bytes per parameter of a product, compared with fp32 and a copy.
+  // Split weights need two bytes less per parameter of a matrix product than fp32 weights with a 16-bit copy.
   point.master_weights = MasterWeights::kWhole;
   EXPECT_GE(plan_of(point).total_bytes() - split, 2 * 300000000);
   point.master_weights = MasterWeights::kAuto;
-  // With gradient checkpointing, Trainer needs 7560 MiB for the same run.
+  // Hugging Face's Trainer with gradient checkpointing needs 7560 MiB for the same run.
   point.recompute = RecomputePolicy::kFull;
   EXPECT_LE(plan_of(point).total_bytes(), 6500 * kMiB);
 }
 
-// With optimizer states in host memory, the card needs 8 bytes per parameter less, the host needs the same
-// number of bytes, and both are close to their lower bounds.
+// If the optimizer states are in host memory, the card must need 8 bytes per parameter less and the host must
+// need these bytes. Both memory layouts must be close to their lower bounds.
 TEST(PlanGpu, OptimizerStatesGoToTheHost) {
   int plans = 0;
   for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kAdamW8Bit, OptimizerKind::kLion}) {
@@ -252,9 +254,9 @@ TEST(PlanGpu, OptimizerStatesGoToTheHost) {
         EXPECT_EQ(plan.host_arena_bytes, plan.host_lower_bound_bytes);
         EXPECT_EQ(plan.host_bytes(), plan.host.total() + plan.staging_bytes() + plan.host_arena_bytes);
         EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.gpu_constant.total());
-        // The plan keeps as many bytes on the host as the plan without offloading keeps on the GPU, up to the
-        // rounding of sizes. If updates are deferred to the next forward pass, the GPU also keeps a clip
-        // coefficient or a flag until then.
+        // The bytes that move to the host must be those that the plan without offloading keeps on the GPU, up
+        // to rounding of sizes. If updates are deferred to the next forward pass, the GPU additionally keeps a
+        // clip coefficient or a flag until then.
         int64_t on_card = 0;
         int64_t held = 0;
         int64_t small_states = 0;
@@ -296,8 +298,9 @@ TEST(PlanGpu, BertLargeIsSmallestWithItsStatesOnTheHost) {
   EXPECT_LE(plan_of(point).total_bytes(), 2600 * kMiB);
 }
 
-// A run with --dtype bfloat16 and all options that save memory holds 639 MiB of weights, the backward pass of one
-// layer, and copies of the states of 2 million elements, even if a table has 31 million.
+// BERT-large with bf16 weights and all options that save memory must fit into 1300 MiB. It needs 639 MiB for
+// weights, and memory for the backward pass of one layer and for the optimizer states of 2 million elements at
+// a time, although one table has 31 million.
 TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   GridPoint point = full_batch("bert-large-uncased", 1, 512);
   point.gpu = "h200";
@@ -310,7 +313,8 @@ TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   EXPECT_LE(plan.total_bytes(), 1280 * kMiB);
   expect_near_lower_bound(plan.programs.at(kTrainProgram), text_of(point));
   expect_addresses(plan);
-  // Reserves memory for evaluations in every bucket, as if the data were unknown.
+  // The number of evaluation buckets depends on the data. The plan must fit even with the largest number of
+  // captured graphs.
   request.captured_buckets.evaluate = kMaxCapturedBuckets;
   EXPECT_LE(build_plan(request).total_bytes(), 1300 * kMiB);
 }
@@ -329,7 +333,7 @@ TEST(PlanGpu, Fp16IsPlannedWithItsScaleAndCopies) {
   EXPECT_EQ(plan.buffer("loss_scale.good_steps").type.dtype, DType::kI32);
   EXPECT_EQ(plan.buffer("skipped_steps").storage, Storage::kOutput);
   for (const OpPlan& op : plan.programs.at(kTrainProgram).ops) EXPECT_EQ(op.kernel->backend, Backend::kCuda);
-  // A card without bf16 supports fp16.
+  // The T4 does not support bf16, but fp16 must work on it.
   point.gpu = "t4";
   EXPECT_NO_THROW(plan_of(point));
 }
@@ -358,7 +362,8 @@ TEST(PlanGpu, EvaluationInSixteenBitsHoldsTwoBytesAParameter) {
   }
 }
 
-// A weight or bias of a matrix product has a 16-bit copy, stored next to the fp32 tensor; embeddings and norms have none.
+// With 16-bit activations, each weight and bias of a matrix product must have a 16-bit copy in addition to its
+// fp32 tensor. Embeddings and norms have no copy.
 TEST(PlanGpu, ProductsReadCopiesOfTheirWeights) {
   GridPoint point = full_batch("bert-base-uncased", 4, 64);
   point.gpu = "h200";
@@ -385,7 +390,7 @@ TEST(PlanGpu, ProductsReadCopiesOfTheirWeights) {
       for (ValueId id : gradients_of_norm(op)) {
         const Value& gradient = plan.programs.at(kTrainProgram).graph.value(id);
         if (gradient.name.find("intermediate.dense.weight") == std::string::npos) continue;
-        // Gradients that are summed over micro-batches are fp32.
+        // Gradients that are accumulated over micro-batches are stored in fp32.
         EXPECT_EQ(gradient.type.dtype, accumulation > 1 ? DType::kF32 : DType::kBF16) << gradient.name;
         ++gradients;
       }

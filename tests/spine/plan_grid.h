@@ -1,4 +1,5 @@
-// Shared by the tests of plan quality: plans of presets for many sizes, and checks that every plan must pass.
+// Support for the tests of plan quality: makes plans of presets for many sizes, and checks what every plan must
+// satisfy.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,12 +18,12 @@ struct GridPoint {
   DType activations = DType::kF32;
   MasterWeights master_weights = MasterWeights::kAuto;
   int num_threads = 2;
-  std::string gpu = {};  // a card in the table; empty means a CPU
+  std::string gpu = {};  // name of a card in the table of GPUs; empty for a CPU
   RecomputePolicy recompute = RecomputePolicy::kCheap;
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   bool offload_optimizer = false;
   bool offload_activations = false;
-  bool optimizer_in_backward = false;  // true also disables clipping
+  bool optimizer_in_backward = false;  // also disables gradient clipping
 };
 
 inline GridPoint full_batch(std::string preset, int64_t sequences, int64_t longest) {
@@ -73,9 +74,9 @@ inline Plan plan_of(const GridPoint& point) {
 // The transient part of a plan may be at most 2 % larger than its lower bound.
 inline constexpr double kAboveLowerBound = 1.02;
 
-// A plan that copies states before the updates may need 5% more than a plan with late copies, whose layout is
-// equally close to its bound (plan/compile/update_order.cc). The lower bound of its own schedule does not cover
-// that. All other plans with copies must keep the bound of a plan without copies.
+// An additional factor for plans that copy optimizer states to the device before the updates start. Such a plan
+// may need 5 % more memory than one that copies them late (plan/compile/update_order.cc). All other plans with
+// copies must satisfy the bound of plans without copies.
 inline constexpr double kMoreWithEarlyStates = 1.05;
 
 inline bool brings_states_early(const ProgramPlan& program) {

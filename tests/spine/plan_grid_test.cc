@@ -40,8 +40,8 @@ TEST(PlanGrid, EveryPresetAtEverySize) {
   EXPECT_EQ(programs, static_cast<int>(preset_names().size()) * 4 * 5 * 2 * 2 * 2);
 }
 
-// A real batch has an arbitrary number of tokens, and a machine an arbitrary number of threads, which
-// determines the scratch memory.
+// Plans random sizes. Real batches have arbitrary numbers of tokens, and the number of threads of the machine,
+// which determines the scratch memory, is arbitrary too.
 TEST(PlanGrid, PresetsAtRandomSizes) {
   const std::vector<std::string> presets = preset_names();
   constexpr int kThreads[] = {1, 2, 4, 8, 16, 48};

@@ -1,5 +1,5 @@
-// Compares the layout with its lower bound, for sizes between the smallest and the largest that are used in
-// training. The whole grid is tested by plan_grid_test.
+// Compares memory layouts with their lower bound, for sizes between the smallest and the largest that are used
+// in training. plan_grid_test tests all presets and sizes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct Size {
   int64_t longest;
 };
 
-// The operations that the backward pass recomputes, from none to whole layers.
+// The extent of recomputation in the backward pass, from nothing to whole layers.
 enum class Again : uint8_t { kNothing, kCheap, kCheapAndAttention, kLayers };
 constexpr std::array kAgain{Again::kNothing, Again::kCheap, Again::kCheapAndAttention, Again::kLayers};
 
@@ -70,8 +70,8 @@ TEST(PlanQuality, RecomputingStaysNearItsLowerBound) {
   for (const std::string& preset : preset_names()) {
     for (const Size& size : {Size{1, 64}, Size{4, 512}, Size{32, 64}}) {
       for (const Again again : kAgain) {
-        // Varies the type of the activations and gradient accumulation, so that each recomputation choice is
-        // tested with both values of both.
+        // Alternates the type of the activations and gradient accumulation, so that each recomputation choice
+        // is tested with both values of both settings.
         const int turn = plans + plans / static_cast<int>(kAgain.size());
         GridPoint point = full_batch(preset, size.sequences, size.longest);
         point.activations = turn % 2 == 0 ? DType::kF32 : DType::kBF16;
@@ -87,11 +87,12 @@ TEST(PlanQuality, RecomputingStaysNearItsLowerBound) {
   EXPECT_GE(plans, 100);
 }
 
-// Each choice keeps less than the one before it and runs more ops.
+// Each choice recomputes more than the one before it, so its plan must need less memory and have more ops.
 TEST(PlanQuality, WhatRunsMoreAgainHoldsLess) {
   for (const std::string& preset : preset_names()) {
     GridPoint point = full_batch(preset, 32, 128);
-    point.accumulation = 2;  // gradients are persistent then, so the transient part consists of activations
+    // Makes gradients persistent, so that the transient memory consists of activations.
+    point.accumulation = 2;
     int64_t bytes = std::numeric_limits<int64_t>::max();
     size_t ops = 0;
     for (const Again again : kAgain) {
@@ -104,9 +105,10 @@ TEST(PlanQuality, WhatRunsMoreAgainHoldsLess) {
   }
 }
 
-// If the gradients at the end of the backward pass and the activations at its start need about the same number of
-// bytes, a hole between them costs most. Orders by size or by length alone leave gaps of 3 to 9 % here. Such batches
-// have arbitrary numbers of tokens, because sequences differ in length.
+// These batches are hard to lay out: the gradients at the end of the backward pass need about as many bytes as
+// the activations at its start, so an unused gap costs most. Placing buffers in order of size or of lifetime
+// alone would leave gaps of 3 to 9 %. Sequences differ in length, so such batches can have any number of
+// tokens.
 TEST(PlanQuality, BatchesWhoseGradientsAndActivationsAreEquallyLarge) {
   const GridPoint points[] = {
       {.preset = "all-MiniLM-L6-v2", .bucket = {.tokens = 813, .sequences = 24, .longest = 55}},
@@ -127,8 +129,8 @@ TEST(PlanQuality, BatchesWhoseGradientsAndActivationsAreEquallyLarge) {
   }
 }
 
-// The requirement is 1.10 at the 90th percentile of random graphs. For random models even the worst plan must
-// be better than that.
+// For random graphs, the layout need only be within a factor of 1.10 of its lower bound at the 90th percentile.
+// For random models even the worst plan must satisfy this.
 TEST(PlanQuality, RandomModelsAreNearTheirLowerBound) {
   std::vector<double> ratios;
   for (uint64_t seed = 100; seed < 300; ++seed) {

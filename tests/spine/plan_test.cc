@@ -36,14 +36,15 @@ TEST(Plan, EveryPresetIsWithinTwoPercentOfItsLowerBound) {
   }
 }
 
-// Weights and two moments need 3835 MiB, saved activations 1920 MiB, and the rest is small.
+// Weights and two moments need 3835 MiB and saved activations 1920 MiB; everything else must be small.
 TEST(Plan, BertLargeFitsInto6000MiB) {
   const Plan plan = build_plan(preset_request("bert-large-uncased", 4, 512));
   EXPECT_LE(plan.arena_bytes, int64_t{6000} << 20);
   EXPECT_EQ(plan.num_parameters(), 335143938);
 }
 
-// No two transient buffers that are live together overlap, and every value that is read has an address.
+// Two transient buffers that are live at the same time must not overlap, and every value that is read must have
+// an address.
 TEST(Plan, BuffersDoNotOverlap) {
   const Plan plan = build_plan(preset_request("all-MiniLM-L6-v2", 8, 64));
   int pairs = 0;
@@ -78,7 +79,8 @@ TEST(Plan, LadderWastesLessThanASixteenth) {
   }
 }
 
-// Ranks that divide rows need buckets whose tokens they can divide.
+// With sequence parallelism, ranks divide the rows of a bucket, so its number of tokens must be a multiple of a
+// given number.
 TEST(Plan, TheBucketsOfALadderAreMultiples) {
   for (const int64_t multiple : {16, 32, 48}) {
     const std::vector<Bucket> ladder =
@@ -96,15 +98,16 @@ TEST(Plan, TheBucketsOfALadderAreMultiples) {
   EXPECT_THROW(make_ladder({.tokens = 40}, 16, 1.0, 16), Error);
 }
 
-// The number of labels that a bucket has room for is a bound that batches practically never exceed; if one does, it runs
-// in the largest bucket.
+// A bucket of masked language modelling has memory for a number of labels that batches practically never
+// exceed. A batch that exceeds it runs in the largest bucket, which has memory for a label at every token.
 TEST(Plan, TheLadderHasABucketForALabelAtEachToken) {
   const std::vector<Bucket> ladder =
       make_ladder({.tokens = 16384, .sequences = 32, .longest = 512}, 16, 0.15);
   EXPECT_EQ(ladder.back().label_rows(), 16384);
   const Bucket& usual = ladder[ladder.size() - 2];
   EXPECT_EQ(usual.tokens, 16384);
-  // The number of labels has a mean of 2457.6 and a standard deviation of 45.7; the bucket has room for several deviations more.
+  // A batch of masked language modelling has 2457.6 labels on average, with a standard deviation of 45.7. The
+  // bucket must have room for several standard deviations more.
   EXPECT_EQ(usual.label_rows(), 2800);
   for (size_t i = 1; i < ladder.size(); ++i) {
     EXPECT_LE(ladder[i - 1].tokens, ladder[i].tokens);

@@ -55,7 +55,8 @@ std::vector<TinyCase> cases() {
                       .activations = DType::kBF16});
     }
   }
-  if (testing::tests_run_on_gpu()) return list;  // the reference kernels run only on a CPU
+  // The last case needs the reference kernels, which run only on a CPU.
+  if (testing::tests_run_on_gpu()) return list;
   list.push_back(
       {.dtype = DType::kBF16, .dropout = 0.0, .reference_kernels = true, .activations = DType::kBF16});
   return list;
@@ -92,9 +93,9 @@ TEST(PureBf16, LearnsAndRepeatsItself) {
   }
 }
 
-// Other optimizers, with learning rates whose steps are at most a tenth of the spacing at a weight of 0.1.
-// For SGD and Adafactor this cannot be guaranteed, since their first steps depend on the gradients. Matrices
-// of 64 x 64 have 8-bit states.
+// Further optimizers. Their learning rates make steps of at most a tenth of the spacing of bf16 numbers at a
+// weight of 0.1. For SGD and Adafactor this cannot be guaranteed, because their first steps depend on the
+// gradients. Matrices of 64 x 64 elements have 8-bit states.
 struct OtherOptimizer {
   OptimizerKind kind;
   double learning_rate;
@@ -104,7 +105,7 @@ constexpr OtherOptimizer kOthers[] = {{OptimizerKind::kSgd, 2e-3},       {Optimi
                                       {OptimizerKind::kAdamW8Bit, 5e-5}, {OptimizerKind::kLion8Bit, 2e-5},
                                       {OptimizerKind::kSgd8Bit, 2e-3},   {OptimizerKind::kAdagrad8Bit, 2e-4}};
 
-// Returns a momentum for both kinds of SGD: SGD has a state only with momentum, and 8-bit SGD requires a state.
+// Returns the momentum for the optimizer. SGD has a state only with momentum, and 8-bit SGD requires one.
 double momentum_of(OptimizerKind kind) {
   return kind == OptimizerKind::kSgd || kind == OptimizerKind::kSgd8Bit ? 0.9 : 0.0;
 }
@@ -125,8 +126,8 @@ TEST(PureBf16, EveryOptimizerLearnsAndRepeatsItself) {
   }
 }
 
-// However many ops the updates are split into, each parameter has its own random numbers. They depend neither
-// on where an op starts nor on which tensors one op combines.
+// Splitting updates into more ops must not change the results. The random numbers of stochastic rounding belong
+// to parameters, and must not depend on where an op starts or on which tensors it combines.
 TEST(PureBf16, SmallerUpdatesHaveTheSameBits) {
   for (const OtherOptimizer& other : kOthers) {
     SCOPED_TRACE(optimizer_row(other.kind).name);
@@ -141,7 +142,7 @@ TEST(PureBf16, SmallerUpdatesHaveTheSameBits) {
   }
 }
 
-// States are fp32 or 8 bits, whatever the type of the weights.
+// Optimizer states must be stored in fp32 or 8 bits even if the weights are bf16.
 TEST(PureBf16, StatesOfEveryOptimizerAreNotIn16Bits) {
   for (const OtherOptimizer& other : kOthers) {
     TinyCase test{.dtype = DType::kBF16, .hidden = 64, .activations = DType::kBF16};

@@ -1,5 +1,5 @@
-// Weights whose parts have different heights, as q, k and v of grouped queries, in 4 and 8 bits: each part is stored as if it were
-// quantized alone.
+// Tests fused matrices in 4 and 8 bits whose parts have different numbers of rows, such as the query, key and
+// value weights of grouped-query attention. Each part must be stored as if it were quantized alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ PlanRequest request_of(int64_t hidden, BaseWeights format, bool twice) {
   return testing::tiny_request(test, kBucket);
 }
 
-// Returns the values of a part after it was quantized and decoded alone.
+// Quantizes one part alone, decodes it, and returns the decoded values.
 std::vector<float> decoded_alone(const std::vector<float>& values, int64_t rows, int64_t columns,
                                  QuantizedFormat format, bool twice) {
   const QuantizedSizes sizes = quantized_sizes(
@@ -57,8 +57,8 @@ std::vector<float> decoded_alone(const std::vector<float>& values, int64_t rows,
 }
 
 struct Stored {
-  double worst = 0;      // largest error of an element over the largest element of its part
-  bool is_alone = true;  // false if a part has other values than a matrix of this part only
+  double worst = 0;      // largest error of an element, relative to the largest element of its part
+  bool is_alone = true;  // true if each part has the values that it has when it is quantized alone
 };
 
 Stored store_all(int64_t hidden, BaseWeights base, QuantizedFormat format, bool twice) {
@@ -95,8 +95,8 @@ Stored store_all(int64_t hidden, BaseWeights base, QuantizedFormat format, bool 
   return result;
 }
 
-// The largest distance between adjacent values of NF4 is 0.304, and that of FP4 1/3, so rounding changes an element by at most
-// half of that times the largest element; second scales add less than 2 %.
+// Adjacent values of NF4 differ by at most 0.304, and those of FP4 by 1/3, so rounding changes an element by at
+// most half of that times the largest element. Quantizing the scales as well adds less than 2 %.
 TEST(QuantizedUnits, PartsOfDifferentHeightsKeepTheirValues) {
   for (const bool twice : {false, true}) {
     EXPECT_LT(store_all(32, BaseWeights::kNf4, QuantizedFormat::kNf4, twice).worst, 0.18) << twice;
@@ -107,7 +107,7 @@ TEST(QuantizedUnits, PartsOfDifferentHeightsKeepTheirValues) {
   EXPECT_TRUE(bytes.is_alone);
 }
 
-// If the rows that are quantized together end where quantization blocks end, as in real models, the stored values are those of
+// In real models, each part ends at the end of a quantization block. The stored values must then be those of
 // bitsandbytes.
 TEST(QuantizedUnits, PartsOfRealSizesAreStoredAsIfTheyWereAlone) {
   // A unit (rows that are quantized together) of 64 rows x 256 columns has 16384 elements: 256 blocks of codes,

@@ -1,5 +1,5 @@
-// Tests that several ranks train like one: their step equals that of one rank that accumulates all of their micro-batches. The
-// ranks are threads of this process.
+// Tests data-parallel ranks: their step must equal that of one rank that accumulates all of their
+// micro-batches. The ranks are threads of this process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,9 +23,9 @@ const std::vector<int> kLengths{5, 9, 3};
 constexpr Bucket kBucket{.tokens = 17, .sequences = 3, .longest = 9};
 
 struct OneStep {
-  std::vector<double> losses;  // the losses of the micro-batches, in their order
+  std::vector<double> losses;  // losses of the micro-batches, in their order
   double norm = 0;
-  std::map<std::string, std::vector<double>> weights;  // the weights after the step
+  std::map<std::string, std::vector<double>> weights;  // weights after the step
 };
 
 std::map<std::string, std::vector<double>> weights_of(Executor& executor) {
@@ -40,7 +40,7 @@ void expect_same_weights(const OneStep& a, const OneStep& b) {
   for (const auto& [name, values] : a.weights) EXPECT_TRUE(values == b.weights.at(name)) << name;
 }
 
-// Runs the micro-batches with these numbers, and the update.
+// Runs the micro-batches with these numbers on one rank, and then the update.
 OneStep run_step(const Plan& plan, const TinyCase& test, const std::vector<int64_t>& numbers,
                  int64_t num_batches, const ExecutorOptions& options, double rate) {
   Executor executor(plan, options);
@@ -82,7 +82,7 @@ OneStep step_of_one_rank(const TinyCase& test, const Ranks& ranks, double rate) 
   return run_step(plan, test, numbers, ranks.num_batches(), {}, rate);
 }
 
-// Returns the step of each rank.
+// Runs one step on all ranks and returns the result of each.
 std::vector<OneStep> steps_of_ranks(const TinyCase& test, const Ranks& ranks, double rate) {
   PlanRequest request = request_of(test, ranks.accumulation);
   request.ranks = {.count = ranks.count, .bucket_bytes = ranks.bucket_bytes};
@@ -100,7 +100,8 @@ std::vector<OneStep> steps_of_ranks(const TinyCase& test, const Ranks& ranks, do
   return steps;
 }
 
-// Returns the sum over the micro-batches of the magnitudes of their own updates with SGD, for each element.
+// Returns, for each element, the sum of the absolute values of the updates that each micro-batch alone would
+// make with SGD.
 std::map<std::string, std::vector<double>> magnitudes(const TinyCase& test, const Ranks& ranks, double rate) {
   const Plan plan = build_plan(request_of(test, 1));
   const OneStep still = run_step(plan, test, {0}, ranks.num_batches(), {}, 0.0);
@@ -129,8 +130,9 @@ std::vector<TinyCase> cases_with_sgd() {
   return cases;
 }
 
-// The reference kernels add up each product in double precision and round its sum with the older gradient once. The gradients of
-// n micro-batches therefore differ by at most n roundings of partial sums, each of which is at most the sum of the magnitudes.
+// The reference kernels add up each product in double precision and round once when they add it to the
+// accumulated gradient. The gradients of n micro-batches may therefore differ by at most n roundings of partial
+// sums, and each partial sum is at most the sum of the absolute values.
 TEST(Ranks, AStepEqualsThatOfOneRankThatAccumulates) {
   constexpr double kRate = 0.5;
   const double u = std::ldexp(1.0, -24);
@@ -164,7 +166,8 @@ TEST(Ranks, AStepEqualsThatOfOneRankThatAccumulates) {
   EXPECT_GT(compared, 10'000);
 }
 
-// Every optimizer and precision: all ranks have the same bits after a step, whenever collective operations run.
+// With every optimizer and precision, all ranks must have the same bits after a step, at whatever time
+// collective operations run.
 TEST(Ranks, AllRanksHaveTheSameWeights) {
   int checked = 0;
   for (TinyCase test : testing::step_cases()) {
@@ -180,7 +183,8 @@ TEST(Ranks, AllRanksHaveTheSameWeights) {
   EXPECT_GE(checked, 20);
 }
 
-// No other buffer overlaps the scratch memory and the gradients of a collective operation before it has ended.
+// No other buffer may overlap the gradients and the scratch memory of a collective operation before it has
+// ended.
 TEST(Ranks, BuffersAreHeldUntilTheOperationHasEnded) {
   PlanRequest request = request_of({}, 1);
   request.ranks = {.count = 2, .bucket_bytes = 1024};
@@ -197,7 +201,8 @@ TEST(Ranks, BuffersAreHeldUntilTheOperationHasEnded) {
   EXPECT_GE(scratch_of_collectives, 5);
 }
 
-// The program communicates what its plan says: each gradient once per step, whatever the number of micro-batches.
+// Each gradient must be communicated once per step, whatever the number of micro-batches, and the communicated
+// bytes must be those that the plan states.
 TEST(Ranks, AccumulationCommunicatesOncePerStep) {
   for (const int64_t accumulation : {1, 3}) {
     PlanRequest request = request_of({}, accumulation);

@@ -18,7 +18,8 @@ using testing::TinyCase;
 
 const std::vector<int> kLengths{5, 1, 7, 3};
 constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
-// Returns choices of what is recomputed: cheap values, whole layers, or only attention.
+// Returns the recomputation choices to test: values that are cheap to compute, whole layers, and only
+// attention.
 std::vector<RecomputeChoice> choices(const TinyCase& test) {
   return {{.policy = RecomputePolicy::kCheap},
           {.policy = RecomputePolicy::kFull},
@@ -31,7 +32,7 @@ std::string_view name_of(const RecomputeChoice& choice) {
 
 struct Steps {
   std::vector<double> losses;
-  std::map<std::string, std::vector<std::byte>> state;  // every persistent buffer that training changes
+  std::map<std::string, std::vector<std::byte>> state;  // all persistent buffers that training changes
   std::vector<double> weights;
   int64_t high_water = 0;
   int64_t arena = 0;
@@ -103,7 +104,8 @@ TEST(Recompute, PoliciesKeepEveryBitInFp32) {
   EXPECT_GE(checked, 24);
 }
 
-// Memory budgets choose arbitrary sets of values, different ones for each layer.
+// A memory budget may select any set of values to keep, different ones in each layer, so random sets are
+// tested. None may change a bit in fp32.
 TEST(Recompute, AnySetOfKeptValuesKeepsEveryBitInFp32) {
   TinyCase test{.layers = 3, .recompute = {.policy = RecomputePolicy::kNone}};
   const Steps kept = run_steps(test);
@@ -165,7 +167,8 @@ TEST(Recompute, InBf16ItDiffersByLessThanTheTypeRounds) {
   EXPECT_EQ(checked, 6);
 }
 
-// Weights are updated as soon as their gradients are computed: the same updates in another order.
+// Updating weights as soon as their gradients are computed makes the same updates in another order, so no bit
+// may change.
 TEST(Recompute, UpdatesInTheBackwardPassKeepEveryBit) {
   int checked = 0;
   for (const char* model : {"bert", "distilbert"}) {

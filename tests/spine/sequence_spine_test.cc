@@ -28,7 +28,8 @@ using testing::TinyCase;
 
 constexpr RankMesh kPair{.size = 2, .tensor_size = 2};
 
-// All cases draw dropout where their architecture has it, so that a wrong number of a draw changes the results.
+// Returns cases with dropout wherever the architecture has it. If a rank used wrong random numbers for its
+// rows, the results would differ.
 std::vector<NamedCase> sequence_cases() {
   TinyCase bert = classifier();
   bert.heads = 4;
@@ -84,8 +85,9 @@ TEST(SequenceParallelRanks, MakeTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// The sums of two ranks have one order, gathers copy, and the fast kernels compute each row by itself. So the losses of a step, whose dropout
-// draws the same numbers, and of an evaluation have the bits of tensor parallelism without divided rows.
+// With sequence parallelism (ranks divide rows), the losses must have the same bits as with plain tensor
+// parallelism: a sum over two ranks has only one order, gathers copy values, the fast kernels compute each row
+// independently, and dropout draws the same numbers.
 TEST(SequenceParallelRanks, HaveTheLossesOfWholeRowsToTheBit) {
   for (const char* model_type : {"bert", "gpt2", "llama"}) {
     for (const std::optional<DType> activations : {std::optional<DType>(), std::optional(DType::kBF16)}) {
@@ -110,7 +112,8 @@ TEST(SequenceParallelRanks, HaveTheLossesOfWholeRowsToTheBit) {
   }
 }
 
-// A run writes whole weights and states, from which a run on any other mesh continues, with divided rows or without them.
+// Weights and states can be read as whole tensors, so a run on any other mesh, with sequence parallelism or
+// without, must be able to continue from them.
 TEST(SequenceParallelRanks, ContinueTheStepsOfAnyMesh) {
   constexpr int64_t kBatches = 4;
   const NamedCase item = sequence_cases().at(4);
@@ -129,9 +132,10 @@ TEST(SequenceParallelRanks, ContinueTheStepsOfAnyMesh) {
   }
 }
 
-// A forward pass of a layer has a reduce_scatter and a gather instead of each sum. The last layer of a classifier computes only the
-// tokens that the classifier reads, whose rows are not divided. In the backward pass, a gather in front of products has a reduce_scatter as
-// its gradient and runs again, and a reduce_scatter has a gather.
+// In the forward pass each all-reduce of a layer is replaced by a reduce_scatter and a gather. The last layer
+// of a classifier computes only the tokens that the classifier reads, whose rows are not divided. In the
+// backward pass, the gradient of a gather is a reduce_scatter, and the gather itself runs again; the gradient
+// of a reduce_scatter is a gather.
 TEST(SequenceParallelRanks, ExchangeTwicePerBlockAndPass) {
   using Counts = std::map<std::string, int>;
   const auto counts_of = [](const TinyCase& test, Segment segment) {
@@ -143,21 +147,24 @@ TEST(SequenceParallelRanks, ExchangeTwicePerBlockAndPass) {
     }
     return counts;
   };
-  // One reduce_scatter of the words, two per layer except the last; the products of queries, keys and values gather in each layer, and those
-  // of feed-forward layers in all but the last.
+  // reduce_scatter: one for the word embeddings, and two per layer except the last. Gathers: one before the
+  // query, key and value products of each layer, and one before the feed-forward products of each layer except
+  // the last.
   EXPECT_EQ(counts_of({.layers = 3}, Segment::kForward),
             (Counts{{"reduce_scatter", 5}, {"gather_rows", 5}, {"all_reduce", 2}}));
   const TinyCase language{.model_type = "gpt2", .problem_type = ProblemType::kCausalLm, .layers = 3};
-  // The head gathers once more; one all_reduce is that of the numbers from which the loss follows.
+  // The head of a language model needs one more gather. The all_reduce adds up the numbers from which the loss
+  // is computed.
   EXPECT_EQ(counts_of(language, Segment::kForward),
             (Counts{{"reduce_scatter", 7}, {"gather_rows", 7}, {"all_reduce", 1}}));
   EXPECT_EQ(counts_of(language, Segment::kBackward),
             (Counts{{"reduce_scatter", 6}, {"gather_rows", 14}, {"all_reduce", 1}}));
-  // The gradients of norms and of biases after products, in one operation, and the norm of all gradients.
+  // One operation for the gradients of norms and of biases added after products, and one for the norm of all
+  // gradients.
   EXPECT_EQ(counts_of(language, Segment::kOptimizer), (Counts{{"all_reduce", 1}, {"all_gather", 1}}));
 }
 
-// No value of the model's width is kept for the backward pass with all of its rows.
+// Values of hidden size that are saved for the backward pass must contain only the rank's own rows.
 TEST(SequenceParallelRanks, KeepTheirOwnRows) {
   for (const NamedCase& item : sequence_cases()) {
     if (item.test.recompute.policy == RecomputePolicy::kNone) continue;

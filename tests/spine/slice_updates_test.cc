@@ -1,6 +1,6 @@
-// Updating a few rows at a time gives the same results as updating whole parameters: the same bits of
-// weights, states and losses for every optimizer whose elements are independent. Gradients of tables never
-// exist as a whole.
+// Tests updates that process a few rows of a parameter at a time. They must give the same bits of weights,
+// states and losses as updates of whole parameters, for every optimizer that treats elements independently. The
+// gradient of an embedding table must never be in memory as a whole.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using testing::TinySteps;
 
 constexpr int64_t kAllAtOnce = int64_t{1} << 30;
 
-// Returns a plan with states on the host, in which the update of every large parameter is split.
+// Returns a plan with optimizer states in host memory, in which the update of every large parameter is split.
 Plan plan_of(const TinyCase& test, int64_t elements_at_once) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.update.offload_states = true;
@@ -26,7 +26,8 @@ Plan plan_of(const TinyCase& test, int64_t elements_at_once) {
   return build_plan(request);
 }
 
-// Returns a plan with states on the device, in which the update of a table is split because its gradient dominates the peak.
+// Returns a plan with states on the device and a vocabulary so large that the gradient of the embedding table
+// would determine the peak. Its update is therefore split.
 Plan plan_with_a_large_table(const TinyCase& test, int64_t elements_at_once) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.model.config.vocab_size = 700000;
@@ -81,7 +82,8 @@ TEST(SliceUpdates, TheSameBitsAsWhole) {
       EXPECT_GE(num_slices(sliced.plan), 3);
       sliced.steps(1, 8);
       expect_equal(sliced, whole);
-      // The norm of all gradients may differ by roundings, because it is computed from rounded norms of parts.
+      // The norm of all gradients may differ by rounding, because it is computed from the rounded norms of
+      // slices.
       const double norm = whole.executor.grad_norm();
       EXPECT_NEAR(sliced.executor.grad_norm(), norm, 4 * 0x1p-24 * norm);
     }
@@ -103,8 +105,8 @@ TEST(SliceUpdates, ALargeTablesGradientIsComputedByRowsOnTheDeviceToo) {
     TinySteps sliced(test, plan_with_a_large_table(test, 1 << 20));
     EXPECT_EQ(num_slices(whole.plan), 0);
     EXPECT_EQ(num_slices(sliced.plan), 11);
-    // Splitting the update must save at least 34 MiB of transient buffers. On a GPU, the peak may then be a
-    // matrix product with its workspace, so that the workspace is deducted.
+    // Splitting the update must save at least 34 MiB of transient memory. On a GPU, the new peak may be a
+    // matrix product with its workspace, so the test allows the size of the workspace in addition.
     const int64_t workspace =
         whole.plan.request.device.kind == KernelDevice::kCuda ? kCublasLtWorkspaceBytes : 0;
     EXPECT_LE(sliced.plan.arena_bytes, whole.plan.arena_bytes - (int64_t{34} << 20) + workspace);
@@ -114,7 +116,7 @@ TEST(SliceUpdates, ALargeTablesGradientIsComputedByRowsOnTheDeviceToo) {
   }
 }
 
-// No op writes more than a few rows of the gradient of the table.
+// No op may write more than a few rows of the table's gradient.
 TEST(SliceUpdates, ATablesGradientIsNeverWhole) {
   const TinyCase test = cases().front();
   const auto most = [](const Plan& plan) {

@@ -1,6 +1,6 @@
-// Tests weights that are stored in two parts: the bf16 value that products read, and the remaining bits of fp32.
-// Training gives the same bits as with fp32 weights and a copy, a run can switch from either form to the other, and
-// it needs two bytes less per parameter.
+// Tests weights that are stored in two parts: the bf16 value that matrix products read, and the remaining bits
+// of fp32. Training must give the same bits as with fp32 weights and a bf16 copy, while it needs two bytes less
+// per parameter. A run must be able to switch from either form to the other.
 #include <gtest/gtest.h>
 
 #include "tests/spine/tiny_steps.h"
@@ -13,7 +13,7 @@ using testing::TinyCase;
 Plan plan_of(const TinyCase& test, MasterWeights masters) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.precision.weight_copies = true;
-  request.precision.gradient_dtype = DType::kF32;  // the optimizers of the CPU read fp32 gradients
+  request.precision.gradient_dtype = DType::kF32;  // the CPU kernels of optimizers read fp32 gradients
   request.update.optimizer.master_weights = masters;
   return build_plan(request);
 }
@@ -44,8 +44,8 @@ TEST(SplitWeights, TheSameBitsAsWithACopy) {
   }
 }
 
-// A checkpoint contains fp32 weights and states by name, so a run can switch between split weights and fp32
-// weights with a copy.
+// Checkpoints contain weights in fp32 and states by name, so a run must be able to switch between split weights
+// and fp32 weights with a copy.
 TEST(SplitWeights, GoesOnInTheOtherForm) {
   for (const bool from_split : {true, false}) {
     const TinyCase test{.activations = DType::kBF16};
@@ -63,7 +63,8 @@ TEST(SplitWeights, GoesOnInTheOtherForm) {
   }
 }
 
-// A run without gradient accumulation keeps 12 bytes per parameter: 2 for each half of the weight, and 8 for AdamW's moments.
+// Without gradient accumulation, a run must keep 12 bytes per parameter: 2 for each half of the weight, and 8
+// for AdamW's moments.
 TEST(SplitWeights, TwelveBytesAParameter) {
   const TinyCase test{.activations = DType::kBF16};
   const Plan split = plan_of(test, MasterWeights::kSplit);
@@ -85,7 +86,7 @@ TEST(SplitWeights, TwelveBytesAParameter) {
   EXPECT_EQ(bytes_of_split(split), 12 * parameters);
   EXPECT_EQ(bytes_of_split(whole), 14 * parameters);
   EXPECT_LT(split.arena_bytes, whole.arena_bytes);
-  // Embeddings and norms are read in fp32 and are not split.
+  // Embeddings and norms must not be split, because their kernels read fp32 weights.
   EXPECT_FALSE(split.split_weights.contains("embeddings.word_embeddings.weight"));
   EXPECT_FALSE(split.split_weights.contains("embeddings.LayerNorm.weight"));
 }

@@ -1,5 +1,5 @@
-// The tiny models for tests of whole steps: every kind of model, loss, optimizer, precision and adapter.
-// Values only.
+// Tiny models for tests of whole steps. The list covers every kind of model, loss, optimizer, precision and
+// adapter. Contains values only.
 #pragma once
 
 #include <string>
@@ -27,8 +27,8 @@ inline std::vector<TinyCase> step_cases() {
                                  .weight_decay = 0.01,
                                  .adafactor = {.beta1 = 0.9, .scale_parameter = true}},
                    .activations = DType::kBF16});
-  // A model that is wide enough for 8-bit optimizer states, which tensors below 4096 elements do not get: queries, keys and
-  // values have 4096 elements each.
+  // Cases with 8-bit optimizer states, which only tensors of at least 4096 elements have. The model is wide
+  // enough: its query, key and value matrices have 4096 elements each.
   cases.push_back(
       {.optimizer = {.kind = OptimizerKind::kAdamW8Bit, .weight_decay = 0.01}, .hidden = 64, .layers = 1});
   cases.push_back(
@@ -67,8 +67,8 @@ inline std::vector<TinyCase> step_cases() {
     masked.lora = LoraConfig{.r = 3, .alpha = 5.0, .dropout = 0.1};
     cases.push_back(masked);
   }
-  // ModernBERT with local and global layers, norms without bias, a gated feed-forward layer, and the mean of
-  // all tokens.
+  // Cases of ModernBERT with local and global attention layers, norms without bias, a gated feed-forward layer,
+  // and mean pooling.
   for (const int64_t accumulation : {1, 2}) {
     TinyCase local{.model_type = "modernbert", .accumulation = accumulation};
     if (accumulation == 2) local.activations = DType::kBF16;

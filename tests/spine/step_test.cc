@@ -70,11 +70,12 @@ TEST(Step, PreservingPassesKeepEveryBit) {
   for (const PassInfo& pass : all_passes()) {
     if (pass.numerics != Numerics::kPreserving || !pass.needed_for.empty()) continue;
     for (TinyCase test : step_cases()) {
-      // The fused norm computes its output before it rounds the normalised values to 16 bits, while
-      // recomputation starts from the rounded values. In fp32 there is no such rounding, and the pass keeps
-      // every bit.
+      // In 16 bits, recomputation changes results: the fused norm computes its output before it rounds the
+      // normalised values, while recomputation starts from the rounded values. In fp32 nothing is rounded, and
+      // the pass keeps every bit.
       if (pass.name == "recompute" && test.activations) continue;
-      // Without this pass the gradients of a chunked loss read the recomputed output of the last norm.
+      // Without this pass, the gradients of a chunked loss are computed from the recomputed output of the last
+      // norm, which differs by rounding.
       if (pass.name == "loss_with_gradients" && test.activations) continue;
       SCOPED_TRACE(std::string(pass.name) + " off, " + test.model_type);
       const StepResult on = run_steps(test, kBucket, 0xFF, 2);
@@ -88,15 +89,16 @@ TEST(Step, PreservingPassesKeepEveryBit) {
   EXPECT_GT(checked, 20);
 }
 
-// Compares a step without and with a pass that may change numbers. Dropout is off, because its random numbers change
-// with the rows that a pass removes. In fp32 the loss changes by a few roundings of fp32; in bf16 and with 4-bit
-// weights, by a few of theirs.
+// Compares a step without and with a pass that may change results slightly. Dropout is off, because its random
+// numbers would change with the rows that a pass removes. In fp32 the loss may change by a few roundings of
+// fp32; in bf16 and with 4-bit weights, by a few roundings of those types.
 //
-// An adaptive optimizer's first update moves every weight by the rate, whatever the size of its gradient. Where the gradient is smaller
-// than its own rounding, its sign is that of the rounding, and the losses after the update differ by that many rates. At a rate of
-// 0.01 ModernBERT's loss grows from 0.33 to 0.98 in that update, and the two results differ by up to 1.7 units of 16 bits, which is
-// more than the roundings of a loss. kSmallRate keeps this difference below one unit. The gradients themselves are judged by
-// LargerBucket and by finite differences.
+// The first update of an adaptive optimizer moves every weight by the learning rate, whatever the size of its
+// gradient. If a gradient is smaller than its rounding error, the rounding determines its sign, so that the
+// weights of two runs may differ by twice the learning rate. With a learning rate of 0.01, ModernBERT's loss
+// grows from 0.33 to 0.98 in the first update, and the losses of two runs differ by up to 1.7 units of 16 bits,
+// more than a rounding. kSmallRate keeps the difference below one unit. LargerBucket and finite differences
+// test the gradients themselves.
 constexpr double kSmallRate = 1e-3;
 void expect_alike(const TinyCase& test, const StepResult& before, const StepResult& after) {
   ASSERT_EQ(before.losses.size(), after.losses.size());
@@ -106,8 +108,8 @@ void expect_alike(const TinyCase& test, const StepResult& before, const StepResu
   }
 }
 
-// A user can search for a faulty pass by stopping after each one: with every prefix of the list of passes, from none
-// to all, a model can train, and a pass that is declared as preserving keeps the bits of the prefix before it.
+// To find a faulty pass, a user can stop after each pass. After any number of passes the model must train, and
+// a pass that is declared as preserving must not change a bit.
 TEST(Step, EveryPrefixOfThePassesTrainsAlike) {
   int same_bits = 0;
   int passes_run = 0;
@@ -167,14 +169,14 @@ TEST(Step, APassThatARunNeedsIsNeverLeftOut) {
   }
 }
 
-// A profile does not include the first run of an op in a bucket, which is slower, in its means.
+// The mean times in a profile must not include the first run of an op in a bucket, which is slower.
 TEST(Step, AProfileKeepsTheFirstRunInABucketApart) {
   const TinyCase test{.accumulation = 2};
   const Plan plan = build_plan(testing::tiny_request(test, {.tokens = 64, .sequences = 4, .longest = 16}));
   Executor executor(plan);
   testing::fill_weights(executor);
   executor.set_profiling(true);
-  // Buckets of 16 and of 32 tokens; the micro-batches of the second step use the second one.
+  // The first and the third step use a bucket of 16 tokens, the second step uses one of 32.
   for (const std::vector<int>& lengths : {kLengths, std::vector<int>{16, 12}, kLengths}) {
     const TinyBatch batch = testing::tiny_batch(test, lengths, 1);
     for (const bool add : {false, true}) {
@@ -194,7 +196,7 @@ TEST(Step, AProfileKeepsTheFirstRunInABucketApart) {
   }
 }
 
-// Gives every buffer an allocation of its own. The bits stay the same, because what ops read and write does not
+// Allocates every buffer separately instead of in the arena. The bits must stay the same, because no op may
 // depend on which buffers are adjacent.
 TEST(Step, SeparateBuffersKeepEveryBit) {
   for (TinyCase test : step_cases()) {
@@ -257,8 +259,8 @@ TEST(Step, AccumulationEqualsTheLargeBatch) {
 }
 
 TEST(Step, ThePaddingTokenLearnsNothing) {
-  // The row of the padding token in the word embeddings keeps its values although batches read it, like
-  // padding_idx of torch.nn.Embedding.
+  // Batches read the embedding of the padding token, but training must not change it, as with padding_idx in
+  // torch.nn.Embedding.
   TinyCase test{.accumulation = 2, .optimizer = {.weight_decay = 0.0}};
   const Plan plan = build_plan(testing::tiny_request(test, {.tokens = 32, .sequences = 4, .longest = 12}));
   Executor executor(plan);
@@ -288,7 +290,8 @@ TEST(Step, ThePaddingTokenLearnsNothing) {
   EXPECT_GT(of_other, 0.0);
 }
 
-// Kernels do not check: a row beyond the end of its table would be read from unrelated memory.
+// The executor must refuse ids that are too large for their table, because kernels do not check them and would
+// read unrelated memory.
 TEST(Step, ABatchWithRowsBeyondTheirTablesIsRefused) {
   const TinyCase test;
   const Bucket bucket{.tokens = 64, .sequences = 4, .longest = 32};
@@ -340,8 +343,8 @@ TEST(Step, NotFiniteGradientUpdatesNothingAndIsNamed) {
     EXPECT_EQ(testing::bytes_of(executor, plan.weights[i].name), before[i]);
 }
 
-// The logits are so far apart that their difference overflows, which makes the loss infinite, while softmax and
-// all gradients stay finite.
+// The test makes two logits so different that the loss overflows to infinity, while the softmax and all
+// gradients stay finite. The infinite loss alone must prevent the update.
 TEST(Step, ALossThatIsNotFiniteUpdatesNothingByItself) {
   for (const bool in_backward : {false, true}) {
     const TinyCase test{

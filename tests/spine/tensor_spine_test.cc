@@ -34,11 +34,11 @@ struct NamedCase {
 
 using Tensors = std::map<std::string, std::vector<double>>;
 
-// The results of a rank after some steps.
+// The results of one rank after some steps.
 struct Result {
-  std::vector<double> losses;  // of the micro-batches of the data-parallel group, in their order
+  std::vector<double> losses;  // one per micro-batch of the data-parallel group
   std::vector<double> norms;
-  Tensors tensors;  // weights and states
+  Tensors tensors;  // weights and optimizer states
   double evaluation_loss = 0;
   std::vector<double> logits;
 };
@@ -96,7 +96,7 @@ void write_tensors(Executor& executor, const Tensors& tensors) {
   }
 }
 
-// Runs the steps from `start` on, in which the mesh computes `batches` micro-batches each.
+// Runs the steps from `start` on. In each step all ranks of the mesh together run `batches` micro-batches.
 Result run_steps(const Plan& plan, const TinyCase& test, const RankMesh& mesh, int rank, int64_t batches,
                  const ExecutorOptions& options, const Start& start = {}, int last_step = kSteps) {
   Executor executor(plan, options);
@@ -137,16 +137,16 @@ std::vector<Result> results_of_mesh(const Plan& plan, const TinyCase& test, cons
                                     int64_t batches, const Start& start = {}, bool late = false) {
   std::vector<Result> results(static_cast<size_t>(mesh.size));
   run_on_mesh(mesh, [&](int rank, const RankConnections& connections) {
-    // Fills the memory with NaN first, so that a result which depends on unwritten memory, such as padding, is
-    // detected.
+    // Fills the memory with NaN first. A result that depends on memory which was never written, such as
+    // padding, becomes NaN and is detected.
     const ExecutorOptions options{.fill = 0xFF, .connections = connections, .late_copies = late};
     results[static_cast<size_t>(rank)] = run_steps(plan, test, mesh, rank, batches, options, start);
   });
   return results;
 }
 
-// Returns cases that are compared exactly. All are in fp64 and use the reference kernels, so that an element that is wrong differs by
-// many orders of magnitude more than one whose terms were added in another order.
+// Returns cases that run in fp64 with the reference kernels. Another order of summation then changes results
+// only in their last digits, so that a wrong element is clearly visible.
 std::vector<NamedCase> exact_cases() {
   OptimizerConfig momentum{.kind = OptimizerKind::kSgd, .weight_decay = 0.01, .momentum = 0.9};
   TinyCase base{.dtype = DType::kF64, .optimizer = momentum, .reference_kernels = true, .heads = 4};
@@ -204,7 +204,8 @@ std::vector<NamedCase> exact_cases() {
   return cases;
 }
 
-// Returns a case with 2 heads of keys and values for 4 heads of queries, so that two ranks can divide both.
+// Returns a case with grouped-query attention: 4 query heads share 2 key-value heads, so that two ranks can
+// divide both.
 NamedCase grouped_case() {
   TinyCase test{.model_type = "llama",
                 .hidden_act = "silu",
@@ -224,7 +225,7 @@ double largest(const std::vector<double>& a, const std::vector<double>& b) {
   return most;
 }
 
-// Returns the numbers of a result that are compared, by name.
+// Returns everything of a result that is compared, by name: weights, states, norms, losses and logits.
 Tensors figures_of(const Result& result) {
   Tensors figures = result.tensors;
   figures["the norms"] = result.norms;
@@ -233,20 +234,23 @@ Tensors figures_of(const Result& result) {
   return figures;
 }
 
-// The numbers that one rank computes, and bounds of the differences that an order of summation may make.
+// The results of one rank, and bounds for the differences that another order of summation may cause.
 class Expected {
  public:
-  // Two orders of summation differ only by their roundings, which are taken as independent with mean zero (Higham and Mary, "A new
-  // approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019). A sum of n products is then the exact sum
-  // for factors whose relative changes have a standard deviation of at most sqrt(n) u. Here n <= 96: the largest inner size is 48,
-  // and the sums over groups of ranks and over micro-batches have fewer terms than that.
+  // The bounds are derived as follows. Two orders of summation differ only by their roundings, which are
+  // assumed to be independent with mean zero (Higham and Mary, "A new approach to probabilistic rounding error
+  // analysis", SIAM J. Sci. Comput. 41, 2019). A computed sum of n products is then the exact sum of products
+  // whose factors have relative changes with a standard deviation of at most sqrt(n) u. Here n <= 96: the
+  // largest inner dimension of a product is 48, and the sums over groups of ranks and over micro-batches have
+  // fewer terms than that.
   //
-  // The effect of changes of all weights is measured. It is linear for changes of 2^-30, whose signs are random: the largest of 4
-  // such effects is at least a third of their standard deviation, except with a probability of erf(1 / (3 sqrt(2)))^4 = 0.5 %. The
-  // products with weights round separately in the forward and the backward pass of each step and in the evaluation, and so do the
-  // products of activations in attention, as often and with effects as large. These effects, of both orders, are independent, so
-  // that their variances are added. A sum of random signs exceeds 7 standard deviations with a probability of at most
-  // 2 exp(-7^2 / 2) = 5e-11 (Hoeffding).
+  // The effect of such changes on the results is measured by changing all weights by a relative 2^-30 with
+  // random signs, for which the effect is linear. This is done 4 times. The largest of the 4 effects is at
+  // least a third of their standard deviation, except with a probability of erf(1 / (3 sqrt(2)))^4 = 0.5 %. The
+  // products with weights round separately in the forward and the backward pass of each step and in the
+  // evaluation. The products of activations in attention round as often and with effects as large. These
+  // effects, of both orders, are independent, so their variances are added. A sum of random signs exceeds 7
+  // standard deviations with a probability of at most 2 exp(-7^2 / 2) = 5e-11 (Hoeffding).
   Expected(const TinyCase& test, int64_t batches) {
     constexpr RankMesh kAlone;
     constexpr double kChange = 0x1p-30;
@@ -271,14 +275,14 @@ class Expected {
     loss_bound *= scale;
   }
 
-  // Returns the largest difference, as a share of its bound.
+  // Checks a result against the bounds. Returns the largest quotient of a difference and its bound.
   double check(const Result& found) const {
     const Tensors exact = figures_of(result);
     double share = 0;
     for (const auto& [name, values] : figures_of(found)) {
       const double difference = largest(values, exact.at(name));
       EXPECT_LE(difference, bounds.at(name)) << name;
-      // Checks that the bound is far smaller than the effect of a wrong element.
+      // The bound must be far below the effect of one wrong element, or the comparison would detect nothing.
       EXPECT_LT(bounds.at(name), 1e-6) << name;
       if (difference > 0) share = std::max(share, difference / bounds.at(name));
     }
@@ -296,7 +300,8 @@ void expect_same_bits(const Result& a, const Result& b) {
   for (const auto& [name, values] : a.tensors) EXPECT_TRUE(values == b.tensors.at(name)) << name;
 }
 
-// Returns the largest difference, as a share of its bound.
+// Expects that these meshes make the steps of one rank. Returns the largest quotient of a difference and its
+// bound.
 double expect_steps_of_one_rank(const NamedCase& item, const std::vector<RankMesh>& meshes) {
   constexpr int64_t kBatches = 2;
   const Expected expected(item.test, kBatches);
@@ -331,7 +336,8 @@ TEST(TensorParallelRanks, MakeTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// A run writes whole weights and states, from which a run on any other mesh continues.
+// Weights and states can be read as whole tensors, so a run on any other mesh must be able to continue from
+// them.
 TEST(TensorParallelRanks, ContinueTheStepsOfAnyMesh) {
   constexpr int64_t kBatches = 2;
   for (const NamedCase& item : {exact_cases().front(), grouped_case()}) {
@@ -359,7 +365,8 @@ TEST(TensorParallelRanks, ContinueTheStepsOfAnyMesh) {
   }
 }
 
-// Mixed precision: weights are stored in halves that are divided alike, and all ranks have the same bits.
+// In mixed precision, weights are stored in two 16-bit halves. Ranks must divide both halves in the same way,
+// and all ranks must have the same bits.
 TEST(TensorParallelRanks, StoreDividedWeightsInHalves) {
   for (const MasterWeights master : {MasterWeights::kAuto, MasterWeights::kWhole}) {
     TinyCase test{.model_type = "gpt2",
@@ -370,7 +377,7 @@ TEST(TensorParallelRanks, StoreDividedWeightsInHalves) {
     const RankMesh mesh{.size = 2, .tensor_size = 2};
     const Plan plan = plan_of(test, mesh, 2), alone = plan_of(test, {}, 2);
     EXPECT_EQ(plan.split_weights.empty(), master == MasterWeights::kWhole);
-    // Without a step, whole weights are read as they were written.
+    // If no step is made, reading whole weights must return the values that were written.
     Result written, read;
     written = run_steps(alone, test, {}, 0, 2, {}, {.first_step = kSteps + 1});
     run_on_mesh(mesh, [&](int rank, const RankConnections& connections) {
@@ -382,15 +389,16 @@ TEST(TensorParallelRanks, StoreDividedWeightsInHalves) {
     const std::vector<Result> results = results_of_mesh(plan, test, mesh, 2);
     expect_same_bits(results[0], results[1]);
     const Result one = run_steps(alone, test, {}, 0, 2, {});
-    // Activations are rounded to bf16, so that a sum in another order may be rounded to a neighbour. The mean of the losses of the
-    // tokens changes by less than a few such roundings.
+    // Activations are rounded to bf16. If terms are added in another order, a value may be rounded to the
+    // neighbouring bf16 number. The loss, a mean over tokens, changes by less than a few such roundings.
     for (size_t i = 0; i < one.losses.size(); ++i)
       EXPECT_NEAR(results[0].losses[i], one.losses[i],
                   4 * unit_roundoff(DType::kBF16) * std::abs(one.losses[i]));
   }
 }
 
-// With activations in 16 bits, the loss in chunks is that of one rank up to the roundings of the activations.
+// With 16-bit activations, a loss that is computed in chunks must equal that of one rank, except for rounding
+// of the activations.
 TEST(TensorParallelRanks, ComputeTheLossOfBf16ActivationsInChunks) {
   for (const ChunkedLoss chunked : {ChunkedLoss::kNever, ChunkedLoss::kAlways}) {
     const TinyCase test{.model_type = "gpt2",
@@ -401,7 +409,7 @@ TEST(TensorParallelRanks, ComputeTheLossOfBf16ActivationsInChunks) {
                         .chunked_loss = chunked};
     const Plan alone = plan_of(test, {}, 2);
     const Result one = run_steps(alone, test, {}, 0, 2, {});
-    // Without a step, the evaluation uses the initial weights.
+    // Evaluates the initial weights, without a training step.
     constexpr Start kNoStep{.first_step = kSteps + 1};
     const double evaluation = run_steps(alone, test, {}, 0, 2, {}, kNoStep).evaluation_loss;
     for (const RankMesh& mesh :
@@ -419,7 +427,7 @@ TEST(TensorParallelRanks, ComputeTheLossOfBf16ActivationsInChunks) {
   }
 }
 
-// Each rank has room for its part of what is divided, to the byte.
+// Each rank must reserve memory for exactly its part of the tensors that ranks divide.
 TEST(TensorParallelRanks, HaveRoomForTheirParts) {
   const auto in_arena = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
   TinyCase test{.heads = 4};
@@ -436,8 +444,8 @@ TEST(TensorParallelRanks, HaveRoomForTheirParts) {
       const bool is_row_bias = buffer.name.find("output.dense.bias") != std::string::npos;
       const bool is_divided =
           is_in_layer && !is_row_bias && buffer.name.find("LayerNorm") == std::string::npos;
-      // The table has 37 rows, which the numbers of ranks do not divide, so each rank has room for a rounded-up
-      // share.
+      // The word embeddings have 37 rows, which cannot be divided evenly, so each rank reserves memory for a
+      // share that is rounded up.
       const bool has_words = buffer.name.find("word_embeddings") != std::string::npos;
       int64_t elements = buffer.whole_elements() / (is_divided ? ranks : 1);
       if (has_words) elements = TensorSplit::rows_of_rank(37, ranks) * 16;
@@ -445,14 +453,16 @@ TEST(TensorParallelRanks, HaveRoomForTheirParts) {
       EXPECT_EQ(part.bytes, in_arena(4 * elements)) << buffer.name;
       checked += is_divided || has_words ? 1 : 0;
     }
-    // Six tensors per layer and the table of words, each with a gradient and two states.
+    // Ranks divide six tensors in each of the two layers, and the word embeddings. Each of these has a gradient
+    // and two optimizer states.
     EXPECT_EQ(checked, (2 * 6 + 1) * 4);
     EXPECT_LT(divided.arena_bytes, whole.arena_bytes);
     expect_apart(divided.programs.at(kTrainProgram), "train");
   }
 }
 
-// The parts of a rank are not contiguous in a checkpoint, so that a rank does not read them as if they were a slice.
+// The part of a weight that a rank holds may consist of several pieces of the stored tensor. It must therefore
+// not be declared as a contiguous slice when a checkpoint is read.
 TEST(TensorParallelRanks, HaveNoSlicesOfDividedWeights) {
   const RankMesh mesh{.size = 2, .tensor_size = 2};
   const Plan plan = plan_of({}, mesh, 2);
@@ -472,8 +482,9 @@ TEST(TensorParallelRanks, HaveNoSlicesOfDividedWeights) {
   });
 }
 
-// The ranks sum once per attention and per feed-forward layer in each pass, and once for the words that were looked up. A
-// language model needs two more sums: of the numbers from which the loss follows, and of the gradient of the head's input.
+// In each pass there must be one sum over the ranks per attention layer and per feed-forward layer, and one for
+// the word embeddings. A language model needs two more: for the numbers from which the loss is computed, and
+// for the gradient of the head's input.
 TEST(TensorParallelRanks, SumOncePerBlockAndPass) {
   const auto sums_of = [](const TinyCase& test) {
     const Plan plan = plan_of(test, {.size = 4, .tensor_size = 2}, 2);
@@ -492,7 +503,7 @@ TEST(TensorParallelRanks, SumOncePerBlockAndPass) {
   }
 }
 
-// A number that is not finite on one rank stops the update of all.
+// If a gradient of one rank is infinite or NaN, no rank may update its weights.
 TEST(TensorParallelRanks, SkipAnUpdateWithANumberThatIsNotFinite) {
   const TinyCase test;
   const RankMesh mesh{.size = 4, .tensor_size = 2};

@@ -21,8 +21,8 @@ bool tests_run_on_gpu() {
 ModelConfig tiny_model(const TinyCase& test) {
   const Architecture& architecture = architecture_of(test.model_type);
   ModelConfig config;
-  // Models with an embedding size of its own, which project embeddings to the hidden size, get a size that differs from the
-  // hidden size.
+  // ELECTRA-like models have a separate embedding size. It is set to half the hidden size, so that the
+  // projection between the two sizes is tested.
   for (const ConfigKey& key : architecture.config_keys) {
     if (key.name == std::string_view("embedding_size")) config.embedding_size = test.hidden / 2;
   }
@@ -40,8 +40,8 @@ ModelConfig tiny_model(const TinyCase& test) {
   config.attention_probs_dropout_prob = test.dropout;
   config.classifier_dropout = test.dropout;
   config.tie_word_embeddings = test.tied;
-  // Every id occurs in the texts of a language model, so none may be the padding token, whose row would get no
-  // gradient.
+  // Texts of language models contain every token id, so no id may be the padding token, whose row in the
+  // embedding table gets no gradient.
   if (record_of(test.problem_type).head->predicts_tokens) config.pad_token_id = -1;
   config.num_labels = test.problem_type == ProblemType::kRegression ? 1 : 3;
   if (test.adjust != nullptr) test.adjust(config);
@@ -77,7 +77,8 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.update.in_backward = test.optimizer_in_backward;
   request.passes.disabled = test.disabled_passes;
   request.passes.stop_after = test.stop_after_pass;
-  // Runs the same tests on a GPU (see CMakeLists.txt). The reference kernels run only on a CPU.
+  // If PLIMSOLL_TEST_DEVICE is set (see CMakeLists.txt), the tests run on a GPU. Cases that need the reference
+  // kernels still run on the CPU.
   if (tests_run_on_gpu() && !test.reference_kernels && test.dtype != DType::kF64) {
     const std::vector<CudaDeviceInfo> devices = visible_cuda_devices();
     if (devices.empty()) throw std::runtime_error("PLIMSOLL_TEST_DEVICE is set, but no GPU is visible");
@@ -85,7 +86,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
     request.device.kind = KernelDevice::kCuda;
     request.device.gpu = gpu_target_of(info.name, info.sm, info.num_multiprocessors, info.total_bytes);
   } else if (test.fp8 || (test.activations == DType::kBF16 && cpu_isa() < CpuIsa::kAvx512)) {
-    // oneDNN has no bf16 products on this CPU, not even emulated ones, and no products of fp8 on any.
+    // oneDNN has no bf16 products on this CPU, and on no CPU fp8 products, so the reference kernels are used.
     request.device.reference_kernels = true;
   }
   return request;
@@ -110,13 +111,14 @@ TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint
       batch.positions.push_back(padding_id >= 0 && *id == padding_id ? padding_id : position++);
     batch.cu_seqlens.push_back(static_cast<int32_t>(batch.ids.size()));
     if (test.problem_type == ProblemType::kTokenClassification) {
-      // The first and the last token have no label, as [CLS] and [SEP].
+      // Every token is labelled except the first and the last one, which take the role of [CLS] and [SEP].
       for (int i = 0; i < length; ++i) {
         const bool is_inside = i > 0 && i + 1 < length;
         batch.class_labels.push_back(is_inside ? draw(static_cast<uint32_t>(model.num_labels)) : kNoLabel);
       }
     } else if (test.problem_type == ProblemType::kMaskedLm) {
-      // About a third of the tokens are hidden; id 4 is the mask token.
+      // About a third of the tokens are hidden and get a label. Some of them are replaced by the mask token, id
+      // 4.
       for (int i = 0; i < length; ++i) {
         int32_t& id = batch.ids[batch.ids.size() - static_cast<size_t>(length - i)];
         batch.class_labels.push_back(i % 3 == 1 ? std::exchange(id, i % 2 == 0 ? id : 4) : kNoLabel);
@@ -145,8 +147,8 @@ TensorBatch TinyBatch::tensors(const ProgramPlan& program) const {
                                                                 {"cu_seqlens", &cu_seqlens},
                                                                 {"labels", &class_labels}};
   const std::vector<BatchTensorSpec> specs = batch_tensors(program.graph);
-  // The capacity is the size of this batch and not that of the plan, because some tests pass a batch that is too
-  // large.
+  // Uses the sizes of this batch instead of those of the plan, because some tests pass a batch that is too
+  // large for the plan.
   BatchSize size{.tokens = std::ssize(ids), .sequences = num_sequences(), .longest = std::ssize(ids)};
   std::vector<int32_t> label_ends{0};
   std::vector<int32_t> labels;

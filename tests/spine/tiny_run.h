@@ -1,4 +1,4 @@
-// A tiny model with generated data, for tests of the whole pipeline: plan, executor, one step.
+// Trains a tiny model on generated data, for tests of everything from the plan to the executor.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct TinyCase {
   std::string stop_after_pass = {};
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
-  double label_share = 1.0;  // below 1: the head computes only the rows of tokens with a label
+  double label_share = 1.0;  // if below 1, the head computes only the rows of tokens with a label
   int64_t hidden = 16;
   int64_t heads = 2;
   int64_t layers = 2;
@@ -35,11 +35,11 @@ struct TinyCase {
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
   DecoderSettings decoder = {};
   void (*adjust)(ModelConfig& config) =
-      nullptr;       // if not null, changes fields of the configuration that have no field here
-  bool tied = true;  // for a language model: true if the head reads the table of words
+      nullptr;       // if not null, changes settings of the model for which there is no field here
+  bool tied = true;  // for language models: the head shares the word embeddings
   bool fp8 =
-      false;  // true if products of fp8 codes are tested, with bf16 activations; on a CPU by the reference kernels
-  bool fp8_codes_at_use = false;  // true if the codes of weights are made in each micro-batch
+      false;  // matrix products use fp8, with bf16 activations; on a CPU the reference kernels compute them
+  bool fp8_codes_at_use = false;  // the fp8 values of weights are computed again in each micro-batch
 };
 
 // Returns true if the tests of this process run on a GPU, that is, if PLIMSOLL_TEST_DEVICE is set (see
@@ -50,21 +50,21 @@ bool tests_run_on_gpu();
 ModelConfig tiny_model(const TinyCase& test);
 PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket);
 
-// Sequences of given lengths; ids and labels are generated from a counter.
+// A batch of sequences with given lengths. Ids and labels are pseudo-random.
 struct TinyBatch {
   std::vector<int32_t> ids, token_types, positions, cu_seqlens, class_labels;
   std::vector<float> real_labels;
   int64_t num_sequences() const { return std::ssize(cu_seqlens) - 1; }
-  // Returns the batch with the tensors that a program declares.
+  // Returns the batch as the input tensors that the program declares.
   TensorBatch tensors(const ProgramPlan& program) const;
 };
 TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint32_t seed);
 
-// Fills the weights with numbers that are generated from a counter: approximately normal with the given
-// standard deviation, and near 1 for the weights of norms.
+// Fills the weights with pseudo-random numbers: approximately normal with this standard deviation, and near 1
+// for the weights of norms.
 void fill_weights(Executor& executor, double deviation = 0.1);
 
-// Passes a batch to a program.
+// Copies a batch into the input tensors of a program.
 void stage(Executor& executor, std::string_view program, const TinyBatch& batch, double denominator);
 
 // Runs forward and backward of one micro-batch and returns the loss.

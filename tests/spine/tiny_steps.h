@@ -1,5 +1,5 @@
-// Runs some steps of a tiny model under a plan made by the test, and compares two such runs bit for bit:
-// every loss, weight and optimizer state. Not thread-safe.
+// Runs steps of a tiny model with a plan that the test makes, and compares every loss, weight and optimizer
+// state of two such runs bit for bit. Not thread-safe.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,13 +21,13 @@ struct TinySteps {
   Executor executor;
   int64_t micro = 0;
   std::vector<double> losses = {};
-  std::vector<int> lengths{5, 1, 7, 3};  // sequence lengths of every batch
+  std::vector<int> lengths{5, 1, 7, 3};  // sequence lengths of each batch
 
   TinySteps(const TinyCase& tiny, Plan of, const ExecutorOptions& options = {})
       : test(tiny), plan(std::move(of)), executor(plan, options) {
     fill_weights(executor);
   }
-  // Runs these steps and then an evaluation.
+  // Runs the steps from `first` to `last` and then an evaluation.
   void steps(int64_t first, int64_t last) {
     steps_alone(first, last);
     stage(executor, kEvaluateProgram, tiny_batch(test, lengths, 99), 4.0);

@@ -1,5 +1,5 @@
-// Ranks that divide the optimizer's states, gradients and weights (ZeRO stages 1 to 3) make the same step as ranks that all have
-// everything. The ranks are threads of this process.
+// Tests ranks that divide optimizer states, gradients and weights (ZeRO stages 1 to 3). Their steps must equal
+// those of ranks that all hold everything. The ranks are threads of this process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,13 +27,13 @@ constexpr double kRate = 1e-2;
 struct Ranks {
   int count = 2;
   ZeroStage stage = ZeroStage::kStates;
-  bool keeps = false;  // keeps gathered weights for the backward pass
+  bool keeps = false;  // weights gathered for the forward pass are kept for the backward pass
   bool late = false;   // collective operations run as late as the plan allows
   int num_steps = 2;
   bool updates_on_first = false;  // the first rank updates all weights, as with --data_parallel_mode dp
 };
 
-// The results of a rank after some steps.
+// The results of one rank after some steps.
 struct Result {
   std::vector<double> norms;
   std::map<std::string, std::vector<double>> weights;
@@ -69,7 +69,8 @@ Result run_steps(const Plan& plan, const TinyCase& test, const Ranks& ranks, Com
     }
     executor.set_update(kRate, step);
     executor.run(kTrainProgram, Segment::kOptimizer);
-    // The first loss scale of fp16 may be too large, so that the step is skipped.
+    // In fp16 the first loss scale may be too large, so that a step is skipped. The gradients of all other
+    // cases must be finite.
     if (!plan.scales_loss()) {
       EXPECT_TRUE(executor.finite());
       EXPECT_EQ(executor.first_bad_gradient(), "");
@@ -102,7 +103,7 @@ std::vector<TinyCase> sharded_cases() {
   });
   cases.push_back({.reference_kernels = true, .activations = DType::kF16});
   cases.push_back({.dtype = DType::kF64, .reference_kernels = true});
-  // Adds a case in which weights and second moments are rounded stochastically.
+  // In the following cases weights and second moments are rounded stochastically.
   cases.push_back({.dtype = DType::kBF16, .activations = DType::kBF16});
   cases.push_back({.dtype = DType::kBF16,
                    .optimizer = {.kind = OptimizerKind::kLion8Bit},
@@ -119,9 +120,10 @@ std::string describe(const TinyCase& test, const Ranks& ranks) {
                      dtype_name(test.activations.value_or(test.dtype)), test.lora ? ", LoRA" : "");
 }
 
-// Bounds the relative difference of two norms of the same gradients. Each of at most 12 terms of a gradient is rounded once in each
-// order of the sum, to the type in which gradients are summed, and their signs may differ: the bound allows for a sum that is 8 times
-// smaller than the sum of the magnitudes.
+// Returns a bound for the relative difference between two norms of the same gradients. Without accumulation it
+// covers only the rounding of norms. With accumulation, each of at most 12 terms of a gradient is rounded once
+// in either order of the sum. The terms may have different signs; the bound allows a sum that is 8 times
+// smaller than the sum of the absolute values.
 double norm_bound(const TinyCase& test) {
   if (test.accumulation == 1) return 3e-7;
   return 8 * 2 * 12 * unit_roundoff(test.dtype == DType::kF64 ? DType::kF64 : DType::kF32) + 3e-7;
@@ -132,7 +134,7 @@ void expect_same_weights(const Result& a, const Result& b) {
   for (const auto& [name, values] : a.weights) EXPECT_TRUE(values == b.weights.at(name)) << name;
 }
 
-// Returns the bytes of the persistent buffers of a kind.
+// Returns the number of bytes of all persistent buffers of this storage class.
 int64_t bytes_of(const Plan& plan, Storage storage) {
   int64_t bytes = 0;
   for (const PersistentBuffer& buffer : plan.persistent) {
@@ -146,15 +148,16 @@ std::vector<Result> results_in_stage(const TinyCase& test, Ranks ranks, ZeroStag
   return results_of_ranks(test, ranks);
 }
 
-// The ranks of these tests add the same numbers in the same order in every stage if no gradient is accumulated, and without clipping
-// nothing else differs: every optimizer and precision updates the weights to the same bits. In the stages 2 and 3 slices are added
-// up over micro-batches after the sum over the ranks, in another order than in the stages 0 and 1, but in the same order in both.
+// Without gradient accumulation, the ranks add the same numbers in the same order in every ZeRO stage. Without
+// clipping nothing else differs, so weights must have the same bits with every optimizer and precision. With
+// accumulation, stages 2 and 3 add up slices after the sum over the ranks, which is another order than in
+// stages 0 and 1; the two stages of each pair must still agree.
 TEST(Zero, StepsEqualThoseOfRanksWithAllStates) {
   int compared = 0;
   for (TinyCase test : sharded_cases()) {
     test.optimizer.max_grad_norm = 0.0;
     for (const Ranks& ranks : {Ranks{}, Ranks{.count = 3, .late = true}}) {
-      // Stage 3 contains what the lower ones do, so that three ranks need not repeat those.
+      // With three ranks only stage 3 is tested, because it includes what stages 1 and 2 do.
       struct Division {
         ZeroStage stage;
         bool keeps = false;
@@ -177,7 +180,8 @@ TEST(Zero, StepsEqualThoseOfRanksWithAllStates) {
           expect_same_weights(result, expected);
           EXPECT_EQ(result.evaluation_loss, expected.evaluation_loss);
           EXPECT_EQ(result.norms, found.front().norms);
-          // The norm may differ by roundings to fp32: each rank rounds its norm, and the norm of these norms is rounded again.
+          // The gradient norm may differ by rounding: each rank rounds the norm of its slices to fp32, and the
+          // norm of these norms is rounded again.
           EXPECT_NEAR(result.norms.front(), whole.front().norms.front(),
                       norm_bound(test) * whole.front().norms.front());
         }
@@ -188,8 +192,8 @@ TEST(Zero, StepsEqualThoseOfRanksWithAllStates) {
   EXPECT_GE(compared, 150);
 }
 
-// If the first rank makes all updates, as with --data_parallel_mode dp, it adds the same numbers in the same order as ranks that all
-// make them: weights and losses have the same bits on every rank.
+// With --data_parallel_mode dp the first rank updates all weights. It adds the same numbers in the same order
+// as ranks that all update, so weights and losses must have the same bits on every rank.
 TEST(Zero, UpdatesOfTheFirstRankEqualThoseOfAllRanks) {
   int compared = 0;
   for (TinyCase test : sharded_cases()) {
@@ -211,7 +215,8 @@ TEST(Zero, UpdatesOfTheFirstRankEqualThoseOfAllRanks) {
   EXPECT_GE(compared, 60);
 }
 
-// Every rank reserves the memory of the first one, which has all states.
+// If the first rank updates all weights, it holds all optimizer states. All ranks use its plan and reserve the
+// same memory.
 TEST(Zero, UpdatesOfTheFirstRankNeedAllStates) {
   const TinyCase test{.hidden = 64};
   const Plan whole = plan_of(test, {.count = 2, .stage = ZeroStage::kNone});
@@ -220,7 +225,7 @@ TEST(Zero, UpdatesOfTheFirstRankNeedAllStates) {
   EXPECT_EQ(bytes_of(on_first, Storage::kWeight), bytes_of(whole, Storage::kWeight));
 }
 
-// With clipping, the coefficient may differ in its last bits.
+// With clipping, the clip coefficient may differ in its last bits, but it must be the same on all ranks.
 TEST(Zero, ClippedStepsOfAllRanksAreEqual) {
   for (const int count : {2, 4}) {
     TinyCase test;
@@ -238,7 +243,8 @@ TEST(Zero, ClippedStepsOfAllRanksAreEqual) {
   }
 }
 
-// Each rank has room for a slice of what its stage divides, to the byte of the formula. Buffers begin at multiples of 64 bytes.
+// Each rank must reserve memory for exactly its slice of what its ZeRO stage divides. Buffers begin at
+// multiples of 64 bytes.
 TEST(Zero, EachRankHasRoomForItsSlices) {
   const auto in_arena = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
   for (const int count : {2, 3, 4}) {
@@ -266,7 +272,8 @@ TEST(Zero, EachRankHasRoomForItsSlices) {
   }
 }
 
-// A number that is not finite in the slice of any rank stops the update of all of them, and all ranks name the same gradient.
+// If a gradient in the slice of any rank is infinite or NaN, no rank may update its weights, and all ranks must
+// name the same gradient.
 TEST(Zero, AllRanksSkipAnUpdateWithANumberThatIsNotFinite) {
   const TinyCase test;
   for (const ZeroStage stage : {ZeroStage::kStates, ZeroStage::kGradients, ZeroStage::kWeights}) {

@@ -9,7 +9,8 @@ namespace plimsoll::test {
 
 inline constexpr uint64_t kFnv1aStart = 0xCBF29CE484222325u;
 
-// Extends `hash` by one more number, which is a byte, or a whole number in fixtures that are defined that way.
+// Adds one more value to the hash. FNV-1a adds bytes; some fixtures are defined by hashes to which whole
+// numbers were added.
 constexpr uint64_t fnv1a(uint64_t hash, uint64_t next) {
   return (hash ^ next) * 0x100000001B3u;
 }

@@ -1,21 +1,21 @@
-// Runs a test once for every row of the catalog that computes a kernel on a CPU, so that a new row is tested without a
-// change of the test, and reports rows that no test reaches. A test executable of a family lists the functions of its rows
-// once:
+// Runs a test once for every CPU implementation of a kernel. Each implementation is a row of the kernel catalog, so a new
+// row is tested without a change of the test. Rows that no test runs are reported. The test executable of a kernel family
+// lists the functions of its rows once:
 //
 //   #define PLIMSOLL_ROWS "kernels/layer_norm/layer_norm_catalog.inc"
 //   const TestedRows kTestedRows{{
 //   #include "kernels/catalog/cpu_functions.inc"
 //   }};
 //
-// Its tests compare the fast rows of a kernel with the reference. The rows are those that accept the problem:
+// Its tests compare all rows that accept a problem with the reference implementation:
 //
 //   FastRows(normalize_fwd_ref).for_each(dtype, RowsProblem{.rows = T, .columns = C}, [&](const auto& normalize) {
 //     normalize({x.view(), x_hat.view(), rstd.view(), T, C, eps});
 //     ... compares x_hat with the result of the reference ...
 //   });
 //
-// After all tests of the executable, each row that none of them ran is an error. Not thread-safe: the list is global, and
-// the selection of instruction sets is too (simd_target_cases.h).
+// After all tests of the executable, each row that none of them ran is an error. Not thread-safe, because the list of rows
+// and the selection of the instruction set (simd_target_cases.h) are global.
 #pragma once
 
 #include <fmt/format.h>
@@ -37,10 +37,11 @@
 
 namespace plimsoll::test {
 
-// The functions that an executable tests, and the names of the rows that its tests have run.
+// The kernel functions that this executable tests, and the names of the catalog rows that its tests have run so
+// far.
 struct TestedFunctions {
   std::vector<KernelFunction> functions;
-  std::set<std::string_view> kernels;  // the kernels whose rows the tests must reach; empty: all
+  std::set<std::string_view> kernels;  // the kernels of which every row must be run; empty means all kernels
   std::set<std::string_view> reached;
 
   static TestedFunctions& global() {
@@ -49,8 +50,8 @@ struct TestedFunctions {
   }
 };
 
-// Reports the rows that no test has run. A selection of tests (--gtest_filter) reaches fewer rows, so that it is not
-// checked.
+// At the end of the executable, reports the rows that no test has run. Nothing is reported if only some tests
+// were selected (--gtest_filter), because these run fewer rows.
 class EveryRowIsReached : public ::testing::Environment {
  public:
   void TearDown() override {
@@ -67,8 +68,8 @@ class EveryRowIsReached : public ::testing::Environment {
   }
 };
 
-// Adds the functions of a family to the list. A family whose tests are in several executables names the kernels that an
-// executable tests.
+// Adds the kernel functions of a family to the list of functions to test. If the tests of a family are divided
+// among several executables, each executable names the kernels that it tests.
 class TestedRows {
  public:
   explicit TestedRows(const std::vector<KernelFunction>& functions,
@@ -80,14 +81,14 @@ class TestedRows {
   }
 };
 
-// The kernel of a row of the catalog. A test calls this object like the kernel's function.
+// A callable object for the kernel function of one catalog row. A test calls it like the function.
 template <typename Args>
 class RowKernel {
  public:
   RowKernel(void (*function)(const Args&), int64_t scratch_bytes)
       : function_(function), scratch_bytes_(scratch_bytes) {}
   void operator()(const Args& args) const { function_(args); }
-  // Returns the bytes of scratch memory that a plan reserves for a call of this size.
+  // Returns the number of bytes of scratch memory that a plan reserves for a call of this size.
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
@@ -95,16 +96,17 @@ class RowKernel {
   int64_t scratch_bytes_;
 };
 
-// The rows of one kernel, or of several kernels that a test runs one after the other. A kernel is identified by
-// its reference function.
+// The catalog rows of one kernel, or of several kernels that a test runs one after the other. The reference
+// function of a kernel identifies it.
 template <typename... Args>
 class FastRows {
  public:
   explicit FastRows(void (*... references)(const Args&)) : kernels_{kernel_of(references)...} {}
 
-  // Calls body(kernel...) for each instruction set of the CPU and each row, apart from the reference, that accepts a
-  // problem of this type and size. With several kernels, the first call gets the first row of each, and so on; a kernel
-  // with fewer rows begins again.
+  // Calls body(kernel...) for each instruction set of this CPU and for each row, except the reference, that
+  // accepts a problem of this type and size. With several kernels, the first call gets the first row of each
+  // kernel, the second call the second rows, and so on. A kernel with fewer rows starts again with its first
+  // row.
   template <typename Body>
   void for_each(DType dtype, const FamilyProblem& family, const Body& body) const {
     for_each_on_best_target(dtype, family,

@@ -70,8 +70,8 @@ TEST(Lora, ResumesBitForBitBesideABaseInFourBits) {
   expect_resumes(arguments, folder, {"adapter_model.safetensors", "optimizer.safetensors"});
 }
 
-// The quantized matrices of the base model need 4 bits per number and a scale of one byte per 64 numbers, or 8
-// bits per number and a scale of four bytes per row.
+// A quantized base model needs either 4 bits per weight and a one-byte scale per 64 weights, or 8 bits per
+// weight and a four-byte scale per row.
 TEST(Lora, PlansTheBaseInItsBits) {
   const TestFolder folder("qlora_plan");
   const std::string base = write_tiny_base(folder);
@@ -96,7 +96,7 @@ TEST(Lora, PlansTheBaseInItsBits) {
   EXPECT_LT(eight, whole - 3 * numbers + 9 * 512);
   EXPECT_LT(four, whole - 3 * numbers + 9 * places);
   EXPECT_LT(four, eight);
-  // One of the two layers is not quantized: 3.5 bytes more per number, without its scales.
+  // If one of the two layers is not quantized, its weights need 3.5 bytes more each, and no scales.
   arguments.llm_int8_skip_modules = {"encoder.layer.0", "classifier"};
   const int64_t layer = 4 * 16 * 16 + 2 * 16 * 32;
   EXPECT_GT(weights_of(arguments), four + 3 * layer - 4 * places);
@@ -137,8 +137,8 @@ TEST(Lora, GoesOnFromASavedAdapterAndMerges) {
   EXPECT_EQ(loss_of(adapter, ""), loss_of(base, adapter));
   EXPECT_NE(loss_of(base, ""), loss_of(base, adapter));
   merge_adapter({.adapter = adapter, .output_dir = folder.path("merged")});
-  // The two models give slightly different losses: merging rounds each weight once more, and only the adapter has
-  // dropout.
+  // The adapter and the merged model must give slightly different losses: merging rounds each weight once more,
+  // and only the adapter uses dropout.
   Arguments plain = testing::tiny_arguments("", folder.path("plain"));
   plain.model_name_or_path = folder.path("merged");
   plain.save_strategy = "no";
@@ -148,8 +148,9 @@ TEST(Lora, GoesOnFromASavedAdapterAndMerges) {
             Trainer(lora_arguments(base, folder.path("x"))).num_parameters() - 2 * 2 * 64);
 }
 
-// The checkpoint of a masked language model has no pooler. A run with adapters draws it from the seed, trains it, and saves
-// it with the adapter: an evaluation cannot know the seed.
+// The checkpoint of a masked language model has no pooler, so a classifier initializes it randomly, from the
+// seed. A run with adapters must train it and save it with the adapter, because an evaluation does not know
+// this seed.
 TEST(Lora, SavesTheModulesThatNoFileProvides) {
   const TestFolder folder("lora_new_modules");
   const std::string base = write_tiny_base(folder);
@@ -184,7 +185,7 @@ TEST(Lora, SavesTheModulesThatNoFileProvides) {
     return Trainer(more).train().metrics.at("train_loss");
   };
   merge_adapter({.adapter = adapter, .output_dir = folder.path("merged")});
-  // The dummy data depends on the seed, so results are compared with the merged model for the same seed.
+  // Dummy data depends on the seed, so the adapter and the merged model are compared with the same seed.
   for (const int seed : {1, 2})
     EXPECT_NEAR(loss_of(adapter, seed), loss_of(folder.path("merged"), seed), 1e-6);
 }
@@ -200,7 +201,8 @@ TEST(Lora, HoldsStatesOfWhatIsTrainedAlone) {
   EXPECT_GT(trainer.memory().arena_high_water_bytes, 0);
   EXPECT_LE(trainer.memory().arena_high_water_bytes, trainer.memory().arena_bytes);
   EXPECT_NE(trainer.plan().table.find(" trainable ("), std::string::npos) << trainer.plan().table;
-  // Two layers, query and value, A and B of rank 2 and width 16, and the classifier for two labels.
+  // Trained parameters: in each of two layers, for query and value, the matrices A and B of 2 x 16 elements;
+  // and the classifier for two labels.
   const int64_t trained = 2 * 2 * 2 * 32 + 2 * 16 + 2;
   EXPECT_NE(trainer.plan().json.find("\"num_trainable_parameters\": " + std::to_string(trained)),
             std::string::npos);
@@ -246,7 +248,7 @@ TEST(Lora, SaysWhatIsWrong) {
   trainer.train();
   trainer.save_model(folder.path("adapter"));
 
-  // A base model with another width.
+  // The adapter must not be loaded into a base model with another hidden size.
   std::filesystem::create_directories(folder.path("other"));
   std::ofstream(folder.path("other") + "/config.json")
       << R"({"model_type": "bert", "vocab_size": 150, "hidden_size": 8, "num_hidden_layers": 2,)"
@@ -262,7 +264,7 @@ TEST(Lora, SaysWhatIsWrong) {
   EXPECT_NE(shapes.find("the tensor 'base_model.model."), std::string::npos) << shapes;
   EXPECT_NE(shapes.find("[2, 16], but this model needs [2, 8]"), std::string::npos) << shapes;
 
-  // Checkpoints of one kind cannot be used to resume runs of the other.
+  // A run that trains whole models must not resume from a checkpoint of adapters, and the reverse.
   Arguments whole = testing::tiny_arguments("", folder.path("whole"));
   whole.model_name_or_path = base;
   whole.resume_from_checkpoint = folder.path("run") + "/checkpoint-1";

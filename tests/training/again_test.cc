@@ -1,5 +1,5 @@
-// Tests train() of an object that has trained before. It starts from the beginning, also if the previous run
-// ended with an error during a step. If it is refused, nothing has changed.
+// Tests train() on a Trainer that has trained before. The new run must start from the beginning, also if the
+// previous run ended with an error during a step. If train() is refused, the Trainer must stay unchanged.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -18,12 +18,12 @@ using testing::refusal;
 using testing::stable_log;
 using testing::TestFolder;
 
-// An exception that a user's callback may throw, not an error of the library.
+// The exception type of a user's callback, which is not an error of the library.
 struct Fault : std::runtime_error {
   Fault() : std::runtime_error("a callback's own error") {}
 };
 
-// Throws after step `step` while it is armed.
+// A callback that throws after step `step` as long as is_armed is true.
 class Faulty : public Callback {
  public:
   explicit Faulty(int64_t step) : step_(step) {}
@@ -51,8 +51,9 @@ std::string weights_of(Trainer& trainer, const TestFolder& folder) {
   return text;
 }
 
-// Expects that the object's next run equals a run of a new object that starts from the weights in
-// FOLDER/between, state for state. Dropout is on, so that random numbers are tested too.
+// Expects that the next run of this Trainer has the same losses, weights and states as the run of a new Trainer
+// that starts from the same weights (saved in FOLDER/between). Dropout is on, so that random numbers are
+// compared too.
 void expect_next_begins_anew(Trainer& trainer, Arguments arguments, const TestFolder& folder) {
   trainer.save_model(folder.path("between"));
   const TrainOutput again = trainer.train();
@@ -86,7 +87,8 @@ TEST(Again, ARunBehindOneThatThrewBeginsAnew) {
   }
 }
 
-// Before the run, a custom loop used random numbers but made no update.
+// Before the run, a custom loop computes gradients, and its update fails. Only random numbers were used up,
+// which must not affect the run.
 TEST(Again, ARunBehindAStepThatWasDroppedBeginsAnew) {
   if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr) {
     GTEST_SKIP() << "a rule of the host's own, which drops the step here, cannot reach weights on a GPU";
@@ -100,8 +102,8 @@ TEST(Again, ARunBehindAStepThatWasDroppedBeginsAnew) {
   expect_next_begins_anew(trainer, arguments, folder);
 }
 
-// A custom loop that continues after a run which threw starts after the updates of that run, and can still take
-// all batches.
+// After train() ended with an exception, a custom loop must continue after the updates that train() made, and
+// must still get all batches.
 TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
   const TestFolder folder("again_own");
   Arguments arguments = arguments_of(folder);
@@ -110,7 +112,7 @@ TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
   trainer.add_callback(std::make_shared<Faulty>(3));
   EXPECT_THROW(trainer.train(), Fault);
   EXPECT_EQ(trainer.step(), 3);
-  // After the batches that the run planned for itself, next_batch() continues with further epochs without end.
+  // next_batch() must continue with further epochs after the batches that the run planned.
   for (int i = 0; i < 3 * 22; ++i) EXPECT_GT(trainer.next_batch().num_sequences(), 0);
   trainer.forward_backward(first);
   trainer.update(1e-3);
@@ -120,7 +122,7 @@ TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
 TEST(Again, AFolderIsFreeWhenItsRunHasThrown) {
   const TestFolder folder("again_lock");
   Arguments arguments = arguments_of(folder);
-  // Resuming without a checkpoint starts from the beginning, and a line reports it.
+  // There is no checkpoint, so the run starts from the beginning and reports this.
   arguments.resume_from_checkpoint = "True";
   Trainer first(arguments);
   first.add_callback(std::make_shared<Faulty>(2));
@@ -131,8 +133,8 @@ TEST(Again, AFolderIsFreeWhenItsRunHasThrown) {
   EXPECT_EQ(third.train().step, arguments.max_steps);
 }
 
-// The next run of the same object is another run: it does not overwrite the files of the previous one without
-// permission.
+// A second train() of the same Trainer counts as another run. It must not overwrite the checkpoints of the
+// first run without permission.
 TEST(Again, CheckpointsOfTheRunBeforeAreThoseOfAnother) {
   const TestFolder folder("again_saved");
   Arguments arguments = arguments_of(folder);
@@ -152,14 +154,15 @@ TEST(Again, CheckpointsOfTheRunBeforeAreThoseOfAnother) {
     }
     const std::string message = refusal([&] { trainer.train(); }, ErrorCode::kUsage);
     EXPECT_NE(message.find("checkpoints of another run"), std::string::npos) << message;
-    // Another Trainer object can resume from these checkpoints.
+    // A new Trainer must be able to resume from these checkpoints.
     arguments.resume_from_checkpoint = "True";
     EXPECT_EQ(Trainer(arguments).train().step, arguments.max_steps);
     arguments.resume_from_checkpoint.clear();
   }
 }
 
-// Runs two custom steps, optionally a run that is refused, and a third step.
+// Makes two steps of a custom loop, then optionally calls train(), which is refused, and makes a third step.
+// Returns the weights.
 std::string three_own_steps(const Arguments& arguments, const TestFolder& folder, bool tries_to_train) {
   Trainer trainer(arguments);
   for (int step = 0; step < 3; ++step) {
@@ -179,8 +182,8 @@ TEST(Again, ARunThatIsRefusedChangesNothing) {
   EXPECT_TRUE(three_own_steps(arguments, folder, true) == three_own_steps(arguments, folder, false));
 }
 
-// The checkpoint is of a model with more labels. Most of its tensors fit and are read before one is found that does
-// not.
+// The checkpoint belongs to a model with more labels. Most of its tensors fit and are read before the first one
+// that does not fit. The weights must nevertheless be those from before the call.
 TEST(Again, ACheckpointThatDoesNotFitLeavesWeightsAsAtTheStart) {
   const TestFolder folder("again_misfit");
   Arguments arguments = arguments_of(folder);
@@ -198,7 +201,7 @@ TEST(Again, ACheckpointThatDoesNotFitLeavesWeightsAsAtTheStart) {
   refusal([&] { trainer.train(); }, ErrorCode::kBadData);
   EXPECT_TRUE(weights_of(trainer, folder) == expected);
   refusal([&] { trainer.train(); }, ErrorCode::kBadData);
-  // A batch that was made before the failed call still belongs to the Trainer.
+  // A batch that was made before the failed call must still be usable.
   EXPECT_GT(trainer.forward_backward(batch), 0.0);
 }
 

@@ -28,7 +28,8 @@ using testing::TestFolder;
 
 enum class Reads : uint8_t { kAtOnce, kAhead };
 
-// Requests everything that a callback may request, after steps for which the loop itself does nothing.
+// A callback that requests evaluations, saves and a stop after steps at which the training loop itself would do
+// none of these.
 class Asks : public Callback {
  public:
   explicit Asks(int64_t stop_after) : stop_after_(stop_after) {}
@@ -182,7 +183,7 @@ TEST(Ahead, WhatIsNotFiniteIsNamedWithItsStepAndSamples) {
   }
 }
 
-// Throws after step 3, once.
+// A callback that throws once, after step 3.
 class ThrowsOnce : public Callback {
  public:
   struct Fault {};
@@ -194,7 +195,8 @@ class ThrowsOnce : public Callback {
   bool has_thrown_ = false;
 };
 
-// Work that was enqueued before the error is discarded.
+// If a callback throws, the work that is already enqueued for the next step must be discarded. A later run must
+// not be affected.
 TEST(Ahead, ARunBehindOneThatThrewIsThatOfOneReadAtOnce) {
   const TestFolder folder("ahead_threw");
   const std::string model = testing::write_tiny_model(folder);
@@ -235,7 +237,7 @@ class SavesSlowly : public Callback {
   std::vector<StepInfo> steps;
 };
 
-// Returns the rates of the log's records, in order.
+// Returns the tokens per second of all log records, in order.
 std::vector<double> logged_rates(const LogHistory& log) {
   std::vector<double> rates;
   for (const LogRecord& record : log) {
@@ -259,14 +261,15 @@ std::vector<double> rates_of(const std::vector<StepInfo>& steps, int64_t interva
   return rates;
 }
 
-// The time of a save is not part of any step. Work that the device was given before the save belongs to the
-// step after it, even though the device has finished it when the save ends.
+// The time of a save must not count for any step. A step whose work was enqueued before the save must count the
+// time that this work took, although the device has finished it when the save ends.
 TEST(Ahead, ASaveNeitherLengthensNorShortensTheStepBehindIt) {
   const TestFolder folder("ahead_time");
   Arguments arguments = arguments_of(testing::write_tiny_model(folder), folder.path("run"));
   arguments.eval_strategy = "no";
   arguments.num_threads = 1;
-  // Without accumulation, the forward and backward pass that is enqueued before the save takes most of the step.
+  // Without accumulation, most of a step's time is its forward and backward pass, which is enqueued before the
+  // save.
   arguments.gradient_accumulation_steps = 1;
   arguments.per_device_train_batch_size = 64;
   arguments.dummy_num_samples = 256;
@@ -279,7 +282,8 @@ TEST(Ahead, ASaveNeitherLengthensNorShortensTheStepBehindIt) {
     Ran ran;
     train(arguments, reads, ran, slow);
     ASSERT_EQ(slow->steps.size(), 12u);
-    // The machine may delay a step, but none can take less time than its work.
+    // Other processes may delay a step, but no step can be faster than its work. The test therefore compares
+    // the shortest times.
     double least_ms = kSaveMs;
     double least_behind_save_ms = kSaveMs;
     for (const StepInfo& info : slow->steps) {

@@ -1,6 +1,6 @@
-// A custom loop that changes gradients must write only into their buffers. If each buffer is its own block of memory,
-// the bytes after its last element belong to other data. Blocks have a guard zone here; a sanitizer has its own
-// zones.
+// Tests that a custom loop that changes gradients writes only into their buffers. With one allocation per
+// buffer, a write after the last element would damage other data, such as the guard zone that this test's
+// allocator adds to each allocation. Sanitizers have guard zones of their own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,12 +15,12 @@
 
 namespace {
 
-// The bits of 1.0f, which any scaling of gradients changes.
+// The guard zone is filled with 1.0f, because scaling a gradient by any factor would change this value.
 constexpr uint32_t kGuard = 0x3f800000;
 constexpr size_t kGuards = 16;
 
 std::atomic<int> num_damaged{0};
-std::atomic<int> num_of_three_labels{0};  // number of blocks with the size of three fp32 numbers
+std::atomic<int> num_of_three_labels{0};  // number of allocations that have the size of three fp32 numbers
 
 }  // namespace
 
@@ -73,8 +73,8 @@ void operator delete(void* block, size_t /*bytes*/, std::align_val_t alignment) 
 namespace plimsoll {
 namespace {
 
-// Runs three batches although the setting is four, so that update() scales the accumulated gradients. Returns
-// the weights.
+// Runs three micro-batches although gradient_accumulation_steps is four, so that update() has to scale the
+// accumulated gradients. Returns the weights.
 std::string after_three_of_four(const testing::TestFolder& folder, bool apart) {
   Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
   arguments.num_labels = 3;
@@ -94,7 +94,7 @@ TEST(BlockBounds, ScalingGradientsLeavesWhatLiesBehindThem) {
   num_of_three_labels = 0;
   EXPECT_TRUE(after_three_of_four(folder, true) == together);
   EXPECT_EQ(num_damaged, 0);
-  // These are the classifier's bias, its gradient and its states.
+  // With three labels, the classifier's bias, its gradient and its states have this size.
   if (kHasGuards) {
     EXPECT_GE(num_of_three_labels, 4);
   }

@@ -1,6 +1,6 @@
-// The segments that a GPU captures during a run are counted before it starts. The runs of this test use the
-// current device; the buckets that they use are counted from their logs and compared with the plan for a card
-// that need not be present.
+// Tests the number of segments (forward, backward and optimizer parts of a step) that a GPU will capture as
+// CUDA graphs. A plan predicts it from the data. The test runs on the current device, counts the buckets in the
+// log of the run, and compares them with a plan for a GPU, which need not be present.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 using testing::TestFolder;
 
-// The number of times that a segment ran, by the tokens of its bucket.
+// How often a segment ran in each bucket. The key is the number of tokens of the bucket.
 using Runs = std::map<int64_t, int64_t>;
 
 int num_met_twice(const Runs& runs) {
@@ -50,7 +50,7 @@ std::string write_rows(const TestFolder& folder, const std::string& name, int nu
   return folder.path(name);
 }
 
-// Returns arguments of a run with twelve logged steps of batches of three rows.
+// Returns the arguments of a run with twelve logged steps. Each batch has three rows.
 Arguments arguments_with_rows(const TestFolder& folder, int num_rows) {
   const std::string model = testing::write_tiny_model(folder);
   testing::write_uneven_rows(folder, num_rows);
@@ -77,8 +77,8 @@ CapturedBuckets planned_buckets(const TestFolder& folder, const Arguments& argum
   return planned_for_card(folder, arguments).request.captured_buckets;
 }
 
-// Returns the runs per bucket after step `first` of a run with one micro-batch per step. The log states the fraction
-// of unused rows per record, from which the bucket follows.
+// Returns how often each bucket was used after step `first`, from the log of a run with one micro-batch per
+// step. Each log record states the fraction of unused rows, which determines the bucket.
 Runs runs_in_log(const Arguments& arguments, int64_t first) {
   Runs runs;
   int64_t seen = 0;
@@ -120,8 +120,8 @@ TEST(CapturedBuckets, AreThoseThatTheLogOfARunMeetsTwice) {
   EXPECT_GT(met_once, 2) << "what is met once is not captured";
 }
 
-// Forward and backward run for each micro-batch, the update in the bucket of the last micro-batch of its
-// step.
+// Forward and backward run in the bucket of each micro-batch, but the update runs only in the bucket of the
+// last micro-batch of a step.
 TEST(CapturedBuckets, OfUpdatesAreThoseInWhichStepsEnd) {
   const TestFolder folder("captured_updates");
   Arguments arguments = arguments_with_rows(folder, 47);
@@ -153,7 +153,7 @@ TEST(CapturedBuckets, OfUpdatesAreThoseInWhichStepsEnd) {
   EXPECT_TRUE(differ);
 }
 
-// After resuming, nothing is captured yet: only the remaining steps count, wherever the run resumes.
+// A resumed run has captured nothing yet, so only its remaining steps must be counted.
 TEST(CapturedBuckets, OfARunThatGoesOnAreThoseOfItsRest) {
   const TestFolder folder("captured_rest");
   Arguments arguments = arguments_with_rows(folder, 47);
@@ -191,7 +191,7 @@ int64_t num_logged(const LogHistory& log) {
   return count;
 }
 
-// Adds the buckets of one evaluation of a data set `times` times.
+// Counts the buckets of `times` evaluations of a data set.
 void add_runs(const RunSetup& setup, const std::optional<Dataset>& data, int64_t times, Runs& runs) {
   if (!data || times == 0) return;
   const std::vector<int32_t> lengths = data->tokens.lengths();
@@ -273,7 +273,7 @@ class StopInEvaluation : public Callback {
   int64_t now_ = 0;
 };
 
-// The remaining evaluations are counted, including the interrupted one.
+// If a run is resumed after an interrupted evaluation, this evaluation and all later ones must be counted.
 TEST(CapturedBuckets, OfARunThatGoesOnEvaluateWhatIsLeft) {
   const TestFolder folder("captured_cut_off");
   Arguments arguments = arguments_with_rows(folder, 20);
@@ -309,7 +309,7 @@ TEST(CapturedBuckets, OfARunThatGoesOnEvaluateWhatIsLeft) {
     add_runs(setup, setup.data.evaluate, evaluations, runs);
     EXPECT_EQ(setup.request.captured_buckets.evaluate, num_met_twice(runs));
   }
-  // The run resumes within an epoch, and evaluates at the end of this and of each remaining epoch.
+  // The run resumes in the middle of an epoch. It evaluates at the end of this epoch and of all later ones.
   arguments.eval_strategy = "epoch";
   arguments.eval_steps.reset();
   arguments.save_strategy = "no";
@@ -356,7 +356,8 @@ TEST(CapturedBuckets, OfEvaluationAloneAreThoseOfOneRun) {
   }
 }
 
-// `plan`, `train --dry_run` and a run know the same data; without data, evaluation may use every bucket.
+// `plan` and `train --dry_run` must count the same buckets, because both know the data. If the data is unknown,
+// an evaluation may use every bucket, and the largest number is planned.
 TEST(CapturedBuckets, AreTheSameInAPlanAndInARun) {
   const TestFolder folder("captured_same");
   Arguments arguments = arguments_with_rows(folder, 47);
@@ -387,8 +388,8 @@ TEST(CapturedBuckets, AreTheSameInAPlanAndInARun) {
             (CapturedBuckets{.train = 1, .update = 1, .evaluate = kMaxCapturedBuckets}));
 }
 
-// Counting stays fast for very many epochs: of identical epochs at most three are counted, and for a large
-// number of different ones the whole ladder is the upper bound.
+// Counting must be fast for very many epochs. If all epochs are alike, at most three of them are counted. If
+// many are different, the number of all buckets is the upper bound.
 TEST(CapturedBuckets, OfManyEpochsAreBounded) {
   CountedRun run{.sampler = {.strategy = SamplingStrategy::kSequential, .batch_size = 3},
                  .train_lengths = {5, 9, 40, 7, 7, 7, 100, 1, 2, 12}};

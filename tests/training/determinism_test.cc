@@ -1,5 +1,6 @@
-// Runs with different threads or kernels agree in their masks, the order of their data, and every figure
-// except for rounding. docs/DETERMINISM.md names these tests; resume_test.cc and tests/spine test equal bits.
+// Tests that runs with different numbers of threads or different kernels agree except for rounding: they use
+// the same dropout masks and the same order of the data. docs/DETERMINISM.md refers to these tests.
+// resume_test.cc and tests/spine test runs that must agree bit for bit.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +42,7 @@ RunFigures run(const TestFolder& folder, const std::string& model, int64_t threa
   Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
   arguments.num_threads = threads;
   arguments.kernels = kernels;
-  // The reference kernels run on the CPU only, so a GPU's kernels are compared with them there.
+  // The reference kernels exist for the CPU only. A run on a GPU is therefore compared with a run on the CPU.
   if (!kernels.empty()) arguments.device = "cpu";
   return run(folder, std::move(arguments));
 }
@@ -87,7 +88,8 @@ TEST(Determinism, ThreadsChangeRoundingOnly) {
   if (tests_run_on_gpu()) expect_equal_bits(one, two);
 }
 
-// Plain loops without oneDNN and SIMD differ most from other instruction sets and versions.
+// The reference kernels are plain loops without oneDNN and SIMD. Their rounding differs more from the fast
+// kernels than that of another instruction set or library version.
 TEST(Determinism, KernelsChangeRoundingOnly) {
   const TestFolder folder("kernels");
   const std::string model = testing::write_tiny_model(folder);
@@ -101,7 +103,7 @@ TEST(Determinism, KernelsChangeRoundingOnly) {
   expect_equal_but_for_rounding(forced, plain);
 }
 
-// The measure detects differences: a run whose masks keep everything exceeds the limit clearly.
+// The comparison must detect real differences: a run without dropout must exceed the limit clearly.
 TEST(Determinism, AnotherMaskIsSeen) {
   const TestFolder folder("mask");
   const RunFigures with = run(folder, testing::write_tiny_model(folder, 0.1), 1, {});

@@ -59,7 +59,7 @@ TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
   const TestFolder folder("interrupt_evaluation");
   const std::string model = testing::write_tiny_model(folder);
   const TrainOutput whole = Trainer(evaluating_arguments(model, folder.path("whole"))).train();
-  // The evaluations before the first step, between two steps, and after the last one are interrupted.
+  // Interrupts the evaluation before the first step, one between two steps, and the one after the last step.
   for (const int64_t step : {0, 2, 6}) {
     SCOPED_TRACE("stopped in the evaluation after step " + std::to_string(step));
     Arguments arguments = evaluating_arguments(model, folder.path("stopped" + std::to_string(step)));
@@ -92,7 +92,8 @@ TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
       ASSERT_FALSE(expected.empty());
       EXPECT_TRUE(read_file(arguments.output_dir + file) == expected) << file;
     }
-    // A checkpoint that had to be saved at this step also contains the evaluation after it was completed.
+    // A checkpoint of the step whose evaluation was interrupted must contain the result of the evaluation after
+    // it was completed.
     EXPECT_NE(read_file(arguments.output_dir + "/checkpoint-2/trainer_state.json").find("\"step\": 2"),
               std::string::npos);
     const std::string state = read_file(arguments.output_dir + "/checkpoint-6/run_state.json");
@@ -100,13 +101,13 @@ TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
   }
 }
 
-// Returns arguments for several runs of one Trainer, one after the other, in one folder.
+// Returns arguments with which one Trainer can make several runs in the same output folder.
 Arguments repeated_arguments(const TestFolder& folder) {
   Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
   arguments.max_steps = 4;
   arguments.save_strategy = "no";
-  // Needed although save_strategy is "no": a run that is stopped saves a checkpoint, which the next run has to
-  // replace.
+  // A run that is stopped saves a checkpoint even if save_strategy is "no". The next run must be permitted to
+  // replace it.
   arguments.replace_checkpoints = true;
   return arguments;
 }
@@ -125,7 +126,7 @@ TEST(Interrupt, AskedForBeforeARunHoldsForThatOneAlone) {
   EXPECT_EQ(whole.step, arguments.max_steps);
 }
 
-// Requests a stop after the second step, and throws.
+// A callback that requests a stop after the second step and then throws.
 class StopAndThrow : public Callback {
  public:
   explicit StopAndThrow(Trainer& trainer) : trainer_(trainer) {}
@@ -153,7 +154,8 @@ TEST(Interrupt, EndsWithTheRunThatThrew) {
   EXPECT_EQ(whole.step, arguments.max_steps);
 }
 
-// Runs start and end while another thread requests stops.
+// Another thread requests stops all the time while runs start and end. Each run must be interrupted after its
+// first step.
 TEST(Interrupt, MayBeAskedForByAnyThreadAtAnyTime) {
   const TestFolder folder("interrupt_thread");
   const Arguments arguments = repeated_arguments(folder);

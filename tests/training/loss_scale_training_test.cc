@@ -59,7 +59,7 @@ TEST(LossScaledRun, SkippedStepsAreCountedAndToldAndResumedBitForBit) {
     const StepInfo& step = watch->steps[i];
     EXPECT_EQ(step.loss_scale, std::ldexp(65536.0, -static_cast<int>(skipped)));
     EXPECT_EQ(std::isfinite(step.grad_norm), !step.skipped);
-    // There are three warm-up steps, which a skipped step does not advance.
+    // The learning rate rises over three warm-up steps. A skipped step must not advance it.
     if (updates < 3) {
       EXPECT_NEAR(step.learning_rate, 1e-3 * updates / 3.0, 1e-12);
     }
@@ -94,8 +94,8 @@ TEST(LossScaledRun, SkippedStepsAreCountedAndToldAndResumedBitForBit) {
   }
 }
 
-// The scale belongs to fp16: a run in fp32 resumes without it, and one that changes to fp16 starts with a new
-// one.
+// Only fp16 has a loss scale. A run that resumes in fp32 must ignore it, and one that changes from fp32 to fp16
+// must start with the initial scale.
 TEST(LossScaledRun, GoesOnInAnotherPrecision) {
   const TestFolder folder("loss_scale_precision");
   const std::string model = testing::write_tiny_model(folder);

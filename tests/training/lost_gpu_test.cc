@@ -1,6 +1,6 @@
-// Tests a GPU whose memory another process uses, and one that fails during a run: the error message, and that
-// the saved files are complete and a run can resume elsewhere. The last test loses the context of this
-// process.
+// Tests a GPU whose memory is used by another process, and a GPU that fails during a run. The error must name
+// the cause, the saved files must be complete, and the run must be able to resume on another device. The last
+// test makes CUDA unusable for this process.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TEST(ALostGpu, BeforeTheRunItsMemoryIsTaken) {
     }
   }
   ASSERT_EQ(cudaFree(taken), cudaSuccess);
-  // After memory has become free, the same Trainer can start.
+  // The failed start must leave the Trainer usable: after memory has become free, it can start.
   trainer.start();
   EXPECT_EQ(trainer.train().step, 12);
 }

@@ -1,5 +1,6 @@
-// Runs of masked language models: what their masks and losses do not depend on, the methods that they combine with, the
-// choice of the task, and batches that a program masks itself.
+// Tests runs of masked language models: masks and losses must not depend on how a step is divided, the model
+// must work with all training methods, the data must determine the task, and programs may mask tokens
+// themselves.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ const std::string& parity() {
   return path;
 }
 
-// Returns arguments of eight steps of a tiny model without dropout, in more than one epoch of lines of
+// Returns the arguments of a run without dropout: eight steps, which is more than one epoch, on lines of
 // different lengths.
 Arguments arguments_of(const std::string& output, const std::string& model = "bert_mlm") {
   Arguments arguments;
@@ -81,7 +82,7 @@ TEST(MaskedRuns, LossesDoNotDependOnHowAStepIsDivided) {
     arguments.gradient_accumulation_steps = accumulation;
     arguments.per_device_eval_batch_size = 8 / accumulation;
     const LogHistory log = Trainer(arguments).train().log_history;
-    // The order of fp32 sums differs; the updates of AdamW amplify it.
+    // fp32 sums are added in another order, and AdamW's updates amplify the difference.
     expect_near(values_of(log, "loss"), values_of(expected, "loss"), 1e-5);
     expect_near(values_of(log, "eval_loss"), values_of(expected, "eval_loss"), 1e-5);
     EXPECT_EQ(values_of(log, "eval_accuracy"), values_of(expected, "eval_accuracy"));
@@ -108,12 +109,13 @@ TEST(MaskedRuns, ResumingAndWorkersKeepEveryBit) {
   }
 }
 
-// Every method runs within its plan. Methods that keep the numbers keep the losses.
+// Each training method must stay within its planned memory. Methods that do not change the mathematical result
+// must give the same losses.
 TEST(MaskedRuns, MethodsCombine) {
   struct Method {
     const char* name;
     std::function<void(Arguments&)> set;
-    double tolerance;  // limit of the difference of losses; 0: they must differ
+    double tolerance;  // largest accepted difference of a loss; 0 if losses are not compared
   };
   const std::vector<Method> methods{
       {"chunked loss", [](Arguments& a) { a.chunked_loss = "always"; }, 1e-5},
@@ -158,7 +160,7 @@ TEST(MaskedRuns, MethodsCombine) {
     SCOPED_TRACE(method.name);
     Arguments arguments = arguments_of(folder.path("run"));
     method.set(arguments);
-    // A CPU without products in bf16 refuses the setting.
+    // A CPU without instructions for bf16 products refuses --bf16.
     if (arguments.bf16 && !arguments.device.starts_with("cuda") && !has_bf16_products(cpu_isa())) continue;
     Trainer trainer(arguments);
     const LogHistory log = trainer.train().log_history;
@@ -167,14 +169,15 @@ TEST(MaskedRuns, MethodsCombine) {
     EXPECT_TRUE(std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss) && loss > 1.0; }));
     if (method.tolerance > 0) expect_near(losses, values_of(expected, "loss"), method.tolerance);
     const MemoryFigures figures = trainer.memory();
-    // The arena has room for a label at each token, which no batch of this run has. spine_gradient_test fills it.
+    // The arena has memory for a label at every token. No batch of this run has that many labels, so the arena
+    // is not used completely; gradient_test.cc tests such a batch.
     EXPECT_LE(figures.arena_high_water_bytes, figures.arena_bytes);
     EXPECT_LE(figures.arena_written_bytes, figures.arena_bytes);
   }
 }
 
-// The encoder of a masked language model can be the base of a classifier. The class that a checkpoint names chooses the
-// task only for plain text; labelled rows choose classification.
+// The encoder of a masked language model can be trained as a classifier. With labelled rows a classifier is
+// trained, whatever class the checkpoint names. Only with plain text does this class determine the task.
 TEST(MaskedRuns, TheDataChoosesTheTaskOfACheckpoint) {
   const TestFolder folder("masked_choice");
   const auto write = [&](const char* name, const char* text) {
@@ -285,7 +288,7 @@ TEST(MaskedRuns, FilesOfOtherVersionsGiveTheSameLoss) {
             untied);
 }
 
-// A program may hide tokens itself: its classes are the hidden ids.
+// A program may mask tokens itself: the classes of its rows are the original ids of the masked tokens.
 TEST(MaskedRuns, RowsMaskedByTheProgram) {
   const TestFolder folder("masked_rows");
   Arguments arguments = arguments_of(folder.path("run"));
@@ -312,7 +315,8 @@ TEST(MaskedRuns, RowsMaskedByTheProgram) {
       },
       ErrorCode::kBadData);
   EXPECT_NE(message.find("179"), std::string::npos) << message;
-  // Without classes the tokens to hide are drawn at random, so they differ between two batches.
+  // If a row has no classes, random tokens of it are masked, so the losses of two batches with the same rows
+  // differ.
   DataRow plain{.text = "the kernel module is a small library for the secure shell of the system"};
   EXPECT_NE(*trainer.forward(trainer.make_batch({plain, plain, plain})).loss,
             *trainer.forward(trainer.make_batch({plain, plain, plain})).loss);

@@ -1,7 +1,7 @@
-// A step allocates nothing with the size of a tensor on the heap; the arena holds everything. The test counts
-// every call of the allocator by this process while steps run. It excludes oneDNN, whose memory is a line of
-// the plan, and NVIDIA's driver, which is not part of this program. On a GPU the free memory of the card must
-// not change either.
+// Tests that training steps allocate no memory of tensor size on the heap, because all tensors are in the
+// arena. The test records all heap allocations of this process while steps run. Those of oneDNN, whose memory
+// the plan lists, and of NVIDIA's driver, which is not part of this program, are recorded separately. On a GPU
+// the free memory of the card must not change either.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -93,7 +93,7 @@ TEST(NoAllocation, StepsTakeNothingOfATensorsSize) {
   Batch batch = trainer.next_batch();
   std::optional<CudaDevice> card;
   if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr) card.emplace(0);
-  // The first step binds kernels for its bucket; on a GPU the second captures them.
+  // In its first step a bucket is bound to its kernels. On a GPU the second step captures them as a CUDA graph.
   for (int step = 0; step < 3; ++step) {
     trainer.forward_backward(batch);
     trainer.update(1e-4);
@@ -109,13 +109,14 @@ TEST(NoAllocation, StepsTakeNothingOfATensorsSize) {
     EXPECT_EQ(card->free_bytes(), free_before) << "bytes that are free on the card: a step took some or gave "
                                                   "some back, or somebody else did meanwhile";
   }
-  // The smallest activation has 132 tokens x 16 x 4 bytes = 8448 bytes; queues and handles of libraries stay
-  // below 4 KiB.
+  // The smallest activation has 132 tokens x 16 x 4 bytes = 8448 bytes. Queues and handles of libraries need
+  // less than 4 KiB.
   EXPECT_LT(largest.load(), 4096u) << calls.load() << " calls";
   if (card) {
     std::printf("the driver's largest piece of the heap: %zu bytes\n", largest_of_library.load());
   } else {
-    // Below AVX-512 oneDNN packs operands into its own memory; the plan includes it for the largest product.
+    // On CPUs without AVX-512, oneDNN copies operands into memory of its own. The plan includes this memory for
+    // the largest product.
     const MatmulProblem largest_sizes{
         .m = 132, .n = 48, .k = 132, .num_threads = num_threads(), .isa = cpu_isa()};
     EXPECT_LE(largest_of_library.load(), static_cast<size_t>(matmul_library_bytes(largest_sizes)));

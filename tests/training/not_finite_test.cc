@@ -1,5 +1,5 @@
-// Tests a loss that is not finite on the device of the test: the run ends before it changes a weight, names
-// the first value that is not finite, and earlier saves remain.
+// Tests a loss that is infinite or NaN. The run must end before it changes a weight and must name the first
+// value that is not finite. Earlier checkpoints must remain.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -32,7 +32,7 @@ TEST(NotFinite, NamesTheFirstWeightThatIsNot) {
   Trainer trainer(arguments);
   trainer.train();
   trainer.save_model(folder.path("broken"));
-  // The last bytes are those of the classifier's weight.
+  // The weight of the classifier is stored last in the file. Its bytes are set to NaN.
   std::string text = read_file(folder.path("broken") + "/model.safetensors");
   for (size_t i = text.size() - 64; i < text.size(); ++i) text[i] = '\xff';
   std::ofstream(folder.path("broken") + "/model.safetensors", std::ios::binary) << text;
@@ -57,7 +57,7 @@ TEST(NotFinite, ARateThatExplodesLeavesWhatWasSaved) {
   const std::string message = failure_of(arguments);
   EXPECT_NE(message.find("the weights were not changed"), std::string::npos) << message;
   EXPECT_NE(message.find("irst "), std::string::npos) << message;
-  // The files of the failed run also contain its plan, its log and its memory.
+  // A run that fails must also write its plan, its log and its memory report.
   const auto text_of = [&](const char* file) { return read_file(folder.path("run") + file); };
   EXPECT_NE(text_of("/plan.json").find("\"total_bytes\""), std::string::npos);
   EXPECT_NE(text_of("/log.jsonl").find("\"loss\""), std::string::npos);

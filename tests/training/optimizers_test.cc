@@ -1,5 +1,5 @@
-// Tests a complete run per optimizer: it learns, it uses the planned memory, and it resumes with the same
-// bits.
+// Tests a complete run with each optimizer: the loss falls, the run uses the planned memory, and it resumes
+// with the same bits.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -23,7 +23,7 @@ struct OptimizerRun {
   std::string optim;
   KeyValues optim_args;
   double learning_rate;
-  std::set<std::string> states;  // kinds of states in a checkpoint
+  std::set<std::string> states;  // kinds of optimizer states that the checkpoint must contain
 };
 
 const std::vector<OptimizerRun>& runs() {
@@ -71,7 +71,8 @@ Arguments arguments_of(const OptimizerRun& run, const std::string& model, const 
   return arguments;
 }
 
-// Returns the kinds of states in a checkpoint: names up to the "/" in the header of its file.
+// Returns the kinds of optimizer states in a checkpoint: the parts before "/" of the tensor names in the header
+// of the file.
 std::set<std::string> states_in(const std::string& checkpoint) {
   const std::string text = read_file(checkpoint + "/optimizer.safetensors");
   std::set<std::string> kinds;
@@ -97,8 +98,8 @@ TEST(Optimizers, EveryOneRunsWithinItsPlanAndResumesToTheSameBits) {
     const TrainOutput whole = trainer.train();
     ASSERT_EQ(whole.step, 6);
     ASSERT_FALSE(whole.log_history.empty());
-    // The written part of the arena may end before its used part, because a kernel may leave the end of its scratch memory
-    // unwritten.
+    // The last written byte may be before the end of the used part of the arena, because kernels may leave the
+    // end of their scratch memory unwritten.
     const MemoryFigures figures = trainer.memory();
     EXPECT_EQ(figures.arena_high_water_bytes, figures.arena_bytes);
     EXPECT_LE(figures.arena_written_bytes, figures.arena_bytes);
@@ -123,7 +124,8 @@ TEST(Optimizers, EveryOneLowersTheLoss) {
   const std::string model = write_model(folder);
   for (const OptimizerRun& run : runs()) {
     SCOPED_TRACE(run.optim);
-    // With warmup_init the rate starts at 1e-6, so none of these steps learns visibly.
+    // Skips warmup_init, with which the learning rate starts at 1e-6, so that the loss would hardly change in
+    // these steps.
     if (run.optim_args.contains("warmup_init")) continue;
     Arguments arguments = arguments_of(run, model, folder.path("run"));
     std::filesystem::remove_all(arguments.output_dir);
@@ -145,7 +147,7 @@ TEST(Optimizers, EveryOneLowersTheLoss) {
   }
 }
 
-// Adafactor's own rate is logged.
+// With relative_step, Adafactor computes its learning rate itself. The log must contain that rate.
 TEST(Optimizers, TheRelativeStepIsInTheLog) {
   const TestFolder folder("optimizers_relative");
   OptimizerRun run = runs()[5];

@@ -1,5 +1,5 @@
-// A checkpoint from one device can be resumed on another: afterwards the run equals one that stays on one device,
-// except for rounding. Needs a GPU.
+// Tests that a checkpoint from one device can be resumed on another one. Afterwards the run must equal one that
+// stays on its device, except for rounding. Needs a GPU.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -45,8 +45,8 @@ TEST(OtherDevice, ACheckpointOfEitherGoesOnOnTheOther) {
   }
 }
 
-// State that exists only for 16 bits on a GPU, halves of weights and a loss scale, is fp32 in a checkpoint or
-// omitted.
+// Training in 16 bits on a GPU has additional state: weights in two halves and a loss scale. In a checkpoint
+// such weights are stored in fp32, and a run in fp32 ignores the scale.
 TEST(OtherDevice, TheCpuGoesOnInFp32WhereTheGpuTrainedIn16Bits) {
   const TestFolder folder("other_precision");
   const std::string model = testing::write_tiny_model(folder);
@@ -66,8 +66,8 @@ TEST(OtherDevice, TheCpuGoesOnInFp32WhereTheGpuTrainedIn16Bits) {
     rest.resume_from_checkpoint = whole.output_dir + "/checkpoint-6";
     const RunFigures figures = train(rest);
     ASSERT_EQ(figures.losses.size(), 12u);
-    // A logit has size 1, and bf16 rounds it by at most 2^-9 per product. A loss of two classes of about ln 2
-    // changes by less than four of these. Weights of another run would differ in the first digit.
+    // Logits are of size 1, and bf16 rounds them by at most 2^-9 per product. A loss of about ln 2 changes by
+    // less than four such roundings. With wrong weights it would differ in the first digit.
     for (size_t i = 0; i < 12; ++i) EXPECT_NEAR(figures.losses[i], in_fp32.losses[i], 0x1p-7) << i + 1;
   }
 }

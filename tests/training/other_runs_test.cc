@@ -1,5 +1,6 @@
-// Runs do not affect each other's checkpoints in one output folder without permission. Also tests what a run
-// reports about the checkpoint from which it resumes and the weights with which it ends.
+// Tests several runs in one output folder: without permission a run must not change the checkpoints of another
+// one. Also tests what a run reports about the checkpoint from which it resumes and about the weights with
+// which it ends.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -112,7 +113,7 @@ TEST(OtherRuns, TheBestCheckpointMayLieInAnotherFolder) {
   arguments.resume_from_checkpoint = folder.path("first") + "/checkpoint-3";
   arguments.output_dir = folder.path("second");
   arguments.max_steps = 5;
-  arguments.learning_rate = 3.0;  // so large that the loss grows and no later evaluation is better
+  arguments.learning_rate = 3.0;  // so large that the loss grows, and the first evaluation remains the best
   arguments.lr_scheduler_type = "constant";
   arguments.warmup_steps = 0;
   {

@@ -1,5 +1,5 @@
-// Tests custom training loops: the example runs, the steps equal those of the Trainer bit for bit, and calls
-// in the wrong order report the missing call.
+// Tests custom training loops: the example program own_loop works, its steps equal those of the Trainer bit for
+// bit, and calls in the wrong order report the missing call.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -39,7 +39,7 @@ ExampleRun run_example(const std::string& words) {
   return run;
 }
 
-// Returns arguments that the example and plimsoll train share.
+// Returns the arguments that the example program own_loop and `plimsoll train` both get.
 std::string dummy_arguments(const std::string& model, const std::string& output_dir, int steps,
                             const std::vector<std::string>& more) {
   std::string words = "--config_name " + model +
@@ -71,8 +71,8 @@ TEST(OwnLoop, RunsAndLearns) {
   EXPECT_TRUE(std::filesystem::exists(folder.path("out") + "/model.safetensors"));
 }
 
-// "Does this use the same amount of memory? Indeed it does": the memory that the example plans and allocates
-// equals the Trainer's plan for the same arguments to the byte, and it is used to its last kibibyte.
+// The memory that the example program own_loop plans and allocates must equal the Trainer's plan for the same
+// arguments to the byte, and all of it except less than one KiB must be used.
 TEST(OwnLoop, HoldsWhatTrainPlansWithEveryMethod) {
   const testing::TestFolder folder("own_loop_methods");
   const std::string model = testing::write_tiny_model(folder);
@@ -122,8 +122,8 @@ TEST(OwnLoop, AnOptimizerOfOnesOwnHoldsWhatTrainPlans) {
   EXPECT_EQ(losses[0], losses[1]) << "computing again changes nothing";
 }
 
-// Returns arguments of a run with rows of many lengths and an incomplete last batch; dropout is off if
-// `dropout` is 0.
+// Returns the arguments of a run with rows of many lengths and an incomplete last batch. With `dropout` 0 there
+// is no dropout.
 Arguments uneven_arguments(const testing::TestFolder& folder, double dropout = 0.1) {
   Arguments arguments;
   arguments.config_name = testing::write_tiny_model(folder, dropout);
@@ -145,7 +145,8 @@ std::string weights_of(Trainer& trainer, const testing::TestFolder& folder) {
   return text;
 }
 
-// With 23 rows in batches of 4, the sixth has 3, and every third step of two batches ends the epoch.
+// A custom loop must make the same steps as train(). The data has 23 rows, so the sixth batch of up to 4 rows
+// has 3, and with two batches per step every third step ends an epoch.
 TEST(OwnLoop, MakesTheTrainersStepsBitForBit) {
   for (const int64_t accumulation : {1, 2, 4}) {
     SCOPED_TRACE(accumulation);
@@ -173,8 +174,8 @@ TEST(OwnLoop, MakesTheTrainersStepsBitForBit) {
   }
 }
 
-// Returns the norm of the step's gradient and the weights after it, for `num_batches` batches with a setting
-// that permits `accumulation` of them.
+// Makes one step of `num_batches` batches, although gradient_accumulation_steps permits `accumulation` batches.
+// Returns the norm of its gradient and the weights after it.
 std::pair<double, std::string> one_step(const testing::TestFolder& folder, int64_t accumulation,
                                         int num_batches) {
   Arguments arguments = uneven_arguments(folder, 0.0);
@@ -187,22 +188,23 @@ std::pair<double, std::string> one_step(const testing::TestFolder& folder, int64
   return {norm, weights_of(trainer, folder)};
 }
 
-// A step is the mean over its samples, however many batches the setting permits.
+// A step must be the mean over the samples that it really has, even if gradient_accumulation_steps permits more
+// batches.
 TEST(OwnLoop, FewerBatchesThanTheSettingWeighTheSame) {
   const testing::TestFolder folder("own_loop_weight");
   const auto [norm, weights] = one_step(folder, 2, 2);
   ASSERT_GT(norm, 0.0);
-  // Half of the samples that the setting permits: scaling by a power of two rounds nothing.
+  // With half of the permitted samples, the gradient is scaled by a power of two, which rounds nothing, so the
+  // bits must be equal.
   const auto [norm_of_4, weights_of_4] = one_step(folder, 4, 2);
   EXPECT_EQ(norm_of_4, norm);
   EXPECT_TRUE(weights_of_4 == weights);
-  // With 8 of 12 samples each gradient is rounded once more, by at most 2^-24 of itself, and so is their
-  // norm.
+  // With 8 of 12 permitted samples, the scaling rounds each gradient and the norm by at most 2^-24 of itself.
   EXPECT_NEAR(one_step(folder, 3, 2).first, norm, 4.0 * std::ldexp(norm, -24));
 }
 
-// A loop that ignores the end of an epoch: the step across it has 3 + 4 samples and equals that of one batch
-// of these 7.
+// If a custom loop ignores the end of an epoch, a step may have the last 3 samples of one epoch and the first 4
+// of the next. It must equal a step with one batch of these 7 samples.
 TEST(OwnLoop, AStepOverTheEndOfAnEpochIsTheMeanOfItsSamples) {
   const testing::TestFolder folder("own_loop_over");
   Arguments arguments = uneven_arguments(folder, 0.0);
@@ -228,8 +230,8 @@ TEST(OwnLoop, AStepOverTheEndOfAnEpochIsTheMeanOfItsSamples) {
   at_once.forward_backward(at_once.next_batch());
   const double expected = at_once.update(0.0);
   ASSERT_GT(expected, 0.0);
-  // The order of sums differs: the norm of each side is within 32 units of 2^-24 of exact arithmetic, as
-  // LargerBucket.ChangesRoundingOnly tests for gradients in fp32.
+  // The two steps add terms in another order. Each norm is within 32 units of 2^-24 of exact arithmetic, as
+  // LargerBucket.ChangesRoundingOnly tests for fp32 gradients.
   EXPECT_NEAR(over.update(0.0), expected, 2 * 32 * 0x1p-24 * expected);
 }
 
@@ -286,8 +288,9 @@ TEST(OwnLoop, CallsInTheWrongOrderSayWhatToCallFirst) {
   }
 }
 
-// The rule of the library's own SGD, written by a user, gives the same weights. Without decay an update
-// rounds once or twice, in fp64 or fp32: a few units in the last place of weights below 1 over six steps.
+// A program implements the formula of the library's SGD as its own update rule; the weights must be the same.
+// Each update rounds once or twice, in fp64 or fp32, which adds up to a few units in the last place over six
+// steps.
 TEST(OwnLoop, ARuleOfOnesOwnSeesGradientsWeightsAndStates) {
   for (const int64_t accumulation : {1, 2}) {
     SCOPED_TRACE(accumulation);
@@ -323,7 +326,7 @@ TEST(OwnLoop, ARuleOfOnesOwnSeesGradientsWeightsAndStates) {
       });
     }
     EXPECT_EQ(elements, ours.num_parameters());
-    // A custom rule that changes nothing is used to read the weights of both trainers.
+    // An update rule that changes nothing gives access to the weights of both trainers.
     for (Trainer* trainer : {&theirs, &ours}) {
       trainer->forward_backward(trainer->next_batch());
       trainer->update_by([&](const OwnParameter& parameter) {
@@ -332,8 +335,8 @@ TEST(OwnLoop, ARuleOfOnesOwnSeesGradientsWeightsAndStates) {
     }
     ASSERT_EQ(weights[0].size(), weights[1].size());
     ASSERT_FALSE(weights[0].empty());
-    // A weight below 2 is rounded by at most 2^-24 in each of six steps on either side, 12 x 2^-24 = 7.2e-7;
-    // the roundings of the momentum times a rate of 1e-2 are below 1e-8.
+    // In each of six steps on either side, a weight below 2 is rounded by at most 2^-24: 12 x 2^-24 = 7.2e-7.
+    // Rounding of the momentum adds less than 1e-8, because it is multiplied by the learning rate of 1e-2.
     for (size_t k = 0; k < weights[0].size(); ++k) {
       for (size_t i = 0; i < weights[0][k].size(); ++i)
         ASSERT_NEAR(weights[1][k][i], weights[0][k][i], 1e-6) << k << " " << i;
@@ -352,7 +355,7 @@ TEST(OwnLoop, ARuleIsRefusedWhereItCannotWork) {
   Trainer in_backward(arguments);
   in_backward.forward_backward(in_backward.next_batch());
   expect_usage([&] { in_backward.update_by(rule); }, "--optimizer_in_backward updates before");
-  // A model with tensors of 4096 elements, which have 8-bit states.
+  // A model whose tensors have at least 4096 elements, so that its optimizer states are stored in 8 bits.
   arguments = Arguments{};
   arguments.config_name = "MiniLM-L6-H384-uncased";
   arguments.dataset_name = "dummy";
@@ -387,7 +390,8 @@ TEST(OwnLoop, TrainBeginsAnewAfterOtherSteps) {
   EXPECT_TRUE(weights_of(fresh, folder) == twice);
 }
 
-// After the planned epochs a batch may be larger than all planned ones; it is refused, with the remedy.
+// The plan covers the batches of the planned epochs. A later batch may be larger than all of these; it must be
+// refused with a message that names a remedy.
 TEST(OwnLoop, BatchesBeyondThePlanAreRefusedAtTheirTurn) {
   const testing::TestFolder folder("own_loop_beyond");
   Arguments arguments = uneven_arguments(folder);
@@ -405,7 +409,7 @@ TEST(OwnLoop, BatchesBeyondThePlanAreRefusedAtTheirTurn) {
         "--num_train_epochs or --max_steps");
     EXPECT_GE(done, 6);
     turns.push_back(done);
-    // If the plan covers enough steps, the same loop continues.
+    // If max_steps includes this batch, the plan covers it, and the loop continues.
     arguments.max_steps = done + 1;
     Trainer planned(arguments);
     for (int i = 0; i <= done; ++i) planned.next_batch();

@@ -1,5 +1,5 @@
-// A run that stops and resumes ends with the same bits as an uninterrupted one: weights, optimizer, log,
-// order of data.
+// Tests that a run which stops and resumes ends with the same bits as an uninterrupted one: weights, optimizer
+// states, log and order of the data.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -39,7 +39,8 @@ TEST(Resume, EveryStepGoesOnBitForBit) {
   }
 }
 
-// Recomputation changes no bit in fp32, so a run may resume with another recomputation choice.
+// Recomputation changes no bit in fp32, so a run may be resumed with another recomputation choice and must
+// still end with the same bits.
 TEST(Resume, RecomputingGoesOnBitForBit) {
   const TestFolder folder("recompute");
   const std::string model = testing::write_tiny_model(folder);
@@ -86,7 +87,8 @@ TEST(Resume, TwoRunsAndAnyNumberOfWorkersGiveTheSameBits) {
   }
 }
 
-// With --full_determinism no algorithm is measured, so runs need not share a tuning table.
+// With --full_determinism no matrix product algorithms are measured, so two runs must have the same bits even
+// if they share no table of measurements.
 TEST(Resume, FullDeterminismMeasuresNothingAndRepeatsItsBits) {
   const TestFolder folder("full_determinism");
   const std::string model = testing::write_tiny_model(folder);
@@ -104,7 +106,8 @@ TEST(Resume, FullDeterminismMeasuresNothingAndRepeatsItsBits) {
   }
 }
 
-// The cache of tuned products may have changed or disappeared: a resumed run uses those of its checkpoint.
+// Fast algorithms of matrix products are chosen by measurements, which a cache keeps. The cache may change or
+// disappear between runs, so a resumed run must use the choices that its checkpoint contains.
 TEST(Resume, TakesTheTuningTableOfItsCheckpoint) {
   const TestFolder folder("tuned");
   const std::string model = testing::write_tiny_model(folder);
@@ -123,8 +126,8 @@ TEST(Resume, TakesTheTuningTableOfItsCheckpoint) {
   }
 }
 
-// Resuming a completed run changes nothing; one that was killed just before its end is completed, with the
-// figures of all its steps.
+// Resuming a completed run must change nothing. A run that was killed just before its end must be completed,
+// and its report must include all its steps.
 TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
   const TestFolder folder("complete");
   Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
@@ -146,7 +149,7 @@ TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
                                  arguments.output_dir + "/log.jsonl",
                                  std::filesystem::copy_options::overwrite_existing);
     }
-    // Creates a file that a run leaves if it is killed while it writes a report.
+    // This is the kind of file that remains if a run is killed while it writes a report.
     const std::string leftover = arguments.output_dir + "/.plimsoll-tmp-README.md";
     std::ofstream(leftover) << "---";
     Trainer trainer(arguments);
@@ -199,8 +202,8 @@ bool has_states(const Arguments& arguments, int step) {
                                  "/optimizer.safetensors");
 }
 
-// A completed run keeps the optimizer's states only if more steps would continue it in the same way, or if it was
-// asked to.
+// The last checkpoint of a completed run contains optimizer states only if more steps could continue the
+// training from there, for example with a constant learning rate, or if the user requested them.
 TEST(Resume, ACompletedRunKeepsStatesThatMoreStepsNeed) {
   const TestFolder folder("final_states");
   const std::string model = testing::write_tiny_model(folder);
@@ -252,8 +255,9 @@ TEST(Resume, ARunThatStopsEarlyKeepsItsStates) {
   EXPECT_TRUE(has_states(arguments, 5));
 }
 
-// A completed run without states resumes as complete, and can be extended: the states begin at zero, as do their
-// bias corrections, whether the extension runs in one piece or resumes.
+// A completed run whose last checkpoint has no optimizer states can be extended by more steps. The states and
+// their bias corrections then start from zero. An extension that is interrupted and resumed must end with the
+// same bits.
 TEST(Resume, ExtendsACompletedRunWithoutStates) {
   const TestFolder folder("extended");
   Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
@@ -292,8 +296,9 @@ TEST(Resume, ExtendsACompletedRunWithoutStates) {
   EXPECT_TRUE(read_file(complete + "/model.safetensors") == weights) << "what was saved stays";
 }
 
-// If a run resumes with another batch size, it starts within one of the new batches. All later batches then
-// differ from those of a run from the start, so the plan covers the largest batch that the data can make.
+// A run that resumes with another batch size starts in the middle of one of the new batches. All its batches
+// then differ from those of a run from the start, so the plan must cover the largest batch that the data
+// permits.
 TEST(Resume, AnotherBatchSizeGoesOn) {
   const TestFolder folder("batch_size");
   Arguments arguments;
@@ -371,7 +376,7 @@ TEST(Training, EarlyStoppingAndBestModel) {
   arguments.greater_is_better = false;
   arguments.save_total_limit = 1;
   arguments.early_stopping_patience = 2;
-  // The required improvement exceeds every loss, so the run stops after the first evaluation and two more.
+  // No evaluation can improve the loss by this much, so the run stops two evaluations after the first one.
   arguments.early_stopping_threshold = 100.0;
   Trainer trainer(arguments);
   const TrainOutput output = trainer.train();
@@ -389,8 +394,8 @@ TEST(Training, EarlyStoppingAndBestModel) {
 }
 
 TEST(Training, AccumulationOverTheEndOfAnEpochCountsRealSamples) {
-  // With 22 rows in micro-batches of 3, two per step, the last step of an epoch has 4 rows in two
-  // micro-batches.
+  // The data has 22 rows, in micro-batches of 3 and steps of two micro-batches. The last step of an epoch has
+  // only 4 rows.
   const TestFolder folder("ragged");
   const std::string model = testing::write_tiny_model(folder, 0.0);
   Arguments arguments = testing::tiny_arguments(model, folder.path("run"));

@@ -19,7 +19,8 @@ RunFigures figures_of(const TrainOutput& output, const std::string& model_folder
   const SafetensorsFile file =
       SafetensorsFile::open(posix_file_system(), model_folder + "/model.safetensors");
   for (const StoredTensor& tensor : file.tensors()) {
-    // The gradient of a key bias is exactly zero, so AdamW turns its rounding into steps of full size.
+    // The exact gradient of a key bias is zero, and AdamW makes steps of full size from its rounding errors, so
+    // it is not compared.
     if (tensor.name.ends_with("self.key.bias")) continue;
     std::vector<double> values(static_cast<size_t>(tensor.num_elements()));
     file.read(tensor, {values.data(), DType::kF64});
@@ -28,11 +29,12 @@ RunFigures figures_of(const TrainOutput& output, const std::string& model_folder
   return result;
 }
 
-// Justifies the limits below. A loss and a norm are sums of several hundred products in fp32, with errors of a few
-// units of 2^-24 in the first step. Twelve steps of AdamW at 1e-3 propagate this difference; a gradient near zero
-// turns a rounding into part of a step, so weights are compared as a whole. The limits are a hundred roundings, and
-// a thousandth of the learning rate's reach (12 * 1e-3 per element); a different mask or row of data would show in
-// the second digit.
+// The limits are derived as follows. Losses and norms are sums of several hundred fp32 products, with errors of
+// a few units of 2^-24 in the first step. Twelve steps of AdamW with a learning rate of 1e-3 carry these
+// differences on. A gradient near zero may turn a rounding into a large part of a step, so the weights are
+// compared as one vector. The limit for losses and norms is a hundred roundings. The limit for weights is a
+// thousandth of the largest possible change (12 * 1e-3 per element). A different dropout mask or row of data
+// would change the second digit.
 void expect_equal_but_for_rounding(const RunFigures& a, const RunFigures& b) {
   ASSERT_EQ(a.losses.size(), 12u);
   ASSERT_EQ(b.losses.size(), 12u);

@@ -1,5 +1,5 @@
-// The figures of runs of the tiny model that may differ in threads, kernels or device, and must agree except
-// for rounding. Thread-safety: none needed, values only.
+// The results of runs of the tiny model: losses, gradient norms and weights. Runs with different threads,
+// kernels or devices must agree in them except for rounding. Thread-safety: none needed, values only.
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@ struct RunFigures {
   std::vector<double> weights;
 };
 
-// Figures from the log of the run and from the weights in `model_folder`.
+// Collects the results from the log of a run and from the weights in `model_folder`.
 RunFigures figures_of(const TrainOutput& output, const std::string& model_folder);
 
-// Fails the test if the figures of two runs differ by more than rounding can cause in twelve steps. Requires: the
-// runs have twelve logged steps.
+// Fails the test if the results of two runs differ by more than rounding can cause in twelve steps. Requires:
+// both runs have twelve logged steps.
 void expect_equal_but_for_rounding(const RunFigures& a, const RunFigures& b);
 
 }  // namespace plimsoll::testing

@@ -1,5 +1,5 @@
-// Tests the inputs of a run before its plan: the device of a plan, the folder of the model, its labels; and
-// the metrics of MNLI's two sets.
+// Tests what a run determines before it makes its plan: the device, the model folder, the labels, and the notes
+// about arguments. Also tests the metrics of the two validation sets of MNLI.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::string written(const TestFolder& folder, const std::string& name, const std
   return folder.path(name);
 }
 
-// Returns arguments that train a tiny model with a vocabulary on a file with these rows.
+// Returns arguments that train a tiny model, which has a vocabulary, on a data file with these rows.
 Arguments arguments_with_file(const TestFolder& folder, const std::string& rows) {
   const std::string model = testing::write_tiny_model(folder);
   testing::write_uneven_rows(folder, 4);
@@ -48,7 +48,7 @@ Arguments arguments_with_file(const TestFolder& folder, const std::string& rows)
   return arguments;
 }
 
-// A plan for a card that is not in this machine can read data.
+// A plan for a GPU can be made from real data on a machine without this GPU.
 TEST(Setup, APlanThatReadsDataNeedsNoGpu) {
   const TestFolder folder("plan_for_card");
   const Arguments with_file = arguments_with_file(folder, "sentence,label\na b,x\nc,y\n");
@@ -76,7 +76,8 @@ std::string all_of(const std::vector<std::string>& lines) {
   return text;
 }
 
-// Each bucket that an evaluation meets is bound to its kernels, and the plan counts the memory of that.
+// Each bucket that an evaluation uses has to be bound to its kernels, which needs memory. The plan must count
+// this memory.
 TEST(Setup, ThePlanCountsTheBucketsOfAnEvaluation) {
   const TestFolder folder("evaluation_buckets");
   Arguments arguments;
@@ -91,7 +92,8 @@ TEST(Setup, ThePlanCountsTheBucketsOfAnEvaluation) {
     arguments.do_eval = true;
     return build_plan(setup_of(arguments, RunPurpose::kTrain).request).constant_bytes();
   };
-  // 3 tokens, and then 3 to 22 tokens: buckets of 16 and of up to 32.
+  // The texts of the first file have 3 tokens and need only the bucket of 16 tokens. Those of the second file
+  // have 3 to 22 tokens and also need buckets of up to 32 tokens.
   std::ofstream(folder.path("even.csv")) << "sentence,label\na,even\nb,odd\nc,even\n";
   const int64_t even = constant_of(folder.path("even.csv"));
   std::ofstream(folder.path("uneven.csv"))
@@ -101,8 +103,9 @@ TEST(Setup, ThePlanCountsTheBucketsOfAnEvaluation) {
   EXPECT_LT(uneven - even, 4 * kMiB);
 }
 
-// Plans BERT-large with exact masters and with everything in host memory that can be there. The card then holds the
-// weights in bf16, the embeddings in fp32, the backward pass of one layer and the states of some elements.
+// With exact master weights and everything in host memory that can be offloaded, BERT-large must fit into 1300
+// MiB of GPU memory: bf16 weights, fp32 embeddings, the backward pass of one layer, and the states of some
+// elements.
 TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
   const TestFolder folder("matmul_workspace");
   Arguments arguments;
@@ -139,7 +142,7 @@ TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
     above = plan.total_bytes();
   }
   EXPECT_LE(above, 1300 * kMiB);
-  // On a CPU the products use the workspace that their kernels request, so --matmul_workspace has no effect.
+  // On a CPU, kernels request the workspace that they need, so --matmul_workspace has no effect.
   arguments.device = "cpu";
   arguments.bf16 = arguments.offload_activations = false;
   arguments.offload_optimizer = "False";
@@ -186,7 +189,8 @@ TEST(Setup, AModelKeepsItsLabelsWhereTheDataHasAPartOfThem) {
   }
   EXPECT_EQ(Trainer(arguments).train().step, 1);
 
-  // With a different label or a newly initialized head, the label list of the data is used unchanged.
+  // If the head is newly initialized, or if the data has a label that the model does not have, the labels of
+  // the data replace those of the model.
   arguments.ignore_mismatched_sizes = true;
   EXPECT_EQ(setup_of(arguments, RunPurpose::kTrain).model.config.num_labels, 2);
   arguments.ignore_mismatched_sizes = false;
@@ -228,14 +232,14 @@ TEST(Setup, EachSetOfMnliHasItsOwnTimeAndRows) {
     }
   }
   EXPECT_TRUE(metrics.contains("eval_mem_cpu_alloc_delta_mm"));
-  // Each set is one batch, with three rows and one row; the rates of the second are computed from its own
-  // rows and time.
+  // Each validation set is one batch, with one row and with three rows. The speed of the second evaluation must
+  // be computed from its own rows and time.
   EXPECT_NEAR(metrics.at("eval_samples_per_second_mm") / metrics.at("eval_steps_per_second_mm"), 3.0, 0.1);
   EXPECT_NEAR(metrics.at("eval_samples_per_second") / metrics.at("eval_steps_per_second"), 1.0, 0.1);
 }
 
-// With two rows in batches of one, an epoch has two micro-batches and, with up to three micro-batches per step,
-// one step.
+// Intervals that the run never reaches must be reported. The data has two rows, so an epoch has two
+// micro-batches of one row, and, with up to three micro-batches per step, one step.
 TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   const TestFolder folder("unreached");
   Arguments arguments = arguments_with_file(folder, "sentence,label\na,x\nb,y\n");
@@ -274,7 +278,8 @@ TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   EXPECT_EQ(said.find("more than an epoch"), std::string::npos) << said;
 }
 
-// Without a limit, the memory of the machine shows that a larger micro-batch fits.
+// If gradient accumulation is used although a larger micro-batch would fit into the memory of the machine, the
+// run must report it.
 TEST(Setup, ARunSaysThatItAccumulatesNeedlessly) {
   const TestFolder folder("needless");
   const std::string model = testing::write_tiny_model(folder);

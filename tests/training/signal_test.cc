@@ -1,4 +1,5 @@
-// Tests a signal after a run has failed: no run is left to stop, and the program prints its message.
+// Tests a signal that arrives after a run has failed. There is no run to stop any more, so the program must
+// finish printing its error message.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -15,8 +16,8 @@
 namespace plimsoll::testing {
 namespace {
 
-// The reading end of a named pipe with a capacity of one page: a larger write waits until everything written
-// before has been read.
+// The reading end of a named pipe with a capacity of one page. A program that writes more than that is blocked
+// until the test reads.
 class NarrowPipe {
  public:
   static constexpr int kBytes = 4096;
@@ -32,7 +33,7 @@ class NarrowPipe {
   NarrowPipe& operator=(const NarrowPipe&) = delete;
 
   bool is_narrow() const { return is_narrow_; }
-  // Reads up to the end of these words, and no byte more; if they do not occur, it reads everything.
+  // Reads until this text has been read, and not one byte more. Reads everything if the text does not occur.
   std::string read_to(const std::string& words) const {
     fcntl(reader_, F_SETFL, 0);
     std::string text;
@@ -45,7 +46,8 @@ class NarrowPipe {
   bool is_narrow_ = false;
 };
 
-// The error names a path of maximum length, so the program blocks while printing it, after its run has ended.
+// The error message contains a path of maximum length. It does not fit into the pipe, so the program is still
+// printing it when the signal arrives.
 TEST(Signal, WhileAnErrorIsToldThereIsNoRunToStop) {
   const TestFolder folder("signal_after_error");
   Arguments arguments = tiny_arguments(write_tiny_model(folder), "");
@@ -65,7 +67,7 @@ TEST(Signal, WhileAnErrorIsToldThereIsNoRunToStop) {
   const std::string before = told.read_to("plimsoll: /");
   ASSERT_TRUE(before.ends_with("plimsoll: /")) << before;
   process.send(SIGINT);
-  // The pause gives the signal handler time to run.
+  // Waits until the signal handler has run.
   sleep_us(100000);
   EXPECT_TRUE(process.is_running());
   const std::string error = told.read_to("there is no such end");

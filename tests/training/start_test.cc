@@ -1,5 +1,5 @@
-// A failed start leaves no partial state: the next call starts from the beginning, fails with the same
-// message while the fault exists, and works after it was corrected.
+// Tests that a failed start leaves no partial state: the next call starts from the beginning, fails with the
+// same message as long as the fault exists, and succeeds after it was corrected.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -32,7 +32,7 @@ TEST(Start, AnAdapterThatDoesNotFitIsRefusedEachTime) {
   arguments.save_strategy = "no";
   Trainer adapted(arguments);
   adapted.save_model(folder.path("adapter"));
-  // Renames a tensor in the file to another name of the same length.
+  // Damages the adapter: one of its tensors gets another name of the same length.
   const std::string file = folder.path("adapter") + "/adapter_model.safetensors";
   std::string text = read_file(file);
   const size_t at = text.find("lora_B");
@@ -52,7 +52,8 @@ TEST(Start, AnAdapterThatDoesNotFitIsRefusedEachTime) {
   EXPECT_FALSE(fs::exists(folder.path("saved")));
 }
 
-// Between the construction of the Trainer and start(), the file of the weights is truncated after its header.
+// The weight file is truncated after its header, between the construction of the Trainer and start(). After the
+// file is whole again, the same Trainer must be able to start.
 TEST(Start, WeightsThatCannotBeReadAreReadOnceTheyAreWhole) {
   const TestFolder folder("start_weights");
   const std::string base = write_tiny_base(folder);
@@ -71,7 +72,7 @@ TEST(Start, WeightsThatCannotBeReadAreReadOnceTheyAreWhole) {
     EXPECT_NE(message.find("model.safetensors"), std::string::npos) << message;
     EXPECT_EQ(refusal([&] { trainer.evaluate(); }, ErrorCode::kBadData), message);
     EXPECT_EQ(refusal([&] { trainer.start(); }, ErrorCode::kBadData), message);
-    // The Trainer still has the same file open, so it reads the restored content.
+    // The Trainer keeps the file open, so it reads the restored content.
     std::ofstream(file, std::ios::binary) << whole;
     EXPECT_EQ(trainer.evaluate().at("eval_loss"), expected);
   }

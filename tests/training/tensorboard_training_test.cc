@@ -1,5 +1,6 @@
-// Runs with --report_to tensorboard: every value of log.jsonl is an event with the tag of Hugging Face's TensorBoardCallback, a resumed run
-// writes a file of its own, and checkpoints do not depend on the setting. tests/python/test_tensorboard.py reads such a file with the package tensorboard.
+// Tests runs with --report_to tensorboard: every value of log.jsonl must be an event with the tag that Hugging
+// Face's TensorBoardCallback uses, a resumed run must write an event file of its own, and checkpoints must not
+// depend on the setting. tests/python/test_tensorboard.py reads such a file with the package tensorboard.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +35,7 @@ uint32_t masked(std::string_view bytes) {
   return std::rotr(crc32c(std::as_bytes(std::span(bytes))), 15) + 0xa282ead8u;
 }
 
-// Returns the data of all records, and checks their checksums.
+// Returns the data of all records of an event file, after checking their checksums.
 std::vector<std::string> records_of(const std::string& path) {
   const std::string file = read_file(path);
   const std::string_view bytes = file;
@@ -64,7 +65,8 @@ std::string event_file_in(const std::string& folder) {
   return found.empty() ? "" : found.front();
 }
 
-// Returns true if a record contains the scalar as its last bytes: the tag, the key of simple_value, and an fp32 number.
+// Returns true if a record ends with this scalar in its protobuf encoding: the tag, the field key of
+// simple_value, and an fp32 number.
 bool has_scalar(const std::vector<std::string>& records, const std::string& tag, double value) {
   const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
   std::string end;
@@ -92,7 +94,8 @@ TEST(TensorBoard, HasEveryValueOfTheLog) {
   const TrainOutput output = Trainer(arguments).train();
   const std::vector<std::string> records = records_of(event_file_in(folder.path("run/runs")));
   bool has_evaluation = false;
-  size_t expected = 3;  // the version of the format, the arguments, the configuration of the model
+  // Three records without scalars: the version of the format, the arguments, and the model's configuration.
+  size_t expected = 3;
   for (const LogRecord& record : output.log_history) {
     for (const auto& [name, value] : record.values) {
       const std::string tag = name.starts_with("eval_") ? "eval/" + name.substr(5) : "train/" + name;

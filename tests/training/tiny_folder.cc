@@ -49,7 +49,7 @@ Arguments tiny_arguments(const std::string& model, const std::string& output_dir
   arguments.warmup_steps = 3;
   arguments.logging_steps = 1;
   arguments.save_steps = 1;
-  // keeps the optimizer states in the last checkpoint, because tests extend complete runs
+  // Keeps the optimizer states in the last checkpoint, because some tests extend complete runs.
   arguments.save_only_model = false;
   arguments.num_threads = 2;
   // If PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt), the same tests run on a GPU.

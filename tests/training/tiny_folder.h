@@ -11,7 +11,7 @@
 
 namespace plimsoll::testing {
 
-// A folder for this test, emptied first and removed with the object.
+// A temporary folder for one test. The constructor empties it, and the destructor removes it.
 class TestFolder {
  public:
   explicit TestFolder(const std::string& name);
@@ -31,8 +31,8 @@ std::string write_tiny_model(const TestFolder& folder, double dropout = 0.1);
 // save after each.
 Arguments tiny_arguments(const std::string& model, const std::string& output_dir);
 
-// Adds a vocabulary to the model and writes rows of 1 to 20 words of one letter with two labels, a third of
-// them long, in a pseudo-random order. Returns the file.
+// Adds a vocabulary to the model and writes a data file with two labels. Its rows have 1 to 20 words of one
+// letter, a third of the rows are long, and their order is pseudo-random. Returns the path of the file.
 std::string write_uneven_rows(const TestFolder& folder, int num_rows);
 
 std::string read_file(const std::string& path);

@@ -7,8 +7,9 @@
 
 namespace plimsoll::testing {
 
-// Returns the words of `train` on 22 rows of dummy data in batches of 3, of which the last one of an epoch has one row. The run has one
-// thread, a record in its log per step, and checkpoints from which it can resume.
+// Returns the arguments of `train` on 22 rows of dummy data. Batches have 3 rows, except the last one of an
+// epoch, which has one. The run has one thread, logs every step, and saves checkpoints from which it can be
+// resumed.
 inline std::vector<std::string> tiny_train_words(const std::string& model, const std::string& output_dir,
                                                  int64_t max_steps) {
   return {"train",

@@ -11,7 +11,7 @@ namespace plimsoll::testing {
 class Draw {
  public:
   Draw(uint64_t seed, uint64_t number) : seed_(seed), number_(number) {}
-  // Returns an integer from low to high, both included.
+  // Returns a random integer between low and high, both inclusive.
   int64_t between(int64_t low, int64_t high) {
     const uint32_t word =
         philox4x32_10({static_cast<uint32_t>(number_), next_++, 0, 0}, {static_cast<uint32_t>(seed_), 11})[0];
@@ -19,7 +19,7 @@ class Draw {
   }
   bool coin() { return between(0, 1) == 1; }
   bool one_in(int64_t many) { return between(1, many) == 1; }
-  // Returns an element of a list that is not empty.
+  // Returns a random element of a list, which must not be empty.
   template <typename List>
   const auto& of(const List& list) {
     return list[static_cast<size_t>(between(0, static_cast<int64_t>(list.size()) - 1))];

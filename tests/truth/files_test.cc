@@ -1,4 +1,5 @@
-// Tests fine-tuning on a file, evaluation and prediction end to end: files and keys equal Hugging Face's.
+// Tests fine-tuning on a file, evaluation and prediction end to end. The output files and their keys must equal
+// those of Hugging Face's run_glue.py.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -103,7 +104,7 @@ TEST(Files, PredictingAfterTrainingWritesItsResultsToo) {
   std::erase(words, "--dry_run");
   const ProcessResult train = run_plimsoll(words, ground.path("log"));
   ASSERT_EQ(train.exit_code, 0) << train.output;
-  // The results contain a loss and metrics, because the random data has labels.
+  // The random test data has labels, so the results of predict must also contain a loss and metrics.
   expect_keys(out + "/predict_results.json",
               {"predict_runtime", "predict_samples", "predict_samples_per_second", "predict_steps_per_second",
                "predict_loss", "predict_accuracy"});

@@ -1,6 +1,6 @@
-// Measures the memory in use on a card during a run: NVML's "used" (version 2), read repeatedly by a separate
-// thread. NVML counts everything on the card, so the memory of other processes must not change meanwhile. For
-// one thread.
+// Measures the GPU memory that is in use during a run. A thread repeatedly reads the "used" memory of NVML
+// (version 2 of its memory query). NVML counts everything on the card, so other processes must not change their
+// memory meanwhile. For use by one thread.
 #pragma once
 
 #include <atomic>
@@ -12,9 +12,9 @@
 namespace plimsoll::testing {
 
 struct GpuHeld {
-  int64_t before_bytes = 0;  // memory of other processes at construction
-  int64_t after_bytes = 0;   // memory of other processes at the end
-  int64_t most_bytes = 0;    // maximum in between, minus the memory before
+  int64_t before_bytes = 0;  // memory in use, by other processes, before the run
+  int64_t after_bytes = 0;   // memory in use, by other processes, after the run
+  int64_t most_bytes = 0;    // largest memory in use during the run, minus before_bytes
   int64_t num_readings = 0;
   double longest_gap_ms = 0;  // longest time between two readings
 };
@@ -24,8 +24,8 @@ class GpuGauge {
   // Measures the card with this UUID. Waits until two readings agree, at most two seconds. Throws the reason
   // if NVML has no data for that card.
   explicit GpuGauge(const std::string& uuid);
-  // Measures the value that a function returns instead of NVML's. It is called by this thread and by the measuring
-  // thread, and may throw.
+  // For tests of this class: measures the result of a function instead of NVML's value. Both this thread and
+  // the measuring thread call the function, which may throw.
   explicit GpuGauge(std::function<int64_t()> used_bytes);
   ~GpuGauge();
   GpuGauge(const GpuGauge&) = delete;

@@ -1,4 +1,4 @@
-// Tests the gauge of truth_gpu_test.cc with a simulated card.
+// Tests GpuGauge, which measures the memory of a run, with a simulated card.
 #include "tests/truth/gpu_gauge.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,8 @@ TEST(GpuGauge, SeesTheMostThatWasHeldAndNotWhatOthersHold) {
   EXPECT_GT(held.longest_gap_ms, 0.0);
 }
 
-// Memory that is freed late must not count as memory of other processes.
+// The driver frees memory of an ended process with a delay. The measurement must wait for that, so that this
+// memory does not count as memory of other processes.
 TEST(GpuGauge, WaitsUntilTheCardIsSteady) {
   std::atomic<int64_t> used{900};
   std::atomic<bool> falls{true};
@@ -61,7 +62,7 @@ TEST(GpuGauge, SaysWhyItCannotRead) {
     EXPECT_NE(std::string(error.what()).find("NVML does not say what the card GPU-0000"), std::string::npos)
         << error.what();
   }
-  // A single failed reading is ignored.
+  // If reading fails once, the measurement must continue.
   std::atomic<bool> fails{false};
   GpuGauge gauge([&]() -> int64_t {
     if (fails) throw std::runtime_error("busy");

@@ -1,6 +1,6 @@
-// Memory that grows with the data or the length of a run must be in the plan: names of many labels, a large
-// file while it is read, the log of many steps, the predictions for many rows, and a run with an enormous
-// number of epochs.
+// Tests that memory which grows with the data or the length of a run is in the plan: the names of many labels,
+// a large file while it is read, the log of many steps, the predictions for many rows, and a run with an
+// enormous number of epochs.
 #include <gtest/gtest.h>
 
 #include <algorithm>

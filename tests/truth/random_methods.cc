@@ -5,8 +5,8 @@
 namespace plimsoll::testing {
 namespace {
 
-// Every kind of update, with states on the device and on the host. The size of this list is coprime to that of
-// the list of precisions, so that consecutive numbers reach every pair.
+// The optimizers to draw from, some of which keep their states on the host. The number of entries has no common
+// factor with the number of GPU precisions, so that consecutive numbers reach every pair.
 const std::vector<Words>& optimizers() {
   static const std::vector<Words> all{
       {"--optim", "adamw_torch_fused"},

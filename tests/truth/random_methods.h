@@ -19,16 +19,17 @@ inline void append(Words& words, const std::string& name, int64_t value) {
   append(words, {"--" + name, std::to_string(value)});
 }
 
-// Returns the arguments for precision and optimizer. They depend only on the number, so consecutive numbers
-// cover all of them: every pair of one of the six precisions on a GPU and one of the thirteen optimizers
-// occurs. Any other method can be combined with them.
+// Returns the arguments for precision and optimizer, which depend only on the number. Consecutive numbers reach
+// every pair of a precision (six on a GPU) and an optimizer (thirteen). All other methods can be combined with
+// them.
 Words method_words_of(RunsOn device, uint64_t number);
 
-// Draws the other methods: accumulation, clipping, updates in the backward pass, recomputation, host memory,
-// the trained part, the loss in chunks, types of copies and gradients.
+// Draws arguments for the other methods: accumulation, clipping, updates in the backward pass, recomputation,
+// offloading, the part of the model that is trained, chunked losses, and the types of weight copies and
+// gradients.
 Words draw_method_arguments(RunsOn device, Draw& draw);
 
-// Returns the arguments of `plimsoll eval` on a GPU: the 16-bit type, which the number selects.
+// Returns arguments of `plimsoll eval` on a GPU. The number determines the 16-bit type of the weights.
 Words evaluation_words_of(uint64_t number);
 
 }  // namespace plimsoll::testing

@@ -99,7 +99,8 @@ Words dummy_arguments(int64_t num_rows, int64_t length, int64_t num_labels) {
   return words;
 }
 
-// Adds evaluation during training, which memory.json then includes, or at the end, or none.
+// Adds one of three: an evaluation during training, whose memory memory.json includes; an evaluation at the
+// end; or none.
 void append_evaluation(Words& words, Draw& draw, const Words& strategy) {
   if (draw.coin()) {
     append(words, strategy);
@@ -108,7 +109,7 @@ void append_evaluation(Words& words, Draw& draw, const Words& strategy) {
   }
 }
 
-// Draws the training data, the duration and the batches.
+// Draws the training data, the number of steps or epochs, and the batch sizes.
 Words draw_training(const TestFolder& folder, Draw& draw) {
   const int64_t num_rows = draw.between(20, 60);
   const int64_t length = draw.between(3, 100);
@@ -120,7 +121,7 @@ Words draw_training(const TestFolder& folder, Draw& draw) {
     append(words, "max_steps", max_steps);
     append_evaluation(words, draw, {"--eval_strategy", "steps", "--eval_steps", std::to_string(max_steps)});
   } else {
-    // A complete epoch is needed, so that the largest batch runs.
+    // The run must have a complete epoch, so that it reaches its largest batch.
     append(words, "num_train_epochs", 1);
     const int64_t num_other_rows = draw.between(num_labels, 20);
     const int64_t other_length = draw.between(3, 120);
@@ -138,7 +139,8 @@ Words draw_training(const TestFolder& folder, Draw& draw) {
   return words;
 }
 
-// Draws a run with batches of one size, which runs often enough for every segment to be captured and replayed.
+// Draws a run whose batches all have the same size, with enough steps for every segment to be captured and
+// replayed as a CUDA graph.
 Words draw_deep_training(Draw& draw) {
   const int64_t length = draw.between(16, 128);
   Words words = dummy_arguments(24, length, draw.between(2, 5));
@@ -153,7 +155,7 @@ Words draw_deep_training(Draw& draw) {
 Words draw_evaluation(const TestFolder& folder, Draw& draw) {
   const int64_t num_rows = draw.between(20, 60);
   const int64_t length = draw.between(3, 120);
-  constexpr int64_t num_labels = 2;  // the model's own labels, with default names if config.json defines none
+  constexpr int64_t num_labels = 2;  // the default labels of a model whose config.json defines none
   write_vocabulary(folder);
   Words words{"--tokenizer_name", folder.path("model"), "--validation_file",
               write_texts(folder.path("texts.tsv"), draw, num_rows, length, num_labels)};
@@ -217,7 +219,8 @@ RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, R
   Draw draw(seed, number);
   const bool on_gpu = device == RunsOn::kGpu;
   const bool only_evaluates = on_gpu && number % 8 == 5;
-  // A quarter of the training runs have deep models; the choice lets each of the six precisions occur among them.
+  // A quarter of the training runs have deep models. The formula ensures that each of the six precisions occurs
+  // among them.
   const bool is_deep = on_gpu && !only_evaluates && (number % 6 + number / 6) % 4 == 0;
   std::filesystem::create_directories(folder.path("model"));
   const Shape shape = is_deep ? draw_deep_shape(draw) : draw_shape(draw);
@@ -260,8 +263,8 @@ RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, R
 
 namespace {
 
-// Adds the figures of the plan, built here from the same arguments. Returns the card's UUID, or an empty
-// string for a CPU.
+// Makes the plan in this process from the same arguments and adds its sizes to `truth`. Returns the UUID of the
+// GPU, or an empty string for a CPU.
 std::string add_plan(const Words& words, MemoryTruth& truth) {
   const Arguments arguments = parse_arguments({words.begin() + 1, words.end()}).arguments;
   const Plan plan = plan_of(words);
@@ -288,7 +291,7 @@ double mib(int64_t bytes) {
   return static_cast<double>(bytes) / static_cast<double>(kMiB);
 }
 
-// The driver allocates the memory of a card in pieces of two MiB.
+// The driver allocates GPU memory in units of two MiB.
 constexpr int64_t kPiece = 2 * kMiB;
 
 void expect_held(const MemoryTruth& truth) {
@@ -313,7 +316,8 @@ void expect_held(const MemoryTruth& truth) {
   if (!truth.has_memory_file) return;
   EXPECT_GE(held.most_bytes + kPiece, truth.measured_bytes)
       << "the run says that it held more than was seen from outside: " << figures;
-  // Skips the last check if an evaluation follows the last measurement of the run, because the evaluation loads further kernels.
+  // An evaluation at the end loads further kernels after the run measured its memory for the last time, so the
+  // maximum is not compared.
   if (truth.evaluates_last) return;
   EXPECT_LE(held.most_bytes, truth.measured_bytes + truth.planned_graph_bytes + kPiece)
       << "what the run held at its end is not the most that it held: " << figures;
@@ -353,7 +357,7 @@ void expect_truth(const MemoryTruth& truth) {
   EXPECT_LE(truth.measured_bytes, truth.predicted_bytes);
   if (!truth.is_on_gpu) return;
   EXPECT_EQ(truth.predicted_bytes, truth.planned_total_bytes);
-  // NVML's figure is within 1 % or 64 MiB of the prediction.
+  // The measured memory may be less than the predicted memory by at most 1 % or 64 MiB, whichever is larger.
   const int64_t slack = std::max<int64_t>(truth.predicted_bytes / 100, 64 * kMiB);
   EXPECT_GE(truth.measured_bytes, truth.predicted_bytes - slack);
 }

@@ -1,4 +1,5 @@
-// Runs of random shape with random methods, one process each, and the plan's guarantees about their memory.
+// Draws runs with random models, sizes and methods, executes each in a process of its own, and checks that
+// their memory is what their plans state.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +14,28 @@
 namespace plimsoll::testing {
 
 struct RandomRun {
-  Words words;          // words of the complete command
-  std::string summary;  // shape and methods, for people
-  int num_draws = 0;    // number of drawn sets; the program refused all but the last
+  Words words;          // the subcommand and its arguments
+  std::string summary;  // description of model and methods for messages
+  // Number of random combinations that were tried; the program refused all but the last one.
+  int num_draws = 0;
 };
 
-// Returns `plimsoll train`, and on a GPU for every eighth number `plimsoll eval`, with a model shape, batch,
-// lengths, loader, evaluation and methods drawn from (seed, number). Its config.json and texts are written to
-// `folder`. On a GPU every fourth model has 12 to 24 layers. Throws the last reason if the program refuses
-// many draws in a row.
+// Returns a random command: `plimsoll train` or, on a GPU for every eighth number, `plimsoll eval`. The model,
+// the batch size, the text lengths, the data loader settings, the evaluation and the methods are drawn from
+// (seed, number). Its config.json and texts are written to `folder`. On a GPU every fourth model has 12 to 24
+// layers. Throws the last reason if the program refuses many draws in a row.
 RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, RunsOn device);
 
-// Returns where the tests of this process run: on the first GPU if PLIMSOLL_TEST_DEVICE is set.
+// Returns the device of the tests in this process: the first GPU if PLIMSOLL_TEST_DEVICE is set, otherwise the
+// CPU.
 RunsOn device_of_tests();
 
 // The planned memory of a run, the memory that it reports, and on a GPU the memory in use on the card, in
 // bytes.
 struct MemoryTruth {
-  // The following fields come from a plan that this process builds from the same arguments. They cover the programs
-  // that ran before memory.json was written: the end of the arena that they use, and the end of their last tensor,
-  // after which there is only scratch memory of kernels.
+  // The following fields come from a plan that this process builds from the same arguments. ran_end is the end
+  // of the part of the arena that was used by the programs that ran before memory.json was written. tensors_end
+  // is the end of their last tensor, after which there is only scratch memory of kernels.
   bool is_on_gpu = false;
   bool has_memory_file = true;  // false for `plimsoll eval`, which writes no memory.json
   bool evaluates_last = false;  // true if an evaluation follows after memory.json was written
@@ -48,20 +51,23 @@ struct MemoryTruth {
   int64_t constant_bytes = -1;
   int64_t predicted_bytes = -1;
   int64_t measured_bytes = -1;
-  std::optional<GpuHeld> held = {};  // GpuGauge measures it; set only on a GPU
+  std::optional<GpuHeld> held = {};  // measured by GpuGauge; only set on a GPU
   bool ok() const { return measured_bytes > 0 && arena_bytes > 0 && predicted_bytes > 0; }
 };
 
-// Runs the program with these arguments and reads memory.json from its output folder, FOLDER/out. On a GPU NVML is
-// read during the run.
+// Runs the program with these arguments and reads memory.json from its output folder, FOLDER/out. On a GPU the
+// memory of the card is measured during the run.
 MemoryTruth memory_of(const TestFolder& folder, const Words& words);
 
-// Checks the following, reported through GoogleTest. The arena has the planned size and is used up to the end
-// of what ran, to the byte, and nothing is written after it. The last tensor is written to its end. Only
-// scratch memory follows, whose end kernels may leave unwritten (oneDNN requests scratch memory by the shape
-// of a product and does not write all of it). The process never uses more than predicted. On a GPU NVML's
-// maximum equals the prediction within 1 % or 64 MiB, and the figure that the run reports at its end is the
-// maximum: the arena is allocated once, and outside of it only captured programs are freed.
+// Checks the following properties and reports failures through GoogleTest.
+// - The arena has the planned size, and the run used it to the end of what the plan states for the programs
+//   that ran. Nothing was written after that.
+// - The last tensor was written to its end. The scratch memory after it may be unwritten at its end (oneDNN
+//   requests scratch memory according to the shape of a product and does not write all of it).
+// - The process never used more memory than predicted.
+// - On a GPU the maximum measured by NVML equals the prediction within 1 % or 64 MiB. The memory that the run
+//   reports at its end is this maximum, because the arena is allocated once, and outside of it only captured
+//   CUDA graphs are freed.
 void expect_truth(const MemoryTruth& truth);
 
 // Formats the memory of a run on a GPU: "planned 642.1 MiB, held 611.3 at most, 611.3 at the end".

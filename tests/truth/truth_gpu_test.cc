@@ -1,5 +1,6 @@
-// Compares the plan with NVML: random runs with every precision, every optimizer and every method on the
-// first GPU, one process each. Needs a card on which no other process allocates or frees memory meanwhile.
+// Compares plans with the memory that NVML measures on the first GPU, in random runs with every precision,
+// every optimizer and every method. Each run is a process of its own. No other process may allocate or free
+// memory on the card meanwhile.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Compares the plan with measurements: two hundred small runs, and large ones whose prediction must not be
+// Compares plans with measurements in two hundred small runs, and in large runs, whose predictions must not be
 // too high either. The cases are independent: GTEST_TOTAL_SHARDS distributes them over processes. To run the
 // two hundred on a GPU, as truth_gpu_test.cc does, set PLIMSOLL_TEST_DEVICE=cuda:0 and use one process at a
 // time.
@@ -19,7 +19,7 @@ constexpr uint64_t kCases = 25;
 
 class TruthLong : public ::testing::TestWithParam<uint64_t> {};
 
-// Each case checks a part of the two hundred runs.
+// Each case executes an equal share of the two hundred runs.
 TEST_P(TruthLong, TwoHundredRunsHoldWhatWasPlanned) {
   const TestFolder folder("truth_long_" + std::to_string(GetParam()));
   for (uint64_t number = GetParam(); number < kRuns; number += kCases) {

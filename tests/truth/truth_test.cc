@@ -1,4 +1,4 @@
-// Compares the plan with measurements in twelve runs.
+// Compares the planned memory of twelve random runs with their measured memory.
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 

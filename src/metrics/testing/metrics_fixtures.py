@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes metrics_fixtures.inc: small inputs and what scikit-learn and SciPy make of them.
+"""Writes metrics_fixtures.inc: small inputs and the metrics that scikit-learn and SciPy compute for them.
 
     python3 src/metrics/testing/metrics_fixtures.py > src/metrics/testing/metrics_fixtures.inc
 """

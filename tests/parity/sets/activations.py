@@ -1,4 +1,5 @@
-"""The activations of feed-forward layers, each in a small model. BERT and DistilBERT spell the key hidden_act and activation."""
+"""Parity cases for the activation functions of feed-forward layers, each in a small model. BERT's configuration names the activation
+hidden_act, DistilBERT's names it activation."""
 import os
 
 from transformers import BertConfig, BertForSequenceClassification, DistilBertConfig, DistilBertForSequenceClassification
@@ -25,7 +26,7 @@ def write_models(folder):
 MODELS = [f"bert_{name}" for name in BERT] + [f"distilbert_{name}" for name in DISTILBERT]
 CASES = [((f"{model}-single-{optimizer}", model), settings) for model in MODELS
          for optimizer, settings in (("adamw", {}), ("sgd", SGD))]
-# Cases that have no bf16 run to compare with, and the reason. BERT tests the activations in 16 bits.
+# Cases that are not compared in 16 bits, and the reason. The BERT cases test the same activations in 16 bits.
 WITHOUT_BF16 = {f"distilbert_{name}": "the head's ReLU has 16 units: one that changes sides moves the gradient more than the roundings do"
                 for name in DISTILBERT}
 FIRST_BATCHES = [(model, "single") for model in MODELS]

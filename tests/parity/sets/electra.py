@@ -1,4 +1,4 @@
-"""ELECTRA for sequence classification, with embeddings that are narrower than the hidden states."""
+"""Parity cases of ELECTRA for sequence classification. The embeddings are narrower than the hidden states."""
 import os
 
 from transformers import ElectraConfig, ElectraForSequenceClassification

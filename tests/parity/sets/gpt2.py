@@ -1,4 +1,4 @@
-"""GPT-2 for sequence classification, which reads the last token, and for token classification."""
+"""Parity cases of GPT-2 for sequence classification, which uses the last token of a row, and for token classification."""
 import os
 
 from transformers import GPT2Config, GPT2ForSequenceClassification, GPT2ForTokenClassification
@@ -8,7 +8,7 @@ from tokens import NAMES
 
 PROBLEMS = ("single", "pairs", "regression", "multi-label")
 SGD = {"optim": "sgd", "learning_rate": 0.05}
-# GPT-2 would add the word embedding of every token type.
+# The tokenizer must not return token types, because GPT-2 would add word embeddings of them to its input.
 TOKENIZER = {"model_input_names": ["input_ids", "attention_mask"]}
 
 

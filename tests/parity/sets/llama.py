@@ -1,5 +1,6 @@
-"""The Llama family with unusual settings: one head of keys, heads that are not hidden_size / num_attention_heads, biases on and
-off, windows shorter than the texts, and every type of rotary embedding, in both forms of the configuration."""
+"""Parity cases of the Llama family with unusual settings: one key-value head, head sizes other than hidden_size / num_attention_heads,
+with and without biases, attention windows shorter than the texts, and every type of rotary embedding, in both the old and the new form of
+the configuration."""
 import json
 import os
 
@@ -19,13 +20,13 @@ LABELS = {"num_labels": 3, **label_names(3)}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 24}
 YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16}
-# Every text has more than three tokens, so that all of them take the long factors.
+# Every text has more than original_max_position_embeddings = 3 tokens, so all of them use the long factors.
 LONGROPE = {"rope_type": "longrope", "rope_theta": 50.0, "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 1.5, 2.5, 4.0],
             "original_max_position_embeddings": 3}
 
 
 def write_tokenizer_json(folder):
-    """Without it transformers would give Mistral a tokenizer of its own class."""
+    """Writes a tokenizer.json. Without this file, transformers would create another kind of tokenizer for Mistral."""
     tokenizer = BertTokenizerFast(os.path.join(folder, "vocab.txt"), do_lower_case=True)
     tokenizer.backend_tokenizer.save(os.path.join(folder, "tokenizer.json"))
 
@@ -35,14 +36,15 @@ PADDING = "<|endoftext|>"
 
 
 def byte_tokens():
-    """The padding token, the bytes as characters (GPT-2's map), and what the merges make."""
+    """Returns the vocabulary: the padding token, a character for each byte (GPT-2's byte-level alphabet), and the results of the merges.
+    """
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     characters = [chr(byte) for byte in shown] + [chr(256 + i) for i in range(256 - len(shown))]
     return [PADDING, *characters, *(merge.replace(" ", "") for merge in MERGES)]
 
 
 def write_byte_tokenizer(folder):
-    """Qwen's tokenizer has a class of its own in every version of transformers."""
+    """Writes a byte-level tokenizer as vocab.json and merges.txt, which transformers reads with Qwen's tokenizer class."""
     os.remove(os.path.join(folder, "vocab.txt"))
     with open(os.path.join(folder, "vocab.json"), "w", encoding="utf-8") as file:
         json.dump({token: i for i, token in enumerate(byte_tokens())}, file)
@@ -54,7 +56,8 @@ def write_byte_tokenizer(folder):
 
 
 def old_form(folder):
-    """Writes rope_parameters as transformers 4 did: rope_theta, and rope_scaling with the rest."""
+    """Changes the configuration to the form of transformers 4, which has the keys rope_theta and rope_scaling instead of rope_parameters.
+    """
     path = os.path.join(folder, "config.json")
     with open(path, encoding="utf-8") as file:
         config = json.load(file)

@@ -1,6 +1,6 @@
-"""ModernBERT with unusual settings: windows shorter than the texts, three layers of which every second is global or an irregular
-list of layers, biases on and off, both poolings, and both forms of the configuration. The tokenizer is one of the kind that
-published checkpoints have: byte-level BPE in a tokenizer.json, with [CLS] and [SEP]."""
+"""Parity cases of ModernBERT with unusual settings: attention windows shorter than the texts, three layers with global attention in every
+second one or in an irregular list of layers, with and without biases, both kinds of pooling, and both the old and the new form of the
+configuration. The tokenizer is of the kind that published checkpoints have: byte-level BPE in a tokenizer.json, with [CLS] and [SEP]."""
 import json
 import os
 import re
@@ -31,7 +31,7 @@ def byte_level_file():
 
 
 def old_form(folder):
-    """Writes the configuration as transformers 4 did and as the hub has it."""
+    """Changes the configuration to the form of transformers 4, in which published models are stored."""
     path = os.path.join(folder, "config.json")
     with open(path, encoding="utf-8") as file:
         config = json.load(file)

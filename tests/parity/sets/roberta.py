@@ -1,5 +1,5 @@
-"""RoBERTa with byte-level BPE (vocab.json, merges.txt) and XLM-RoBERTa with Unigram (tokenizer.json), for sequence and token
-classification. Positions start after pad_token_id 1; the problem `padding` has texts that contain the padding token."""
+"""Parity cases of RoBERTa with byte-level BPE (vocab.json, merges.txt) and XLM-RoBERTa with Unigram (tokenizer.json), for sequence and
+token classification. Positions start after pad_token_id 1, and the texts of the problem `padding` contain the padding token."""
 import json
 import os
 import re
@@ -52,7 +52,7 @@ def byte_level_files():
 
 
 def unigram_files():
-    """A vocabulary of letters and words whose scores prefer long pieces."""
+    """Makes a Unigram tokenizer whose vocabulary has letters and words. Longer pieces have higher scores."""
     letters = sorted(set("".join(WORDS + ODD_WORDS)) | set("abcdefghijklmnopqrstuvwxyz0123456789"))
     pieces = ["▁"] + letters + sorted({"▁" + word for word in WORDS}) + sorted({word for word in WORDS if len(word) > 3})
     vocabulary = [(token, 0.0) for token in SPECIAL[:4]] + [(piece, -1.0 - 4.0 / len(piece)) for piece in pieces]

@@ -1,4 +1,4 @@
-"""Token classification with the three architectures. Some words have several tokens, and some rows are cut."""
+"""Parity cases of token classification with three architectures. Some words have several tokens, and some rows are truncated."""
 import json
 import os
 
