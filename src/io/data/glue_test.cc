@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// A small file for each task in the task's own layout, and the expected first row.
+// A small file per task in the layout of the task, and the expected content of its first row.
 struct GlueCase {
   const char* task;
   const char* file;
@@ -19,8 +19,8 @@ struct GlueCase {
   const char* bytes;
   int64_t num_rows;
   const char* first;
-  const char* second;  // empty for single sentences
-  double label;        // id, or value of a regression; -1 if there are no labels
+  const char* second;  // empty for tasks with one text
+  double label;        // the expected class id or regression value; -1 if the file has no labels
 };
 
 const GlueCase kCases[] = {

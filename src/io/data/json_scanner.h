@@ -1,5 +1,5 @@
-// Finds the boundaries of values in a JSON text without validating them. For json_reader.cc. For one thread;
-// refers to the file.
+// Finds the boundaries of values in a JSON text without validating them. It is used by json_reader.cc only. Not thread-safe. It refers to
+// the text of the file, which must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class JsonScanner {
     }
     ++at_;
   }
-  // Moves past a value and returns its start.
+  // Moves the position past a value and returns the offset at which the value starts.
   size_t skip_value();
   std::string_view take_key();
   size_t offset() const { return at_; }

@@ -21,13 +21,13 @@
 
 namespace plimsoll {
 
-// The result of one pass over the lists.
+// Properties of all labels of a split that are lists, collected in one pass.
 struct LabelLists {
   std::vector<std::string> names;  // every item as text, unordered, possibly with duplicates
   bool all_integers = true;
-  bool any_float = false;       // a float, true or false
+  bool any_float = false;       // an item is a float, true or false
   bool all_binary = true;       // every item is the number 0 or 1
-  bool any_repeat = false;      // a list of only 0 and 1 contains one of them twice
+  bool any_repeat = false;      // a list that consists of 0 and 1 only contains one of them twice
   bool any_descending = false;  // one of the lists is [1, 0]
   bool equal_widths = true;
   size_t width = 0;  // length of the first list
@@ -39,8 +39,8 @@ struct LabelLists {
 // not a list of labels.
 LabelLists survey_lists(const TextSplit& split, std::string_view delimiter);
 
-// Throws kBadData with the file:line of the first row whose list has another length than that of the first
-// row or contains a number other than 0 and 1. Requires: are_vectors() of the split's lists.
+// Throws kBadData with the file:line of the first row whose list has another length than that of the first row or contains a number other
+// than 0 and 1. Requires: LabelLists::are_vectors() is true for the lists of the split.
 void require_vectors(const TextSplit& split, std::string_view delimiter);
 
 }  // namespace plimsoll
