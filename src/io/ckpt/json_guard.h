@@ -1,6 +1,6 @@
-// The JSON parser for untrusted files, used by parse_untrusted_json() and for the header of safetensors files. It implements all rules
-// about malformed, malicious and ambiguous text. It calls a function per event (a key, a value, the start of an object) instead of
-// building a tree, because the tree of a header of 100 MB would need 1 GB.
+// The JSON parser for untrusted files, used by parse_untrusted_json() and for the header of safetensors files. All checks against
+// malformed, malicious and ambiguous text are in this file. It calls a function per event (a key, a value, the start of an object)
+// instead of building a tree, because the tree of a header of 100 MB would need 1 GB.
 //
 // Internal to io/ckpt. Thread-safety: pure functions. Errors: kBadData; the message names the file, line and column.
 #pragma once

@@ -67,7 +67,7 @@ bool is_parquet_pattern(const fs::path& path) {
          !fs::exists(path, ignored);
 }
 
-// Returns true if `name` is `pattern` with any text for each *.
+// Returns true if `name` matches `pattern`, in which each * matches any text.
 bool matches(std::string_view pattern, std::string_view name) {
   const size_t star = pattern.find('*');
   if (star == std::string_view::npos) return pattern == name;
@@ -122,7 +122,7 @@ void require_every_shard(const std::vector<fs::path>& files) {
   }
 }
 
-// Returns the files of a data set in several Parquet files, as Hugging Face's hub has them: those of a folder, which must be of
+// Returns the files of a data set that consists of several Parquet files, as on Hugging Face's hub: those of a folder, which must be of
 // one split, or those whose names match a pattern. Errors: kUsage for several splits; kBadData if a file is missing.
 std::vector<std::string> parquet_shards(const fs::path& path) {
   const bool is_pattern = is_parquet_pattern(path);
@@ -156,8 +156,8 @@ bool is_in_shards(const fs::path& path) {
   return is_parquet_folder(path) || is_parquet_pattern(path);
 }
 
-// Returns the hash of a file, or of all files of a folder. Files that cannot be opened do not count here; reading them reports the error
-// later.
+// Returns the hash of a file, or of all files of a folder. Files that cannot be opened are skipped, because reading them later reports
+// the error.
 uint64_t hash_of_files(const fs::path& path) {
   std::error_code ignored;
   std::vector<std::string> names;
@@ -393,14 +393,15 @@ std::shared_ptr<arrow::io::ReadableFile> open(const std::string& name) {
               file.status().message());
 }
 
-// Collects the rows of Arrow's record batches in a table, and calls visit() with the table and starts a new one when it has reached
-// options.part_bytes.
+// Collects the rows of Arrow's record batches in a table. When the table has reached options.part_bytes, visit() is called with it and a
+// new table is started.
 class Parts {
  public:
   Parts(std::string name, const ArrowOptions& options, const std::function<void(Table)>& visit)
       : name_(std::move(name)), options_(options), visit_(visit) {}
 
-  // Returns the columns to read from a file with this schema. Errors: kBadData, also if an earlier file has other columns.
+  // Returns the columns to read from a file with this schema. Errors: kBadData if two columns have the same name, or if an earlier file
+  // of the data set has other columns.
   std::vector<int> columns_of(const arrow::Schema& schema, const std::string& file) {
     std::vector<int> columns;
     std::vector<std::string> chosen;

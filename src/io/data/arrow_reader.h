@@ -44,7 +44,7 @@ struct ArrowOptions {
 void read_arrow(const std::filesystem::path& path, const ArrowOptions& options,
                 const std::function<void(Table table)>& visit);
 
-// Returns all rows, or the first ones, in one table. Errors: as read_arrow().
+// Returns all rows, or the first max_rows rows, in one table. Errors: those of read_arrow().
 Table read_arrow_table(const std::filesystem::path& path, const ArrowOptions& options = {});
 
 }  // namespace plimsoll

@@ -13,8 +13,8 @@
 namespace plimsoll {
 
 struct BatchCensus {
-  // Each of the three fields is the maximum over all batches, so no single batch need have all three values. `longest` is the
-  // number of tokens of a row, which for packed rows is an upper bound for a sequence.
+  // The maximum of each size over all batches. The three maxima may be from different batches. `longest` is the number of tokens of a
+  // row, which for packed rows is an upper bound for the length of a sequence.
   BatchSize largest;
   // A histogram of the batches whose rows were simulated: pairs of a number of tokens and the number of batches with this number of
   // tokens, by increasing number of tokens.

@@ -181,7 +181,8 @@ Dataset make_conversations(const TokenSet& documents, const BlockOptions& option
     offsets.push_back(std::min(begin + options.block_size, end));
     const auto types =
         documents.types().subspan(static_cast<size_t>(begin), static_cast<size_t>(offsets.back() - begin));
-    // The first token is never a label, because no token before it predicts it. Conversations without another trained token are left out.
+    // The first token is never a label, because no token before it predicts it. Conversations in which no other token is trained are left
+    // out.
     if (!types.empty() && std::ranges::find(types.subspan(1), 1) != types.end())
       chosen.push_back(static_cast<int32_t>(row));
     if (offsets.back() < end) offsets.push_back(end);

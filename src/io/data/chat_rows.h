@@ -27,8 +27,8 @@
 
 namespace plimsoll {
 
-// Parses a list of messages. Errors: kBadData for a text that is no such list, an empty list, content that is not a text, and
-// tool calls, which no template of Plimsoll renders.
+// Parses a list of messages. Errors: kBadData for a text that is not a JSON list of messages, an empty list, content that is not a text,
+// and tool calls, which no template of Plimsoll renders.
 std::vector<ChatMessage> parse_messages(std::string_view json);
 
 // Encodes rows of conversations. The arguments `first` and `second` of encode() are the texts of the one or two columns of a row. The

@@ -1,6 +1,6 @@
-// Passes bytes to the decompressors, as they are or as a text that was compressed, cut and damaged here. The only permitted errors are
-// plimsoll::Error for invalid data and for the memory limit. The first byte selects the format and the mode, the second the position of
-// the damaged byte.
+// Passes the input to the decompressors. In one mode the input is passed unchanged; in the other mode it is first compressed, then
+// truncated and damaged. The only permitted errors are plimsoll::Error for invalid data and for the memory limit. The first byte selects
+// the format and the mode, the second the position of the damaged byte.
 
 #include <cstddef>
 #include <cstdint>

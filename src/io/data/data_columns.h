@@ -65,8 +65,8 @@ ColumnChoice choose_columns(const Table& table, const ColumnOptions& options = {
 
 // Checks that the first row of a CSV file is a header, if no label column is required. If the header is missing, the first text would be
 // read as a column name and lost. The row is accepted as a header if it contains the label column, a usual name of a text column or the
-// selected text columns. Otherwise, if there is only one name and it could be either a name or a text, returns a note for the user; if
-// there is no doubt, returns an empty string. Errors: kBadData if a name looks like a value.
+// selected text columns. Returns a note for the user if there is only one name and it could also be a text, and otherwise an empty
+// string. Errors: kBadData if a name looks like a value.
 std::string check_header(const Table& table, const ColumnOptions& options);
 
 // Selects the column of the documents of a corpus. This is the column `named` if given; otherwise "input_ids" if it contains lists,
@@ -90,8 +90,8 @@ void require_label_column(const Table& table, const std::string& label);
 // The function below selects the columns of words and tags of a table. It is used by data_columns.cc only. Thread-safe: a pure function.
 
 // Returns the columns if the rows of the table are lists of words with tags, and nothing if they are texts. data_columns.h defines the
-// rule. Errors: kBadData if options.tagging requests words and the table cannot have them, and for a CSV file whose cells are texts of
-// lists.
+// rule. Errors: kBadData if options.tagging requests words and the table cannot have them, and for a CSV file, which can contain lists
+// only as text.
 std::optional<ColumnChoice> choose_word_columns(const Table& table, const ColumnOptions& options);
 
 }  // namespace plimsoll

@@ -59,8 +59,8 @@ struct Dataset {
       for (const int32_t sequence : packed.of(row)) visit(sequence);
     }
   }
-  // Return the number of tokens and of sequences of each row, in the form that samplers need. The second list is empty if
-  // every row is one sequence.
+  // Return the number of tokens of each row, and the number of sequences of each row. The second list is empty if every row is one
+  // sequence.
   std::vector<int32_t> row_lengths() const;
   std::vector<int32_t> row_sequences() const;
   // Returns the number of labels by which the loss over these rows is divided: the number of rows, or, if labels belong to tokens, the

@@ -56,7 +56,7 @@ class LineParts {
   void append(std::string_view bytes) {
     text_ += bytes;
     if (std::ssize(text_) < options_.part_bytes) return;
-    // Searches for a line break in the new bytes only: lines that end in the earlier bytes have been read already.
+    // The part ends at the last line break. The bytes after it belong to the next part.
     const size_t at = text_.rfind('\n');
     if (at == std::string::npos) return;
     std::string rest = text_.substr(at + 1);

@@ -1,5 +1,5 @@
-// Reads the documents of a corpus, part by part, so that a text or JSONL file need not fit into memory. Thread-safe: a
-// function of the file.
+// Reads the documents of a corpus, part by part, so that a text or JSONL file need not fit into memory. Thread-safe: the functions only
+// read files.
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,15 @@
-// Decides if lists of numbers are sets of classes or vectors of targets with one 0 or 1 per class. For
-// labels.cc and label_encoding.cc. Thread-safe: pure functions.
+// Decides if lists of numbers are sets of classes or vectors of targets with one 0 or 1 per class. It is used by labels.cc and
+// label_encoding.cc only. Thread-safe: pure functions.
 //
 // A file does not define the meaning of its lists: [0, 1] is the set of the classes 0 and 1, or a target for
 // each of two classes of which the second is true. Lists are vectors in these cases:
 //   1. Any item is a float, true or false.
 //   2. Any list of only 0 and 1 contains one of them twice, which a set does not.
-//   3. Every item of every list is 0 or 1, and either all lists have the same length of two or more, or one
-//      list is [1, 0]. As sets, each row would have every class, or one set would not be in order.
-// Otherwise they are sets: lists with other numbers, and lists of 0 and 1 such as [0], [1], [0, 1], or only
-// [0] and [1]. As vectors, these would have different lengths, or one target each, which is what a single
-// class expresses. A class in quotes is never a target, so ["0", "1"] is always a set.
+//   3. Every item of every list is 0 or 1, and either all lists have the same length of two or more, or one list is [1, 0]. Read as sets,
+//      such lists would mean that every row has all classes, or that a set is not sorted, and both are unlikely. Otherwise they are sets:
+//      lists with other numbers, and lists of 0 and 1 such as [0], [1], [0, 1], or only [0] and [1]. Read as vectors, such lists would
+//      have different lengths, or only one target each, for which a single class would be used instead of a list. A class in quotes is
+//      never a target, so ["0", "1"] is always a set.
 #pragma once
 
 #include <cstddef>

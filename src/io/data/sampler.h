@@ -1,5 +1,5 @@
-// Determines the order of the rows of a data set. Thread-safe: order_epoch is a pure function; a Sampler is a
-// value for one thread.
+// Determines the order of the rows of a data set. Thread-safe: order_epoch is a pure function; a Sampler must not be used by several
+// threads at the same time.
 //
 // The order of an epoch is a pure function of (strategy, seed, epoch, number of rows, lengths). A position in the data is therefore only
 // two integers (epoch and index), and resuming at any position costs the computation of one permutation.
@@ -44,9 +44,9 @@ struct OrderScratch {
 };
 
 // Writes the order of the epoch into `order`. Random: a Fisher-Yates shuffle with random numbers that Philox computes from (seed, epoch).
-// Group by length, as Trainer's LengthGroupedSampler: the random order is cut into groups of min(rows / (4 x step), 50) steps, each group
-// is sorted by decreasing length (equal lengths keep the random order), and the longest row of the data set comes first. Requires:
-// lengths.size() == order.size(), or lengths is empty and the strategy does not group.
+// Group by length, as Trainer's LengthGroupedSampler: the random order is cut into groups of min(rows / (4 x rows per step), 50)
+// optimizer steps, each group is sorted by decreasing length (equal lengths keep the random order), and the longest row of the data set
+// comes first. Requires: lengths.size() == order.size(), or lengths is empty and the strategy does not group.
 void order_epoch(const SamplerOptions& options, int64_t epoch, std::span<const int32_t> lengths,
                  OrderScratch& scratch, std::span<int32_t> order);
 

@@ -70,11 +70,10 @@ std::string missing_header_advice(std::string_view value, int64_t num_columns);
 
 inline constexpr int64_t kMaxRowDepth = 32;
 
-// Read a file. NaN, Infinity, numbers beyond 64 bits, half surrogate pairs and repeated keys give cells of the
-// kinds kInvalid and kRepeated, which are errors only if their column is read. Errors: kBadData with
-// file:line:column for another syntax error, a row that is not an object, an empty object, too deep nesting,
-// and a file without rows.
-// `columns`, if there are any, are those of the table instead of the keys of the first object.
+// The following functions read a file. NaN, Infinity, numbers beyond 64 bits, half surrogate pairs and repeated keys give cells of the
+// kinds kInvalid and kRepeated, which are errors only if their column is read. Errors: kBadData with file:line:column for another syntax
+// error, a row that is not an object, an empty object, too deep nesting, and a file without rows. `columns`, if there are any, are those
+// of the table instead of the keys of the first object.
 Table read_json(const TextFile& file);
 Table read_jsonl(const TextFile& file, std::vector<std::string> columns = {});
 

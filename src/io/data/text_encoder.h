@@ -34,7 +34,7 @@ class TextEncoder {
   };
   virtual std::unique_ptr<Session> new_session() const = 0;
 
-  // Returns a hash of the tokenizer's files and settings. It differs between two encoders that return different ids for any text.
+  // Returns a hash of the tokenizer's files and settings. Two encoders that return different ids for any text have different hashes.
   virtual uint64_t content_hash() const = 0;
 };
 

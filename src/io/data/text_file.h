@@ -1,5 +1,5 @@
-// A text file that is read once into memory and validated (UTF-8, no NUL), and positions in it for error messages.
-// table_reader.h has the parsers. Thread-safe: values only. A TextFile owns its bytes.
+// A text file that is read once into memory and validated (UTF-8, no NUL), and positions in it for error messages. table_reader.h has the
+// parsers. Thread-safe: the types are plain values. A TextFile owns its bytes.
 #pragma once
 
 #include <cstdint>

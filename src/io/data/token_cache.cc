@@ -268,7 +268,7 @@ std::string write_token_cache(FileSystem& files, const std::string& path, const 
   const std::string temporary = temporary_path(path);
   try {
     make_folders(files, parent_folder(path));
-    // The file is not synced: if a crash leaves it incomplete, its hash does not match and it is built again.
+    // The file is not synced: if a crash leaves it incomplete, its hash does not match and the file is written again.
     const std::unique_ptr<File> file = files.create(temporary);
     write_payload(tokens, rows.word_starts, [&](std::span<const std::byte> bytes) { file->write(bytes); });
     file->write(std::as_bytes(std::span(&header, 1)));

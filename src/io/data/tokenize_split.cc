@@ -62,9 +62,8 @@ class Tokenizing {
       workers.push_back({.session = encoder_.new_session()});
     }
     run_on_threads(num_workers, [&](size_t i) { work(workers[i]); });
-    // Parts are assigned in order, and a started part is always finished, so all parts before an invalid one
-    // were processed. The first failure is therefore that of the first invalid row, for any number of
-    // threads.
+    // Parts are assigned to threads in order, and a started part is always finished, so all parts before an invalid one were processed.
+    // The first failure is therefore that of the first invalid row, for any number of threads.
     for (const Part& part : parts_) {
       if (part.failure != nullptr) {
         std::rethrow_exception(part.failure);

@@ -66,7 +66,7 @@ struct WordTokens {
 // token.
 WordTokens tokenize_words(const WordRows& rows, const TextEncoder& encoder, const TokenizeOptions& options);
 
-// Tokenizes the rows of a split. If they are texts, the result has no word starts; if they are lists of words, it has.
+// Tokenizes the rows of a split. The result contains word starts if the rows are lists of words, and none if they are texts.
 WordTokens tokenize_rows(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options);
 
 }  // namespace plimsoll

@@ -1,9 +1,8 @@
 // Determines the classes for token classification from the tags of words and converts tags to numbers. It is used for splits whose rows
 // are lists of words (TextSplit::has_words()). Thread-safe: pure functions and values.
 //
-// The classes are those of Hugging Face's run_ner: all tags of the training split, sorted by code point if
-// they are names, by value if they are integers. The integer -100 is no class: losses and metrics ignore
-// such a word.
+// The classes are those of Hugging Face's run_ner: all tags of the training split, sorted by code point if they are names, by value if
+// they are integers. The integer -100 is not a class: losses and metrics ignore words with this tag.
 #pragma once
 
 #include <cstdint>

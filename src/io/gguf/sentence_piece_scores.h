@@ -1,7 +1,7 @@
 // Converts the merges of a BPE model to the scores of the SentencePiece model from which they were converted. A SentencePiece model joins
 // the two adjacent tokens whose joined text is the token with the highest score; BPE joins the two adjacent tokens whose merge has the
-// lowest rank. Both give the same tokens if every way to divide a token into two tokens is a merge, and the merges of a token are next to
-// each other. Thread-safe: a pure function.
+// lowest rank. Both give the same tokens if every way to divide a token into two tokens is a merge, and if all merges that produce the
+// same token are next to each other in the list of merges. Thread-safe: a pure function.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ SelectedFiles select_files(const DownloadRequest& request, const std::vector<Hub
 
 // Formats the list of files as JSON, with the same bytes as Hugging Face's tools.
 std::string tree_json(const std::vector<HubFile>& files);
-// Reads a list of files that tree_json() formatted from a file in the cache. Returns nothing if the file is missing or damaged.
+// Reads a file of the cache that contains a list of files as tree_json() formats it. Returns nothing if the file is missing or damaged.
 std::optional<std::vector<HubFile>> read_tree(FileSystem& files, const std::string& path);
 
 }  // namespace plimsoll

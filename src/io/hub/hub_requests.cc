@@ -156,7 +156,7 @@ HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHe
     request.headers.emplace_back(kUserAgent);
     // Requests uncompressed bytes, because the hub's sizes and hashes are those of the uncompressed file.
     request.headers.emplace_back("Accept-Encoding: identity");
-    // As in Hugging Face's tools, the name and password in HF_ENDPOINT are sent instead of a token.
+    // The name and password in HF_ENDPOINT are sent instead of a token, as in Hugging Face's tools.
     const bool is_own = origin == own_origin;
     if (is_own && access_.credentials.empty() && !access_.token.empty())
       request.headers.push_back("Authorization: Bearer " + access_.token);
