@@ -101,8 +101,8 @@ struct NewestCheckpoint {
   std::string path;  // empty if no valid checkpoint was found
   int64_t step = -1;
   RunIdentity run;
-  std::vector<SkippedCheckpoint>
-      skipped;  // newer checkpoints that are damaged or cannot be resumed from, newest first
+  // Newer checkpoints that are damaged or cannot be resumed from, newest first.
+  std::vector<SkippedCheckpoint> skipped;
 };
 
 // Finds the newest valid checkpoint from which a run can resume. Among the runs in the folder, it is that of the run that started last,

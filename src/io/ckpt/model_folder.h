@@ -39,8 +39,8 @@ std::map<std::string, std::string> parse_weight_index(std::string_view json, con
 struct WantedTensor {
   // Alternative names of the tensor. The first name that the folder contains is loaded. Reports use names.front().
   std::vector<std::string> names;
-  std::vector<int64_t>
-      shape;  // the shape that the tensor must have, after it was transposed if is_transposed
+  // The shape that the tensor must have, after it was transposed if is_transposed.
+  std::vector<int64_t> shape;
   // The stored tensor is read into the rows of `destination` that begin with `first_row`; a row of `destination` must have as many
   // elements as a row of the stored tensor. In this way the weights of Q, K and V can be loaded without a copy into one [3H, H] matrix,
   // at rows 0, H and 2H.

@@ -137,8 +137,8 @@ class SafetensorsFile {
   int64_t size_bytes_ = 0;
   std::unique_ptr<File> file_;
   SafetensorsHeader header_;
-  std::map<std::string_view, size_t>
-      by_name_;  // from the name of a tensor, a string_view of the name in header_, to its index
+  // Maps the name of each tensor to its index in header_.tensors. The keys are views of the names in header_.
+  std::map<std::string_view, size_t> by_name_;
 };
 
 // A tensor to write. Its bytes are either in memory at `data`, or produced by the function `fill`. The writer does not own them.

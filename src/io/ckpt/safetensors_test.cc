@@ -262,8 +262,8 @@ TEST(Safetensors, WritesCanonicalBytes) {
 TEST(Safetensors, LargeTensorsRoundTripFromMemoryAndFromFill) {
   MemoryFileSystem files;
   const int64_t rows = 333;
-  const int64_t columns =
-      777;  // about a megabyte, so that several chunks are read and the last one is incomplete
+  // About a megabyte, so that several chunks are read and the last one is incomplete.
+  const int64_t columns = 777;
   const auto values = random_values<float>("large", rows * columns);
   const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
   int64_t expected_offset = 0;

@@ -33,8 +33,8 @@ struct ArrowOptions {
   // The rows are returned in several tables. A table is complete when its cells contain at least this number of bytes.
   int64_t part_bytes = int64_t{32} << 20;
   int64_t max_rows = -1;  // maximum number of rows to read, beginning with the first; -1 for all
-  uint64_t content_hash =
-      0;  // content hash that the tables get; ignored by read_arrow_table(), which computes it
+  // Content hash that the tables get; ignored by read_arrow_table(), which computes it.
+  uint64_t content_hash = 0;
 };
 
 // Reads the rows in order and calls visit(table) with one table after another until all rows were passed. Memory: one of these tables,

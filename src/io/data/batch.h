@@ -31,8 +31,8 @@ struct BatchInfo {
 
 struct MicroBatch {
   TensorBatch tensors;
-  std::vector<int32_t>
-      rows;  // indices in the data set; a row is one sequence, or several if sequences are packed
+  // Indices in the data set; a row is one sequence, or several if sequences are packed.
+  std::vector<int32_t> rows;
   BatchInfo info;
   const BatchSize& size() const { return tensors.size(); }
 };

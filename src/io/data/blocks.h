@@ -26,8 +26,8 @@ enum class BlockRule : uint8_t {
 struct BlockOptions {
   int64_t block_size = 1024;
   BlockRule rule = BlockRule::kConcatenate;
-  std::optional<int64_t> max_blocks =
-      {};  // maximum number of blocks; the blocks after the first ones are dropped
+  // Maximum number of blocks; the blocks after the first ones are dropped.
+  std::optional<int64_t> max_blocks = {};
   // Selects the tokens to predict in masked language modelling. If absent, every token is predicted from those before it.
   std::optional<TokenMasking> masking = {};
 };

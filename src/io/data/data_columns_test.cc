@@ -170,8 +170,8 @@ TEST(Columns, NameOtherSeparators) {
 TEST(Columns, NameAFileWithoutHeader) {
   const struct {
     const char* bytes;
-    const char*
-        value;  // the value which shows that the first row is data; empty if the first row is a header
+    // The value which shows that the first row is data; empty if the first row is a header.
+    const char* value;
   } cases[] = {
       {"3,Oil price up,the bank said oil price is up\n2,Cup won,the team won the cup\n", "3"},
       {"0.5,a\n1.5,b\n", "0.5"},

@@ -19,10 +19,10 @@ struct DocumentOptions {
   QuoteRule quotes = QuoteRule::kRfc4180;      // used for CSV and TSV
   // The column of the documents. If absent, choose_chat_columns() and choose_document_column() select it.
   std::optional<std::string> column = {};
-  bool reads_chats =
-      false;  // true if rows may be conversations; false to treat their columns like any others
-  int64_t part_bytes =
-      int64_t{32} << 20;  // bytes of text per part in which a file is read; a document is never divided
+  // True if rows may be conversations; false to treat their columns like any others.
+  bool reads_chats = false;
+  // Bytes of text per part in which a file is read; a document is never divided.
+  int64_t part_bytes = int64_t{32} << 20;
   // The maximum size in bytes of a file that cannot be read in parts; 0 for no limit.
   int64_t max_bytes = 0;
 };

@@ -84,7 +84,7 @@ class RowParser {
   };
   std::vector<Value> row_;
   RepairedJson repaired_;
-  // per field of the row: the source text of a replaced value; empty if no value was replaced
+  // Per field of the row: the source text of its value if this was replaced, otherwise null. The list is empty if no value was replaced.
   std::vector<const std::string*> originals_;
   simdjson::dom::element root_;
   simdjson::error_code error_ = simdjson::SUCCESS;

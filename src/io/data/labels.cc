@@ -128,8 +128,8 @@ struct LabelKinds {
   bool any_list = false;
   bool any_float = false;
   bool all_integers = true;
-  bool all_written_lists =
-      false;  // in CSV files: every label is a list in the notation of JSON, Python or NumPy
+  // In CSV files: every label is a list in the notation of JSON, Python or NumPy.
+  bool all_written_lists = false;
 };
 
 // Examines the labels in one pass. Returns their kind and, for JSON files, the first row whose label has another form than those of the
@@ -253,8 +253,8 @@ bool take_model_list(LabelScheme& scheme, const std::vector<std::string>& model_
       return false;
     }
     taken[static_cast<size_t>(found - names.begin())] = true;
-    *found =
-        name;  // uses the spelling of the data, which may differ from that of the model in upper and lower case
+    // Uses the spelling of the data, which may differ from that of the model in upper and lower case.
+    *found = name;
   }
   const auto is_integer = [](const std::string& name) { return as_integer(name).has_value(); };
   scheme.integer_names = scheme.integer_names && std::all_of(names.begin(), names.end(), is_integer);

@@ -140,9 +140,9 @@ class ClassLookup {
 // Returns warnings as complete sentences with file and line. For classes in a column of text (CSV, TSV or JSON strings), it warns about:
 //  1. numbers and words in one column, which are all interpreted as class names;
 //  2. some labels that are lists, among others that are not;
-//  3. labels such as a#b and a|b, whose parts occur in other labels. Also reports if regression was inferred because the labels are
-//     numbers and at least one is a float. Requires: the scheme is that of this split. `is_kind_given` is true if the user requested the
-//     problem type.
+//  3. labels such as a#b and a|b, whose parts occur in other labels.
+// Also reports if regression was inferred because the labels are numbers and at least one is a float. Requires: the scheme is that of this
+// split. `is_kind_given` is true if the user requested the problem type.
 std::vector<std::string> label_warnings(const TextSplit& train, const LabelScheme& scheme,
                                         bool is_kind_given);
 

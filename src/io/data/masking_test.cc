@@ -83,8 +83,8 @@ TEST(Masking, NeverHidesSpecialTokens) {
   std::vector<int32_t> labels;
   std::vector<int32_t> expected;
   for (int i = 0; i < 100; ++i) {
-    labels.insert(labels.end(),
-                  {0, 101, 102, 103, 100});  // 100 is the id of unknown words, which may be masked
+    // 100 is the id of unknown words, which may be masked.
+    labels.insert(labels.end(), {0, 101, 102, 103, 100});
     expected.insert(expected.end(), {kNoLabel, kNoLabel, kNoLabel, kNoLabel, 100});
   }
   std::vector<int32_t> inputs = labels;

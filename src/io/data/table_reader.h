@@ -134,8 +134,8 @@ std::string decompress(const std::string& name, std::string_view bytes, Compress
 
 struct ReplacedValue {
   size_t offset = 0;  // offset of the replacement in RepairedJson::text
-  std::string
-      original;  // the text that was replaced: NaN, a number with too many digits, or \ud83d, for example
+  // The text that was replaced: NaN, a number with too many digits, or \ud83d, for example.
+  std::string original;
 };
 
 struct RepairedJson {

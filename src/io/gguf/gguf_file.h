@@ -25,8 +25,8 @@ namespace plimsoll {
 enum class GgufType : uint32_t { kF32 = 0, kF16 = 1, kQ8_0 = 8, kBF16 = 30 };
 
 inline constexpr int64_t kGgufBlock = 32;  // number of elements in a block of kQ8_0
-inline constexpr int64_t kGgufAlignment =
-    32;  // the data of a tensor begins at a multiple of this number of bytes
+// The data of a tensor begins at a multiple of this number of bytes.
+inline constexpr int64_t kGgufAlignment = 32;
 
 // Returns the size in bytes of a row with this number of elements. Requires: for kQ8_0, the number is a multiple of the block size.
 int64_t gguf_row_bytes(GgufType type, int64_t columns);

@@ -14,8 +14,8 @@ struct BlobRequest {
   const HubRepository& repository;
   const std::string& commit;
   const HubFile& file;
-  std::string
-      path;  // path of the complete blob; an incomplete file has this path with the suffix kIncomplete
+  // Path of the complete blob; an incomplete file has this path with the suffix kIncomplete.
+  std::string path;
 };
 
 // A function that is called with the number of bytes that were received since the last call. The number is negative if received bytes

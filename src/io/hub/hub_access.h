@@ -18,8 +18,8 @@ struct HubAccess {
       endpoint;  // the address in HF_ENDPOINT, or https://huggingface.co, without a name and password and without a '/' at its end
   std::string credentials =
       {};  // the "name:password" in HF_ENDPOINT, which is sent instead of the token; empty if there is none
-  std::string
-      token;  // HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or the content of the token file; empty if there is none
+  // HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or the content of the token file; empty if there is none.
+  std::string token;
   std::string
       offline_reason;  // variable that forbids using the network, such as "HF_HUB_OFFLINE=1"; empty if it may be used
   int64_t metadata_timeout_s = 10;  // value of HF_HUB_ETAG_TIMEOUT

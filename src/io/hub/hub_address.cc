@@ -58,8 +58,8 @@ std::string percent_encoded(std::string_view text, std::string_view safe) {
 std::string origin_of(std::string_view address) {
   const AddressParts parts = split_address(address);
   if ((parts.scheme != "http" && parts.scheme != "https") || parts.authority.empty()) return {};
-  const size_t bracket =
-      parts.authority.rfind(']');  // the end of an IPv6 address, whose colons do not precede a port
+  // The end of an IPv6 address, whose colons do not precede a port.
+  const size_t bracket = parts.authority.rfind(']');
   const size_t colon = parts.authority.rfind(':');
   const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
   const char* port = parts.scheme == "https" ? ":443" : ":80";

@@ -34,9 +34,9 @@ inline constexpr FolderArgument kAdapterArgument{
 // it means the root, as in Hugging Face's tools.
 struct HubEnvironment {
   std::optional<std::string> hf_hub_cache;  // value of HF_HUB_CACHE
-  std::optional<std::string>
-      huggingface_hub_cache;           // value of HUGGINGFACE_HUB_CACHE, the older name of HF_HUB_CACHE
-  std::optional<std::string> hf_home;  // value of HF_HOME
+  // Value of HUGGINGFACE_HUB_CACHE, the older name of HF_HUB_CACHE.
+  std::optional<std::string> huggingface_hub_cache;
+  std::optional<std::string> hf_home;         // value of HF_HOME
   std::optional<std::string> xdg_cache_home;  // value of XDG_CACHE_HOME
   std::optional<std::string> home;            // value of HOME, or the home directory in the password database
 };
