@@ -59,7 +59,7 @@ class GuardedBuilder : public internal::GuardedEvents {
   }
 
   Json root_;
-  // The objects and lists that have begun and not ended. The pointers stay valid, because a parent does not grow before its child has ended.
+  // The objects and lists that have not ended. The pointers stay valid, because a parent does not grow before its child has ended.
   std::vector<Json*> open_;
   std::string key_;
 };

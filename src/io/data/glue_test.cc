@@ -56,7 +56,7 @@ const GlueCase kCases[] = {
      "b", 1},
 };
 
-// Copies from Hugging Face's hub use other names for some columns and give CoLA a header.
+// The data sets on Hugging Face's hub use other names for some columns, and their files of CoLA have a header. Both must be read.
 TEST(Glue, TakesTheColumnsOfTheHubsCopies) {
   const test::ScratchFolder folder;
   const GlueCase cases[] = {
@@ -105,7 +105,7 @@ TEST(Glue, ReadsEveryTasksOwnFiles) {
     } else {
       EXPECT_EQ(labels.classes[0], static_cast<int32_t>(c.label));
     }
-    // The folder of the task and its parent are both accepted.
+    // The function must accept both the folder of the task and its parent.
     EXPECT_EQ(glue_file(task, root / task.folder, c.split), root / c.file);
   }
 }

@@ -110,8 +110,8 @@ struct LabelBalance {
 // Counts the classes. Requires: single-label.
 LabelBalance label_balance(const Labels& labels, int64_t num_labels);
 
-// Finds the id of a class by its text in a file. It is used by label_encoding.cc and word_labels.cc only. Thread-safe after construction;
-// refers to the scheme.
+// Finds the id of a class by the text of a label. It is used by label_encoding.cc and word_labels.cc only. Thread-safe after
+// construction; refers to the scheme.
 
 class ClassLookup {
  public:

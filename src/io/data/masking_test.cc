@@ -188,7 +188,7 @@ TEST(Masking, OfABatchDoesNotDependOnItsSizeOrTheWorkers) {
       if (expected.labels[i] != kNoLabel) continue;
       EXPECT_NE(expected.ids[i], kMasking.mask_id);
     }
-    // A run that resumes in the second epoch reads the same masks as one that was not interrupted.
+    // A run that resumes in the second epoch must mask the same tokens as one that was not interrupted.
     const Read rest = read_all(data, 2, 0, {.epoch = 1, .index = 2});
     EXPECT_TRUE(std::equal(rest.ids.rbegin(), rest.ids.rend(), expected.ids.rbegin()));
     EXPECT_TRUE(std::equal(rest.labels.rbegin(), rest.labels.rend(), expected.labels.rbegin()));

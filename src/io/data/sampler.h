@@ -17,7 +17,7 @@ enum class SamplingStrategy { kRandom, kSequential, kGroupByLength };
 // Parses a value of --train_sampling_strategy: "random", "sequential" or "group_by_length". Errors: kUsage for any other value.
 SamplingStrategy parse_sampling_strategy(std::string_view word);
 
-// Specifies if an incomplete last batch of an epoch is kept or dropped.
+// Specifies if the last batch of an epoch is kept or dropped when it is incomplete.
 enum class LastBatch { kKeep, kDrop };
 
 struct SamplerOptions {
