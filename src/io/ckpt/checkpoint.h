@@ -1,11 +1,11 @@
 // Checkpoints of a run: `checkpoint-N` folders that Hugging Face's from_pretrained can open and from which a
 // run resumes bit for bit.
 //
-// Invariants, each tested by stopping the disk at every call:
+// Invariants, which the tests check after a failure at every system call:
 //  1. A folder named checkpoint-N is complete. It gets that name by one rename, after every file in it was
 //     synced and the manifest with all sizes and hashes was written last.
-//  2. Saving, rotation and cleaning never harm another checkpoint: none is removed before a newer one is
-//     committed.
+//  2. Saving, rotation (removing old checkpoints) and cleaning never damage another checkpoint: none is removed before a newer one is
+//     complete.
 //  3. Removal starts with a rename, so a partly removed folder never has the name of a checkpoint.
 //  4. Once `best` and `last` exist, they refer to a complete checkpoint. The only exception: a second save of
 //     the same step removes their target for the moment between two renames.
@@ -45,16 +45,16 @@ struct NamedText {
   std::string text;
 };
 
-// The run that a checkpoint belongs to. A run that resumes has the identity of the run that it continues.
+// Identifies the run that wrote a checkpoint. A run that resumes keeps the identity of the run that it continues.
 struct RunIdentity {
   // 16 hexadecimal digits, drawn at the start of the run; empty in checkpoints of earlier versions
   std::string id;
-  // Start of the run: "2026-11-21T08:15:30.123456Z"; in this form a later time is a greater text.
+  // Start of the run in a form that sorts by time: "2026-11-21T08:15:30.123456Z".
   std::string started;
   friend bool operator==(const RunIdentity&, const RunIdentity&) = default;
 };
 
-// Receives a text piece by piece, so that a long text is never in memory as a whole.
+// Receives the next piece of a text, so that a long text is never in memory as a whole.
 using PutText = std::function<void(std::string_view piece)>;
 
 struct StreamedText {
@@ -66,13 +66,13 @@ struct CheckpointContents {
   RunIdentity run;
   ModelContents model;
   std::vector<TensorSource> optimizer_tensors;
-  bool has_optimizer_states = true;  // false: no file for optimizer_tensors is written
-  // The state of the run as JSON text, which open_checkpoint returns with an equal value. If it is empty, the checkpoint contains only
-  // the model (`--save_only_model`), and no run can resume from it.
+  bool has_optimizer_states = true;  // if false, the checkpoint has no file for optimizer_tensors
+  // The state of the run as JSON text. open_checkpoint() returns a text with the same JSON value. If it is empty, the checkpoint contains
+  // only the model (`--save_only_model`), and no run can resume from it.
   std::string run_state_json;
-  std::string trainer_state_json;      // written unchanged
-  std::vector<NamedText> extra;        // further small files, written unchanged
-  std::vector<StreamedText> streamed;  // further files of any length
+  std::string trainer_state_json;      // the text of trainer_state.json
+  std::vector<NamedText> extra;        // further small files with their text
+  std::vector<StreamedText> streamed;  // further files that are written in pieces, because they may be long
 };
 
 // Writes output_folder/checkpoint-<step>, which is complete and durable when this function returns. Creates
@@ -83,14 +83,13 @@ std::string save_checkpoint(FileSystem& files, const std::string& output_folder,
 
 enum class VerifyDepth : uint8_t { kSizes, kHashes };
 
-// Checks a checkpoint. Returns nothing if the folder is a complete checkpoint, otherwise the reason in one
-// line. kSizes costs one status call per file; kHashes reads all data. Errors: none, whatever a damaged
-// checkpoint contains.
+// Checks if a folder is a complete checkpoint. Returns nothing if it is, otherwise the reason in one line. kSizes compares file sizes
+// with one status call per file; kHashes also reads all data. Never throws, whatever a damaged checkpoint contains.
 std::optional<std::string> find_damage(FileSystem& files, const std::string& folder, VerifyDepth depth);
 
-// Returns a sentence for the user if the folder contains no checkpoint of Plimsoll but something that is often taken for one
-// (a checkpoint of Hugging Face's Trainer, of accelerate or DeepSpeed, a model, a folder of checkpoints), with the argument
-// that reads it; "" otherwise.
+// Returns a sentence for the user if the folder is not a checkpoint of Plimsoll but something that users mistake for one: a checkpoint of
+// Hugging Face's Trainer, of accelerate or DeepSpeed, a model, or a folder of checkpoints. The sentence names the argument with which it
+// can be read. Otherwise returns an empty string.
 std::string describe_foreign_checkpoint(FileSystem& files, const std::string& folder);
 
 struct SkippedCheckpoint {
@@ -99,15 +98,16 @@ struct SkippedCheckpoint {
 };
 
 struct NewestCheckpoint {
-  std::string path;  // empty if no checkpoint can be verified
+  std::string path;  // empty if no valid checkpoint was found
   int64_t step = -1;
   RunIdentity run;
-  std::vector<SkippedCheckpoint> skipped;  // newer checkpoints that failed verification, newest first
+  // Newer checkpoints that are damaged or cannot be resumed from, newest first.
+  std::vector<SkippedCheckpoint> skipped;
 };
 
-// Finds the newest checkpoint that can be verified and resumed from: the last step of the run that started
-// last. Checkpoints with an unreadable manifest belong to no run; they are reported as skipped if their step
-// is higher. Only reads. A folder that does not exist has no checkpoints.
+// Finds the newest valid checkpoint from which a run can resume. Among the runs in the folder, it is that of the run that started last,
+// and within this run that of the highest step. Checkpoints with an unreadable manifest belong to no run; they are reported as skipped if
+// their step is higher than that of the result. Only reads files. If the folder does not exist, the result is empty.
 NewestCheckpoint find_newest_verified(FileSystem& files, const std::string& output_folder,
                                       VerifyDepth depth = VerifyDepth::kHashes);
 
@@ -122,17 +122,17 @@ struct ListedCheckpoint {
 // manifests.
 std::vector<ListedCheckpoint> list_checkpoints(FileSystem& files, const std::string& output_folder);
 
-// Writes a file whose text arrives in pieces, and syncs the file, but not its folder.
+// Writes and syncs a file whose text arrives in pieces. Does not sync the folder of the file.
 WrittenFile write_streamed_file(FileSystem& files, const std::string& path,
                                 const std::function<void(const PutText& put)>& write);
 
-// A checkpoint that was opened for resuming. Its hashes are not verified here; find_newest_verified or
-// find_damage must be called first.
+// The content of a checkpoint that a run resumes from. The hashes are not verified when it is opened, so find_newest_verified or
+// find_damage must be called before.
 struct OpenCheckpoint {
   std::string path;
   int64_t step = 0;
   ModelFolder model;
-  // Absent if the run was complete and did not keep the optimizer states.
+  // Absent if the run was saved at its end without the optimizer states.
   std::optional<SafetensorsFile> optimizer;
   RunIdentity run;
   std::string run_state_json;
@@ -141,27 +141,24 @@ struct OpenCheckpoint {
 // Opens a checkpoint. Errors: kBadData if one of its files is missing, has another schema version, or is not JSON.
 OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder);
 
-// Removes the oldest checkpoints of the run that saved `committed` until `limit` remain. `committed` (the
-// checkpoint just saved) and `best` (may be empty) are never removed, so two may remain with limit 1. Damaged
-// checkpoints are removed first. Checkpoints of other runs and folders without a readable manifest are
-// neither counted nor removed. Does nothing if the file sizes in `committed` do not match its manifest.
-// Returns the removed paths. Requires: limit >= 1.
+// Removes the oldest checkpoints of the run that saved `committed` until `limit` remain. `committed` (the checkpoint just saved) and
+// `best` (may be empty) are never removed, so two checkpoints may remain although the limit is 1. Damaged checkpoints are removed first.
+// Checkpoints of other runs and folders without a readable manifest are neither counted nor removed. Does nothing if the file sizes in
+// `committed` do not match its manifest. Returns the removed paths. Requires: limit >= 1.
 std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string& output_folder,
                                             int64_t limit, const std::string& committed,
                                             const std::string& best);
 
-// Removes leftovers of a killed run: temporary folders, links and files, and replaced checkpoints whose
-// replacement is complete. Must be called at the start of a run, before the first save. Returns the removed
-// paths.
+// Removes the leftovers of a killed run: temporary folders, links and files, and checkpoints of the same step that a newer save had
+// already replaced. Must be called at the start of a run, before the first save. Returns the removed paths.
 std::vector<std::string> remove_leftovers(FileSystem& files, const std::string& output_folder);
 
-// Makes output_folder/<link> ("best", "last") refer to a checkpoint in the same folder, atomically and durably.
-// Returns false if the file system has no symbolic links or a folder has this name; the checkpoint itself is complete
-// without the link.
+// Makes output_folder/<link> ("best", "last") refer to a checkpoint in the same folder, atomically and durably. Returns false, without an
+// effect on the checkpoint, if the file system does not support symbolic links or if a folder has the name of the link.
 bool point_link(FileSystem& files, const std::string& output_folder, std::string_view link,
                 const std::string& checkpoint_path);
 
-// Returns the step of a folder named checkpoint-N, with any path before the name, or nothing for other names.
+// Returns N for a folder named checkpoint-N, with or without a path before the name, and nothing for other names.
 std::optional<int64_t> checkpoint_step(std::string_view path);
 
 // Locks an output folder for one run. Two runs that write into one folder would remove each other's

@@ -1,5 +1,5 @@
-// Tests the invariants of checkpoint.h on a disk that fails, is full, or loses power at every call of a save,
-// a second save of the same step, a rotation and a clean-up.
+// Tests the invariants of checkpoint.h on a simulated disk. Each system call is made to fail in turn, by an error, a full disk or a power
+// failure, during a save, a second save of the same step, a rotation and a clean-up.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,14 +15,15 @@ namespace {
 
 using Action = std::function<void(FileSystem&)>;
 
-// Does what a run does at a step that saves: saves, sets the links and rotates.
+// Performs the actions of a training run at a step that saves: writes the checkpoint, updates the link "last" and removes old
+// checkpoints.
 void save_link_and_rotate(FileSystem& files, int64_t step) {
   const std::string path = CheckpointFixture(step).save(files);
   point_link(files, "/out", "last", path);
   rotate_checkpoints(files, "/out", 1, path, "/out/checkpoint-2");
 }
 
-// Returns a disk on which steps 2 (best) and 4 (last) were saved.
+// Returns a simulated disk with the checkpoints of step 2, to which the link "best" refers, and of step 4, to which "last" refers.
 std::unique_ptr<MemoryFileSystem> disk_with_two_checkpoints() {
   auto disk = std::make_unique<MemoryFileSystem>();
   CheckpointFixture(2).save(*disk);
@@ -32,9 +33,8 @@ std::unique_ptr<MemoryFileSystem> disk_with_two_checkpoints() {
   return disk;
 }
 
-// Checks that a checkpoint of one of these steps can be verified and found and contains the right bits, that
-// every folder named checkpoint-N is complete, that links refer to complete checkpoints, and that a run can
-// start from this disk.
+// Checks that the newest valid checkpoint is of one of these steps and has the saved content, that every folder named checkpoint-N is
+// complete, that links refer to complete checkpoints, and that a run can start with this disk.
 void expect_sound(MemoryFileSystem& disk, const std::vector<int64_t>& steps, bool links_may_dangle) {
   const NewestCheckpoint newest = find_newest_verified(disk, "/out");
   ASSERT_NE(newest.path, "");
@@ -67,9 +67,9 @@ void expect_sound_after_every_crash(const MemoryFileSystem& disk, const std::vec
   }
 }
 
-// Runs the action again and again, with a power failure before call 0, 1, 2, ..., until it succeeds. After each
-// failure, the newest checkpoint must be one of `steps`. After success it must be the last of them, even if the power
-// fails later. Returns the number of calls.
+// Runs the action again and again, with a power failure before system call 0, 1, 2, ..., until the action succeeds. After each failure,
+// the newest checkpoint must be one of `steps`. After success it must be the last of them, even if the power fails later. Returns the
+// number of calls.
 int64_t lose_power_at_every_call(const MemoryFileSystem& start, const Action& action,
                                  const std::vector<int64_t>& steps, bool links_may_dangle) {
   for (int64_t call = 0;; ++call) {
@@ -110,7 +110,7 @@ TEST(CheckpointFault, PowerLossWhileSavingAStepAgain) {
 }
 
 TEST(CheckpointFault, PowerLossWhileCleaning) {
-  // The disk contains every kind of leftover.
+  // The disk contains every kind of file and folder that a killed run can leave.
   const auto disk = disk_with_two_checkpoints();
   CheckpointFixture(4).save(*disk);
   disk->rename("/out/checkpoint-4", "/out/checkpoint-4.replaced");
@@ -125,9 +125,8 @@ TEST(CheckpointFault, PowerLossWhileCleaning) {
   EXPECT_GT(num_calls, 5);
 }
 
-// Lets every call fail with ENOSPC and EIO, once or permanently. The earlier checkpoints can still be loaded,
-// the error has the code for the device and names the file, the cause and the remedy, and the space on a full
-// disk is freed.
+// Lets every system call fail with ENOSPC and EIO, once or permanently. Earlier checkpoints must remain loadable. The error must have the
+// code for disk errors and name the file, the cause and the remedy. On a full disk, the space of the incomplete checkpoint must be freed.
 TEST(CheckpointFault, FailingAndFullDisks) {
   int64_t num_failures = 0;
   for (const int error_number : {ENOSPC, EIO}) {
@@ -184,7 +183,7 @@ TEST(CheckpointFault, FailuresWhileRotatingAndLinkingHarmNothing) {
   EXPECT_GT(num_failures, 10);
 }
 
-// An unreadable checkpoint is skipped with a reason, and the previous one is used.
+// A checkpoint that cannot be read must be skipped with a reason, and the previous one must be used.
 TEST(CheckpointFault, UnreadableCheckpointsAreSkipped) {
   const auto disk = disk_with_two_checkpoints();
   FaultyFileSystem files(*disk);

@@ -1,7 +1,7 @@
-// The steps in which a checkpoint gets its files and its name, for the functions that write a checkpoint: save_checkpoint() and
-// SharedCheckpoint. checkpoint.h states what holds if the disk stops between any two of their calls.
+// The operations that save_checkpoint() and SharedCheckpoint use to write a checkpoint: create a temporary folder, write files into it,
+// and rename it. checkpoint.h states the invariants that hold if the process or the disk stops between any two system calls.
 //
-// Internal to io/ckpt. Thread-safety: as save_checkpoint().
+// Internal to io/ckpt. Thread-safety: one writer per output folder.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace plimsoll::internal {
 
-// Return the folder of a complete checkpoint, and the folder in which its files are written before it is complete.
+// Return the path of a complete checkpoint, and the path of the temporary folder in which its files are written before.
 std::string checkpoint_path(const std::string& output_folder, int64_t step);
 std::string temporary_checkpoint_path(const std::string& output_folder, int64_t step);
 
-// Creates the empty temporary folder, and the output folder if necessary. Removes a temporary folder that exists.
+// Creates an empty temporary folder, and the output folder if necessary. An existing temporary folder is removed first.
 void begin_checkpoint(FileSystem& files, const std::string& output_folder, int64_t step);
 
 // Write and sync files that contain no tensors and do not belong to the model, and add them to the manifest. write_texts() writes
-// `extra`, `streamed` and the state of the trainer; write_run_state() writes the state of the run.
+// contents.extra, contents.streamed and trainer_state_json; write_run_state() writes run_state_json.
 void write_texts(FileSystem& files, const std::string& folder, const CheckpointContents& contents,
                  Manifest& manifest);
 void write_run_state(FileSystem& files, const std::string& folder, const CheckpointContents& contents,
@@ -30,13 +30,13 @@ void write_run_state(FileSystem& files, const std::string& folder, const Checkpo
 // Returns true if the checkpoint has a file with the states of the optimizer.
 bool writes_optimizer(const CheckpointContents& contents);
 
-// Writes the manifest, syncs the temporary folder and gives it its final name. Returns the path of the checkpoint.
+// Writes the manifest, syncs the temporary folder and renames it to the path of the checkpoint, which is returned.
 std::string commit_checkpoint(FileSystem& files, const std::string& output_folder, const Manifest& manifest);
 
-// Removes the temporary folder after a failure, to free space on a full disk. Ignores errors: the next run removes leftovers.
+// Removes the temporary folder after a failure, to free space on a full disk. Errors are ignored, because the next run removes leftovers.
 void discard_checkpoint(FileSystem& files, const std::string& output_folder, int64_t step);
 
-// Returns the message for a checkpoint that was not saved.
+// Returns the error message for a checkpoint that could not be saved.
 std::string not_saved_message(const std::string& output_folder, int64_t step, std::string_view cause);
 
 }  // namespace plimsoll::internal

@@ -1,4 +1,4 @@
-// Verifies, selects and opens checkpoints. Nothing here writes.
+// Verifies, selects and opens checkpoints. The functions in this file only read.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,13 +17,13 @@ namespace {
 constexpr int64_t kMaxStateBytes = int64_t{1} << 30;
 constexpr std::string_view kFolderPrefix = "checkpoint-";
 
-// A folder that may be a checkpoint.
+// A folder whose name is that of a checkpoint. It may be damaged.
 struct Candidate {
   int64_t step = 0;
   bool replaced = false;
   std::string path;
   std::optional<internal::Manifest> manifest = {};
-  std::string reason = {};  // why the manifest cannot be read; empty if it was read
+  std::string reason = {};  // the reason why the manifest cannot be read; otherwise empty
 };
 
 std::vector<Candidate> find_candidates(FileSystem& files, const std::string& output_folder) {
@@ -48,8 +48,8 @@ std::vector<Candidate> find_candidates(FileSystem& files, const std::string& out
   return candidates;
 }
 
-// Orders candidates: the run that started last comes first, within a run the last step. If the folder of a step
-// replaced an older one that still exists, the newer folder comes first. Requires: both have manifests.
+// Sorts folders by age, newest first: by the start of their run, then by their step. If a step was saved twice and both folders exist,
+// the replaced folder comes after the newer one. Requires: both have manifests.
 bool is_newer(const Candidate& a, const Candidate& b) {
   if (a.manifest->run != b.manifest->run) {
     const RunIdentity& x = a.manifest->run;
@@ -127,7 +127,7 @@ std::optional<int64_t> checkpoint_step(std::string_view path) {
   const std::string_view digits = std::string_view(name).substr(kFolderPrefix.size());
   int64_t step = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  // Refuses any other form of the number: "checkpoint-08" would be a second name of step 8.
+  // Refuses other spellings of the number, because "checkpoint-08" would be a second name for step 8.
   if (error != std::errc() || end != digits.data() + digits.size() || fmt::format("{}", step) != digits ||
       step < 0) {
     return std::nullopt;

@@ -41,7 +41,7 @@ TEST(Checkpoint, HoldsWhatWasSaved) {
   EXPECT_TRUE(fixture.equals(opened));
 }
 
-// A state is restored exactly: 64-bit integers, doubles with all digits, names beyond ASCII.
+// The saved state of a run must be read back exactly, including 64-bit integers, all digits of doubles, and names that are not ASCII.
 TEST(Checkpoint, RunStateIsExact) {
   MemoryFileSystem files;
   CheckpointFixture fixture(1);
@@ -85,7 +85,7 @@ TEST(Checkpoint, OrderOfSystemCalls) {
   };
   expect_file("config.json", size_of("config.json"));
   expect_file("vocab.txt", size_of("vocab.txt"));
-  // The first write() call writes the header. One call per tensor follows, in the order of the format.
+  // A safetensors file must be written with one write() call for the header and one per tensor, in the order of the tensors in the file.
   const auto header_of = [&](const std::string& name, int64_t data_bytes) {
     return std::to_string(disk.status("/out/checkpoint-2/" + name)->size_bytes - data_bytes);
   };
@@ -130,7 +130,7 @@ TEST(Checkpoint, NewestThatVerifiesIsChosenAndOthersAreExplained) {
     EXPECT_NE(newest.skipped[i].reason.find(skipped[i].second), std::string::npos)
         << newest.skipped[i].reason;
   }
-  // A flipped bit cannot be detected by sizes alone.
+  // The sizes of all files are correct after a bit was flipped, so only the hashes can detect it.
   EXPECT_EQ(find_newest_verified(files, "/out", VerifyDepth::kSizes).step, 14);
 }
 
@@ -214,7 +214,7 @@ TEST(Checkpoint, ModelOnlyIsAModelButNotResumable) {
   }
 }
 
-// A complete run may save its state without the optimizer states.
+// A run that has finished may save its state without the optimizer states.
 TEST(Checkpoint, WithoutOptimizerStatesItIsResumable) {
   MemoryFileSystem files;
   CheckpointFixture fixture(5);
@@ -252,7 +252,7 @@ TEST(Checkpoint, SavingAStepAgainReplacesIt) {
 TEST(Checkpoint, RotationKeepsTheNewestAndTheBest) {
   MemoryFileSystem files;
   for (const int64_t step : {2, 4, 6, 8, 10}) CheckpointFixture(step).save(files);
-  make_folders(files, "/out/checkpoint-3");  // a folder without a manifest is not a checkpoint of Plimsoll
+  make_folders(files, "/out/checkpoint-3");  // has no manifest, so it must not be counted or removed
   EXPECT_EQ(rotate_checkpoints(files, "/out", 5, "/out/checkpoint-10", ""), std::vector<std::string>{});
   EXPECT_EQ(rotate_checkpoints(files, "/out", 3, "/out/checkpoint-10", "/out/checkpoint-2"),
             (std::vector<std::string>{"/out/checkpoint-4", "/out/checkpoint-6"}));
@@ -293,7 +293,7 @@ TEST(Checkpoint, RotationLeavesOtherRunsAlone) {
   EXPECT_EQ(rotate_checkpoints(files, "/out", 1, "/out/checkpoint-6", ""),
             (std::vector<std::string>{"/out/checkpoint-2", "/out/checkpoint-4"}));
   EXPECT_EQ(names_in(files, "/out"), "checkpoint-1 checkpoint-100 checkpoint-3 checkpoint-5 checkpoint-6 ");
-  // Checkpoints of earlier versions have no identity and count as one run.
+  // Checkpoints of earlier versions contain no identity of their run, so all of them count as checkpoints of one run.
   EXPECT_EQ(rotate_checkpoints(files, "/out", 1, "/out/checkpoint-5", ""), std::vector<std::string>{});
 }
 
@@ -393,7 +393,7 @@ TEST(Checkpoint, Names) {
   }
 }
 
-// Repeats the test on the real disk.
+// Tests saving, links and rotation with the real file system instead of a simulated one.
 TEST(Checkpoint, RealDisk) {
   const test::ScratchFolder scratch;
   const std::string& root = scratch.path();
@@ -403,7 +403,7 @@ TEST(Checkpoint, RealDisk) {
   EXPECT_EQ(find_damage(files, path, VerifyDepth::kHashes), std::nullopt);
   EXPECT_TRUE(point_link(files, fixture.output, "last", path));
   EXPECT_TRUE(fixture.equals(open_checkpoint(files, join_path(fixture.output, "last"))));
-  // A folder of the user with the name of the link is kept, and no other files remain.
+  // If the user has a folder with the name of the link, it must be kept, and no temporary files may remain.
   files.make_folder(join_path(fixture.output, "best"));
   EXPECT_FALSE(point_link(files, fixture.output, "best", path));
   EXPECT_EQ(files.status(join_path(fixture.output, "best"))->kind, FileKind::kFolder);

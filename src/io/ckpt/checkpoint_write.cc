@@ -1,5 +1,5 @@
-// Saves, rotates and cleans up checkpoints. The order of the calls is essential; checkpoint_test.cc verifies
-// it.
+// Saves checkpoints, removes old ones and cleans up. The order of the system calls is essential for the invariants of checkpoint.h;
+// checkpoint_test.cc verifies it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,8 +48,7 @@ internal::Manifest write_files(FileSystem& files, const std::string& folder, int
   return manifest;
 }
 
-// Renames the folder first, so that a partly removed folder never has the name of a checkpoint, not even on
-// the disk after a crash.
+// Renames the folder first, so that a partly removed folder never has the name of a checkpoint, not even after a crash.
 void remove_checkpoint(FileSystem& files, const std::string& path) {
   const std::string parent = parent_folder(path);
   const std::string removing = join_path(parent, std::string(kRemovingPrefix) + file_name(path));
@@ -59,7 +58,7 @@ void remove_checkpoint(FileSystem& files, const std::string& path) {
   remove_tree(files, removing);
 }
 
-// Runs a clean-up after a failure. An error of the clean-up must not hide the first failure.
+// Calls a clean-up function after a failure and ignores its errors, so that the first failure is reported.
 template <typename Call>
 void best_effort(Call&& call) {
   try {
@@ -68,8 +67,8 @@ void best_effort(Call&& call) {
   }
 }
 
-// Gives the finished temporary folder its final name. An existing checkpoint of the same step is moved aside
-// before and removed afterwards.
+// Renames the finished temporary folder to the name of the checkpoint. An existing checkpoint of the same step is renamed before and
+// removed afterwards.
 void commit(FileSystem& files, const std::string& output_folder, const std::string& temporary,
             const std::string& path) {
   const std::string replaced = path + std::string(internal::kReplacedSuffix);
@@ -99,8 +98,8 @@ bool is_leftover_name(std::string_view name) {
   return false;
 }
 
-// If a step is saved a second time, the folder of the first save is moved aside. Removes such a folder if the second
-// save was completed, otherwise restores its name.
+// If a step is saved a second time, the folder of the first save is first renamed. If the process was killed before it removed this
+// folder, the function finishes the work: it removes the folder if the second save is complete, and otherwise restores its name.
 void settle_replaced(FileSystem& files, const std::string& output_folder, const std::string& name,
                      std::vector<std::string>& removed) {
   const std::string replaced = join_path(output_folder, name);
@@ -120,7 +119,7 @@ struct RotationEntry {
   std::string path;
 };
 
-// Returns the checkpoints of the run in the order of removal: damaged ones first, then by age.
+// Returns the checkpoints of the run in the order in which rotation removes them: damaged ones first, then the oldest.
 std::vector<RotationEntry> rotation_order(FileSystem& files, const std::string& output_folder,
                                           const RunIdentity& run) {
   std::vector<RotationEntry> order;
@@ -287,7 +286,7 @@ bool point_link(FileSystem& files, const std::string& output_folder, std::string
   try {
     files.rename(temporary, path);
   } catch (const FileError& error) {
-    // Ignores the error if the user has a folder or file of this name, which is kept.
+    // The user has a folder or file with the name of the link. It is kept, and no link is created.
     if (error.error_number() != EISDIR && error.error_number() != ENOTEMPTY && error.error_number() != EEXIST)
       throw;
     remove_tree(files, temporary);

@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns "process 123", or a general text if the file contains no process number.
+// Returns a text such as "process 123" for error messages, or a general text if the lock file contains no process number.
 std::string holder(int descriptor) {
   char text[32];
   const ssize_t length = pread(descriptor, text, sizeof text, 0);

@@ -12,7 +12,7 @@ struct ForeignState {
   std::string_view program;
 };
 
-// Files with the state of a run, by the program that writes them.
+// File names by which the checkpoints of other programs are recognized.
 constexpr ForeignState kForeignStates[] = {
     {"zero_to_fp32.py", "DeepSpeed"},
     {"random_states_0.pkl", "Hugging Face's accelerate"},
@@ -28,7 +28,7 @@ bool contains(FileSystem& files, const std::string& folder, std::string_view nam
   return files.status(join_path(folder, name)).has_value();
 }
 
-// Returns the newest checkpoint inside a folder, "" for none.
+// Returns the path of the checkpoint with the highest step inside a folder, or an empty string if it contains none.
 std::string checkpoint_inside(FileSystem& files, const std::string& folder) {
   std::string newest;
   int64_t last = -1;
@@ -49,7 +49,7 @@ std::string describe_foreign_checkpoint(FileSystem& files, const std::string& fo
   if (status->kind != FileKind::kFolder) {
     return "it is a file, but a checkpoint of Plimsoll is a folder (checkpoint-STEP in --output_dir)";
   }
-  // Only checkpoints of Plimsoll contain these files, so this is one that lost its manifest.
+  // Only checkpoints of Plimsoll contain these files, so the folder is a checkpoint that lost its manifest.
   if (contains(files, folder, kOptimizerFile) || contains(files, folder, kRunStateFile)) return {};
   const bool has_weights = contains(files, folder, kWeightsFile) ||
                            contains(files, folder, kWeightsIndexFile) ||

@@ -1,8 +1,8 @@
-// The guarded JSON event parser used by parse_untrusted_json and the safetensors header. All rules about
-// malformed, malicious and ambiguous text are here. It produces events instead of values, so that a header of
-// 100 MB needs no tree of 1 GB.
+// The JSON parser for untrusted files, used by parse_untrusted_json() and for the header of safetensors files. All checks against
+// malformed, malicious and ambiguous text are in this file. It calls a function per event (a key, a value, the start of an object)
+// instead of building a tree, because the tree of a header of 100 MB would need 1 GB.
 //
-// Internal to io/ckpt. Thread-safety: pure. Errors: kBadData; the message names the file, line and column.
+// Internal to io/ckpt. Thread-safety: pure functions. Errors: kBadData; the message names the file, line and column.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,17 +19,19 @@
 
 namespace plimsoll::internal {
 
-// The deepest nesting of a JSON text that is accepted. Real configurations are less deep; the limit bounds the recursion over the value.
+// The deepest nesting that is accepted in a JSON text. Real files have less; the limit bounds the depth of recursive functions that
+// process the value.
 inline constexpr int kMaxJsonDepth = 64;
 
-// Base class of event handlers. A derived class implements the events; each returns true or refuse(why).
+// Base class of event handlers. A derived class has a function per event, which returns true, or refuse(reason) to stop the parser with
+// an error.
 class GuardedEvents {
  public:
   bool binary(nlohmann::json::binary_t&) { return refuse("binary value"); }
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) {
-    // The library's text is "[json.exception.parse_error.101] parse error at line 1, column 7: reason". The number of the
-    // exception and the position are removed: the number means nothing to a user, and the caller adds the position with the name
-    // of the file.
+    // The error message of the library nlohmann::json is "[json.exception.parse_error.101] parse error at line 1, column 7: reason". The
+    // number of the exception and the position are removed, because the number does not help a user, and the caller adds the position
+    // together with the name of the file.
     std::string_view what = error.what();
     const auto remove_through = [&what](std::string_view mark) {
       const size_t found = what.find(mark);
@@ -37,7 +39,7 @@ class GuardedEvents {
     };
     remove_through("] ");
     if (what.starts_with("parse error at")) remove_through(": ");
-    // The text after "; last read" is cut off, because it contains the token itself, unescaped and of any length.
+    // The library appends "; last read: " and the last token, which is not escaped and may be long. This part of its message is removed.
     return refuse("not valid JSON: " + printable(what.substr(0, what.find("; last read"))));
   }
   const std::string& failure() const { return failure_; }
@@ -58,7 +60,7 @@ class GuardedEvents {
   bool check_finite(double value, const std::string& text) {
     return std::isfinite(value) || refuse("number " + quoted_name(text) + " is out of range");
   }
-  // Returns the number of open containers.
+  // Returns the number of objects and lists that have begun and not ended.
   int depth() const { return depth_; }
 
  private:
@@ -72,8 +74,7 @@ class GuardedEvents {
               text_position(text, offset), why);
 }
 
-// Passes the events of the text to `events`. The library stores its state on the heap, so no input can
-// exhaust the stack.
+// Parses the text and calls the functions of `events`. The library keeps its state on the heap, so no input can exhaust the stack.
 template <typename Events>
 void parse_guarded(std::string_view text, const std::string& file, Events& events) {
   // The library treats a NUL byte as the end of the text and skips a byte-order mark; neither is valid JSON.

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Builds the value and checks depth and keys at the same time.
+// Builds the JSON value from the events of the parser, and refuses duplicate keys and nesting that is too deep.
 class GuardedBuilder : public internal::GuardedEvents {
  public:
   bool null() { return put(nullptr); }
@@ -59,7 +59,8 @@ class GuardedBuilder : public internal::GuardedEvents {
   }
 
   Json root_;
-  std::vector<Json*> open_;  // the pointers stay valid: a container does not grow while one inside it is open
+  // The objects and lists that have not ended. The pointers stay valid, because a parent does not grow before its child has ended.
+  std::vector<Json*> open_;
   std::string key_;
 };
 

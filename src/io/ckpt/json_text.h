@@ -1,4 +1,4 @@
-// Reads JSON from untrusted files. base/json.h writes JSON.
+// Reads JSON from untrusted files. The functions that write JSON are in base/json.h.
 //
 // Thread-safety: pure functions. Errors: kBadData; the message names the file, line and column.
 #pragma once
@@ -22,9 +22,9 @@ nlohmann::json parse_untrusted_json(std::string_view text, const std::string& fi
 // Parses a text as parse_untrusted_json() does, and refuses a value that is not an object.
 nlohmann::json parse_untrusted_json_object(std::string_view text, const std::string& file);
 
-// Formats text from files for messages. Thread-safety: pure functions.
+// Formats text from files for use in messages. Thread-safety: pure functions.
 
-// Returns printable(name) in single quotes.
+// Returns the name in single quotes, with control characters escaped by printable().
 std::string quoted_name(std::string_view name);
 
 // Returns the position of a byte offset as "line 3, column 7". Columns count bytes from 1.

@@ -74,7 +74,7 @@ TEST(JsonText, ObjectIsWanted) {
   }
 }
 
-// The expected texts were made with Python 3.11: json.dumps(value, indent=2, sort_keys=True).
+// The expected texts were created with Python 3.11: json.dumps(value, indent=2, sort_keys=True).
 TEST(JsonText, WritesAsPythonDoes) {
   const auto value = nlohmann::json::parse(
       R"({"b": [], "a": {}, "c": [1, -2, true, null], "d": {"y": "\u00e9\u007f\n\"\\\ud83d\ude00", "x": "\\u007f"}})");

@@ -36,7 +36,8 @@ Hash128 parse_hash(const nlohmann::json& entry, const std::string& name, const s
   return *hash;
 }
 
-// Reads the byte ranges of a file, each of which begins where the one before it ends, from the start of the file to its end.
+// Parses the list of the hashed byte ranges of a file. The ranges must follow one another without gaps from the start of the file to its
+// end.
 std::vector<HashedPart> parse_parts(const nlohmann::json& list, const WrittenFile& listed,
                                     const std::string& file) {
   if (!list.is_array() || list.empty())

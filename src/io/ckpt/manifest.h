@@ -14,14 +14,14 @@
 
 namespace plimsoll::internal {
 
-// Suffix of a complete checkpoint that is moved aside while a new one of the same step replaces it.
+// Suffix of the name of a complete checkpoint while a second save of the same step replaces it.
 inline constexpr std::string_view kReplacedSuffix = ".replaced";
 
 // The schema version of manifests in which a file has a list of hashed byte ranges ("parts"). Manifests without such lists have
 // kCheckpointSchemaVersion, so that earlier versions of Plimsoll can read them.
 inline constexpr int kSchemaVersionOfParts = 2;
 
-// A range of a file with its hash. Several ranks write a file in parts, and none of them sees the whole file.
+// A range of bytes of a file, with its hash. If several ranks write ranges of one file, no rank can compute the hash of the whole file.
 struct HashedPart {
   int64_t bytes = 0;
   Hash128 hash;
@@ -44,7 +44,7 @@ std::string format_manifest(const Manifest& manifest);
 // schema version.
 Manifest parse_manifest(std::string_view text, const std::string& file);
 
-// Reads the manifest of a checkpoint folder. Errors: as parse_manifest; kBadData if there is no manifest.
+// Reads the manifest of a checkpoint folder. Errors: those of parse_manifest(), and kBadData if there is no manifest.
 Manifest read_manifest(FileSystem& files, const std::string& folder);
 
 }  // namespace plimsoll::internal

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMaxConfigBytes = 16 * 1024 * 1024;
 constexpr int64_t kMaxIndexBytes = 256 * 1024 * 1024;
 
-// Files that Hugging Face's tokenizers write next to a model, in all versions and tokenizer classes.
+// The names of the files that Hugging Face's tokenizers store in the folder of a model, for all versions and tokenizer classes.
 constexpr std::string_view kTokenizerFiles[] = {
     "added_tokens.json",
     "bpe.codes",
@@ -50,13 +50,14 @@ bool is_file(FileSystem& files, const std::string& path) {
   return status && status->kind == FileKind::kFile;
 }
 
-// Refuses a file whose content Git LFS has not downloaded yet. Errors: kBadData.
+// Refuses a file that is a Git LFS pointer, which means that its content was not downloaded yet. Errors: kBadData.
 void refuse_pointer(FileSystem& files, const std::string& path) {
   const std::string start = start_of_file(files, path);
   if (is_lfs_pointer(start)) refuse_disguised_text(start, path);
 }
 
-// Throws an error that names the files found instead of weights and the remedy.
+// Throws an error for a folder without safetensors weights. The message names other weight files in the folder, if there are any, and
+// tells how to convert them.
 [[noreturn]] void fail_without_weights(FileSystem& files, const std::string& folder) {
   for (const ForeignWeights& foreign : kForeignWeights) {
     if (!is_file(files, join_path(folder, foreign.file))) continue;
@@ -83,7 +84,7 @@ void refuse_pointer(FileSystem& files, const std::string& path) {
               folder, kWeightsFile, kWeightsIndexFile);
 }
 
-// Checks that the file of a shard is inside the folder, whatever the index contains.
+// Checks that the file name of a shard, which an untrusted index file contains, does not lead out of the folder.
 void check_shard_name(const std::string& shard, const std::string& tensor, const std::string& file) {
   const auto refuse = [&](const char* why) {
     throw_error(
@@ -102,7 +103,7 @@ void check_shard_name(const std::string& shard, const std::string& tensor, const
   }
 }
 
-// Checks that each tensor is in the file that the index names, and in no other.
+// Checks that each tensor is in the file that the index of the shards names, and in no other file.
 void check_index_against_files(const std::map<std::string, std::string>& weight_map,
                                const std::map<std::string, SafetensorsFile>& shards,
                                const std::string& index_path) {
@@ -153,7 +154,7 @@ std::vector<SafetensorsFile> open_weights(FileSystem& files, const std::string& 
   std::vector<SafetensorsFile> opened;
   const std::string single = join_path(folder, single_name);
   const std::string index_path = join_path(folder, kWeightsIndexFile);
-  // If both exist, the single file is used, as in transformers.
+  // If the folder contains both a single weight file and an index of shards, the single file is used, as in transformers.
   if (is_file(files, single)) {
     opened.push_back(SafetensorsFile::open(files, single));
   } else if (is_file(files, index_path)) {

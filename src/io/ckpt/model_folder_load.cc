@@ -42,14 +42,14 @@ View at_row(const WantedTensor& wanted) {
               list);
 }
 
-// Joins names in sorted order, as Hugging Face lists them.
+// Joins names, sorted as in the messages of Hugging Face's transformers.
 std::string join_names(std::vector<std::string> names) {
   std::ranges::sort(names);
   for (std::string& name : names) name = quoted_name(name);
   return fmt::format("[{}]", fmt::join(names, ", "));
 }
 
-// The wording of transformers 4, which users know and search for.
+// The wording of the message in transformers 4, which users know and search for.
 constexpr std::string_view kTrainFirst =
     "You should probably TRAIN this model on a down-stream task to be able to use it for predictions and "
     "inference.";
@@ -79,7 +79,7 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
       report.missing.push_back(tensor.names.front());
       continue;
     }
-    used.insert(stored.tensor->name);  // a view of the name in the header
+    used.insert(stored.tensor->name);  // a string_view of the name, which the file's header owns
     if (tensor.is_transposed) stored.tensor = &transposes.emplace_back(transpose_of(*stored.tensor));
     if (stored.tensor->shape != tensor.shape) {
       report.mismatched.push_back(
@@ -114,8 +114,7 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
 std::string describe_load(const LoadReport& report, std::string_view model_name, std::string_view folder) {
   if (report.is_replaced) return {};
   std::string text = report.note.empty() ? "" : report.note + "\n";
-  // If more tensors are missing than a pooler and a head, which a model for another task may lack, a warning is
-  // added.
+  // A model for another task may lack a pooler and a head. If more tensors than these are missing, a warning is added.
   constexpr size_t kMostOfAHead = 4;
   if (report.missing.size() > kMostOfAHead) {
     text += fmt::format(

@@ -61,7 +61,7 @@ bool is_adapter_model(const ModelContents& contents) {
   return !contents.adapter_config_text.empty();
 }
 
-// A folder in which files are written as <prefix><name>; the list of written files omits the prefix.
+// A folder in which all files get a temporary name, <prefix><name>. The list of written files contains the names without the prefix.
 struct PrefixedFolder {
   FileSystem& files;
   const std::string& folder;
@@ -104,7 +104,7 @@ void write_index(PrefixedFolder& to, const std::vector<WeightFile>& shards) {
             kWeightsIndexFile);
 }
 
-// Writes small files first, then the weights, and the index of the weights last.
+// Writes small files first, then the weights, and last the index of the weight files. Returns the written files.
 std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string& folder,
                                            const std::string& prefix, const ModelContents& contents) {
   PrefixedFolder to{files, folder, prefix};
@@ -116,8 +116,8 @@ std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string&
   return std::move(to.written);
 }
 
-// Returns the weight files of an earlier save that the new one does not replace. The single file is the first, so that it is removed
-// first: readers prefer it to shards.
+// Returns the weight files of an older version that the new version does not overwrite. If model.safetensors is one of them, it comes
+// first, so that it is removed first: programs prefer it to shards and would read old weights.
 std::vector<std::string> stale_weights(FileSystem& files, const std::string& folder,
                                        const std::vector<WrittenFile>& written) {
   std::vector<std::string> stale;
@@ -134,8 +134,8 @@ std::vector<std::string> stale_weights(FileSystem& files, const std::string& fol
   return stale;
 }
 
-// Removes temporary files to free space on a full disk. If the disk refuses this too, the first failure has
-// already been reported.
+// Removes temporary files after a failure, to free space on a full disk. Errors are ignored, because the caller reports the first
+// failure.
 void remove_temporary_files(FileSystem& files, const std::string& folder) {
   try {
     for (const FolderEntry& entry : files.list(folder)) {
@@ -175,8 +175,8 @@ void save_model_folder(FileSystem& files, const std::string& folder, const Model
   make_folders(files, folder);
   std::vector<WrittenFile> written;
   try {
-    // Files to copy may already be in the folder, or even be the same files. They are therefore copied to
-    // their temporary names before anything is replaced.
+    // The files to copy may already be in the target folder, or even be the same files. All files are therefore copied to temporary names
+    // before any file is overwritten.
     written = write_with_prefix(files, folder, prefix, contents);
   } catch (const Error& error) {
     remove_temporary_files(files, folder);

@@ -30,7 +30,7 @@ std::string failure_of(const std::function<void()>& call) {
   return "accepted";
 }
 
-// Tensors with their own memory.
+// Tensors to save, together with the memory that contains their values.
 struct Tensors {
   std::vector<TensorSource> sources;
   std::vector<std::vector<float>> memory;
@@ -120,8 +120,8 @@ TEST(ModelFolder, LoadsWhatIsWantedAndReportsTheRest) {
               std::string::npos);
     EXPECT_NE(text.find("- classifier.weight: found shape [2, 4] in the checkpoint and [3, 4] in the model"),
               std::string::npos);
-    // If many tensors are missing, the report begins with a summary. If a checkpoint replaces the weights, there is
-    // no report.
+    // If many tensors are missing, the report must begin with a summary. If a checkpoint will overwrite the weights, the report must be
+    // empty.
     LoadReport much;
     much.missing = {"a", "b", "c", "d", "e"};
     much.num_loaded = 7;
@@ -130,7 +130,7 @@ TEST(ModelFolder, LoadsWhatIsWantedAndReportsTheRest) {
     much.is_replaced = true;
     EXPECT_EQ(describe_load(much, "X", "f"), "");
     EXPECT_EQ(describe_load({}, "X", folder), "");
-    // The text is exactly that of transformers 4, so that a web search finds the existing answers.
+    // The message must be exactly that of transformers 4, so that a web search finds the existing answers.
     LoadReport fresh;
     fresh.unused = {"cls.predictions.bias"};
     fresh.missing = {"classifier.weight", "classifier.bias"};
@@ -207,14 +207,14 @@ TEST(ModelFolder, TokenizerFilesAreFoundAndCopiedByteForByte) {
   save_model_folder(files, "/to", contents);
   EXPECT_EQ(read_text_file(files, "/to/vocab.txt", 100), odd);
   EXPECT_EQ(ModelFolder::open(files, "/to").tokenizer_files(), model.tokenizer_files());
-  // If CopiedFile::text has a value, this text is written instead of a copy of the file.
+  // If CopiedFile::text has a value, this text must be written instead of a copy of the file.
   contents.copied_files.front().text = "{\"tokenizer_class\": \"BertTokenizer\"}";
   save_model_folder(files, "/changed", contents);
   EXPECT_EQ(read_text_file(files, "/changed/tokenizer_config.json", 100),
             *contents.copied_files.front().text);
   EXPECT_EQ(read_text_file(files, "/changed/vocab.txt", 100), odd);
   contents.copied_files.front().text.reset();
-  // Saving into the folder from which the files come leaves them unchanged.
+  // Saving into the same folder from which files are copied must leave these files unchanged.
   save_model_folder(files, "/from", contents);
   EXPECT_EQ(read_text_file(files, "/from/vocab.txt", 100), odd);
 }
@@ -310,8 +310,8 @@ TEST(ModelFolder, IndexAndShardsMustAgree) {
       std::string::npos);
 }
 
-// A disk that is full or fails at any call before the renames leaves the earlier save unchanged, and the
-// message says so.
+// If the disk is full or fails at any call before the renames, the older version of the model must remain unchanged, and the message must
+// say so.
 TEST(ModelFolder, FailuresWhileSavingLeaveTheEarlierSave) {
   const Tensors tensors = some_tensors();
   int64_t num_failures = 0;

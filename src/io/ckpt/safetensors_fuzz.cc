@@ -1,6 +1,6 @@
-// Fuzzes the safetensors reader: parsing the header alone; reading all tensors of a complete file; and removing
-// wrappers from the names of the tensors. A finding is anything other than a value or an Error with code kBadData,
-// and a tensor outside the file.
+// Fuzzes the safetensors reader: parsing the header alone; reading all tensors of a complete file; and removing wrappers from the names
+// of the tensors. The fuzzer reports an error if a function neither returns nor throws an Error with code kBadData, or if a tensor is
+// outside of the file.
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -54,7 +54,7 @@ void read_all(std::string_view content) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  // The first two bytes are the number of data bytes that follow; the rest of the input is the header.
+  // The first two bytes of the input specify the size of the data. The rest of the input is the header.
   const int64_t num_data_bytes = data[0] + 256 * data[1];
   const std::string_view json = text.substr(2);
   plimsoll::expect_value_or({plimsoll::ErrorCode::kBadData},

@@ -30,7 +30,7 @@ constexpr TypeRow kTypes[kNumStoredTypes] = {
 constexpr std::string_view kMetadataKey = "__metadata__";
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 
-// A tensor as described in the JSON, before checks across its members.
+// A tensor as the JSON of the header describes it. It is not known yet if type, shape and offsets are consistent.
 struct RawTensor {
   StoredTensor tensor;
   bool has_type = false;
@@ -38,7 +38,7 @@ struct RawTensor {
   bool has_offsets = false;
 };
 
-// Handles the events of a header. Unknown members of a tensor are skipped, whatever they contain.
+// Builds the list of tensors from the events of the JSON parser. Members of a tensor that the format does not define are skipped.
 class HeaderEvents : public internal::GuardedEvents {
  public:
   bool null() {
@@ -122,7 +122,7 @@ class HeaderEvents : public internal::GuardedEvents {
  private:
   bool in_metadata() const { return depth() == 2 && key_ == kMetadataKey; }
   bool in_list() const { return depth() == 3 && (member_ == "shape" || member_ == "data_offsets"); }
-  // Returns true inside a member that the format does not define.
+  // Returns true if the current position is inside a member that the format does not define.
   bool skipping() const {
     return depth() >= 2 && key_ != kMetadataKey && member_ != "dtype" && member_ != "shape" &&
            member_ != "data_offsets";
@@ -163,8 +163,8 @@ class HeaderEvents : public internal::GuardedEvents {
 
   std::set<std::string, std::less<>> names_;
   std::set<std::string, std::less<>> members_;
-  std::string key_;     // the key at depth 1
-  std::string member_;  // the key at depth 2
+  std::string key_;     // the current key of the outer object: the name of a tensor, or __metadata__
+  std::string member_;  // the current key of the inner object, such as "shape"
   RawTensor current_;
   int num_offsets_ = 0;
 };
@@ -178,7 +178,7 @@ std::optional<int64_t> checked_product(int64_t a, int64_t b) {
 // Checks that the shape, type and offsets of one tensor are consistent.
 void check_extent(const StoredTensor& tensor, const std::string& file) {
   std::optional<int64_t> elements = 1;
-  // A zero dimension makes the tensor empty, even if the product of the other dimensions overflows.
+  // If one dimension is 0, the tensor is empty, even if the product of the other dimensions overflows.
   if (std::ranges::find(tensor.shape, 0) != tensor.shape.end()) {
     elements = 0;
   } else {
@@ -246,7 +246,7 @@ void check_file_size(const SafetensorsHeader& header, int64_t file_size_bytes, c
   }
   const int64_t expected = header.data_offset + data_bytes;
   if (expected > file_size_bytes) {
-    // Finds the first tensor that ends beyond the file, because the message names that one.
+    // The message names the first tensor whose data ends after the end of the file.
     const auto cut = std::ranges::find_if(header.tensors, [&](const StoredTensor& tensor) {
       return header.data_offset + tensor.end > file_size_bytes;
     });

@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// The length of the header and the data are little-endian, like every machine that Plimsoll supports.
+// The format is little-endian, and so is every machine that Plimsoll supports, so no bytes need to be swapped.
 static_assert(std::endian::native == std::endian::little);
 
 struct Impostor {
@@ -21,7 +21,7 @@ struct Impostor {
   const char* what;
 };
 
-// Other kinds of content that files named .safetensors often have, and the remedy for each.
+// The first bytes of other kinds of content that files named .safetensors often have, and the text of the error message for each.
 constexpr Impostor kImpostors[] = {
     {"version https://git-lfs",
      "is a Git LFS pointer, not the weights themselves: run `git lfs pull` in its folder"},
@@ -42,7 +42,7 @@ void refuse_impostor(std::string_view start, const std::string& path) {
   }
 }
 
-// Returns the header's JSON, after the checks that need no parsing.
+// Returns the JSON text of the header, after all checks that are possible without parsing it.
 std::string read_header_text(const File& file, int64_t size_bytes) {
   const std::string& path = file.path();
   std::array<char, 32> start{};
@@ -97,7 +97,7 @@ void store_element(void* base, int64_t i, double value) {
   if constexpr (kType == DType::kF16) static_cast<uint16_t*>(base)[i] = f32_to_f16(static_cast<float>(value));
 }
 
-// Calls body with the type as a constant. Requires: one of the four floating-point types.
+// Calls body with the type as a compile-time constant. Requires: the type is f16, bf16, f32 or f64.
 template <typename Body>
 void with_floating(DType dtype, Body&& body) {
   switch (dtype) {
@@ -115,8 +115,8 @@ void with_floating(DType dtype, Body&& body) {
   }
 }
 
-// Converts elements to destination[first], destination[first + step], ... through double, which represents every value of
-// the four types exactly; conversions to 16 bits first round to fp32.
+// Converts elements and stores them at destination[first], destination[first + step], .... Values are converted through double, which
+// represents every value of the four types exactly; conversions to 16 bits first round to fp32.
 void convert(std::span<const std::byte> source, DType source_type, View destination, int64_t first,
              int64_t step = 1) {
   with_floating(source_type, [&](auto from) {
@@ -161,15 +161,15 @@ const StoredTensor* SafetensorsFile::find(std::string_view name) const {
 void SafetensorsFile::transpose(std::string_view name) {
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return;
-  // The tensor is changed in place, because by_name_ refers to its name.
+  // The element is changed in place, because the keys of by_name_ refer to its name.
   StoredTensor& tensor = header_.tensors[found->second];
   StoredTensor transposed = transpose_of(tensor);
   tensor.shape = std::move(transposed.shape);
   tensor.is_transposed = transposed.is_transposed;
 }
 
-// Rows of the transpose are columns of the file's matrix. The elements of the wanted columns are contiguous in each row of the file,
-// which is therefore read once.
+// Reads rows of the transpose, which are columns of the matrix in the file. In each row of the file, the elements of the wanted columns
+// are adjacent, so each row is read with one call.
 void SafetensorsFile::read_transposed_rows(const StoredTensor& tensor, DType source_type, RowRange rows,
                                            View destination) const {
   const int64_t file_rows = tensor.shape[1];

@@ -228,7 +228,7 @@ TEST(Safetensors, TypesRoundTrip) {
   }
 }
 
-// Compares the exact bytes, so that every change of the writer is detected.
+// The test compares the exact bytes of a file, so that any change of the writer is detected.
 TEST(Safetensors, WritesCanonicalBytes) {
   MemoryFileSystem files;
   const float a[2] = {1.0f, -2.0f};
@@ -262,7 +262,8 @@ TEST(Safetensors, WritesCanonicalBytes) {
 TEST(Safetensors, LargeTensorsRoundTripFromMemoryAndFromFill) {
   MemoryFileSystem files;
   const int64_t rows = 333;
-  const int64_t columns = 777;  // about a megabyte: several chunks, the last one incomplete
+  // About a megabyte, so that several chunks are read and the last one is incomplete.
+  const int64_t columns = 777;
   const auto values = random_values<float>("large", rows * columns);
   const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
   int64_t expected_offset = 0;
@@ -375,8 +376,8 @@ TEST(Safetensors, WriterRefusesTwoTensorsOfOneName) {
   EXPECT_THROW(write_safetensors(files, "/t", tensors), Error);
 }
 
-// Every change of a single byte of a small file is either refused or read without memory errors (run under
-// ASan and UBSan).
+// If any single byte of a small file is changed, the file must either be refused or be read without memory errors (which ASan and UBSan
+// detect).
 TEST(Safetensors, EveryOneByteChangeIsHandled) {
   const std::string good = file_of(
       R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[1],"data_offsets":[8,9]}})",

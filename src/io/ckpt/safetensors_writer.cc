@@ -16,8 +16,7 @@ std::string json_string(const std::string& text) {
   return nlohmann::json(text).dump();
 }
 
-// Returns the tensors in canonical order: by type, descending, so that data of wide types is aligned, then by
-// name.
+// Returns the tensors in canonical order: first by type, wide types first, so that their data is aligned, then by name.
 std::vector<const TensorSource*> canonical_order(std::span<const TensorSource> tensors) {
   std::vector<const TensorSource*> order;
   std::set<std::string_view> names;
@@ -34,7 +33,8 @@ std::vector<const TensorSource*> canonical_order(std::span<const TensorSource> t
   return order;
 }
 
-// Returns the length and the JSON, padded with spaces so that the data starts at a multiple of 8.
+// Returns the start of the file: the length of the JSON and the JSON, which is padded with spaces so that the data begins at a multiple
+// of 8 bytes.
 std::string format_header(std::span<const TensorSource* const> order,
                           const std::map<std::string, std::string>& metadata) {
   std::string json = "{";

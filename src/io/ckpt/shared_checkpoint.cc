@@ -13,8 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// After this number of bytes the writer asks the system to start writing to the disk. It is small enough that the disk works while the
-// next bytes are hashed, and large enough for long contiguous writes.
+// Each time this number of bytes was written, the writer asks the operating system to start writing them to the disk. The number is small
+// enough that the disk works while the next bytes are hashed, and large enough for long contiguous writes.
 constexpr int64_t kBytesPerStartedSync = 8 * 1024 * 1024;
 
 void read_bytes(const TensorSource& tensor, int64_t offset, std::span<std::byte> bytes) {
@@ -25,7 +25,7 @@ void read_bytes(const TensorSource& tensor, int64_t offset, std::span<std::byte>
 
 }  // namespace
 
-// Writes pieces in the order of the files. After an error of the disk it ignores all further pieces; finish() reports the error.
+// Writes the bytes of one rank, file by file. After a disk error it ignores all further bytes; finish() reports the error.
 class SharedCheckpoint::PartWriter {
  public:
   PartWriter(FileSystem& files, std::string folder, const std::vector<TensorFile>& tensor_files)
@@ -51,7 +51,7 @@ class SharedCheckpoint::PartWriter {
     }
   }
 
-  // Syncs all files. They are synced at the end, so that the disk writes one of them while the next one is filled.
+  // Syncs all files. This happens only after all files were written, so that the disk can write one file while the next one is filled.
   std::vector<WrittenPart> finish() {
     if (error_) std::rethrow_exception(error_);
     start_sync();
@@ -70,8 +70,8 @@ class SharedCheckpoint::PartWriter {
     number_ = file;
     opened_.push_back(files_.open_write(join_path(folder_, tensor_files_[file].name)));
   }
-  // Asks the system to start writing the bytes that were written since the last call. Only the range of the last part is given, although
-  // the bytes may be several ranges, because the call is a hint and finish() syncs everything.
+  // Asks the operating system to start writing the most recent bytes to the disk. These bytes may be several ranges, but only the last
+  // one is named in the call. This is sufficient, because the call is only a hint and finish() syncs everything.
   void start_sync() {
     if (std::exchange(written_, 0) == 0) return;
     const WrittenPart& part = parts_.back();
@@ -87,9 +87,9 @@ class SharedCheckpoint::PartWriter {
   const std::vector<TensorFile>& tensor_files_;
   std::vector<std::unique_ptr<File>> opened_;
   size_t number_ = 0;    // index of the file that was opened last
-  int64_t written_ = 0;  // bytes since the last start_sync()
+  int64_t written_ = 0;  // bytes written since the last call of start_sync()
   std::vector<WrittenPart> parts_;
-  HashStream128 hash_;  // hash of the bytes that were added to the last part
+  HashStream128 hash_;  // hash of the bytes in the last element of parts_
   std::exception_ptr error_;
 };
 
@@ -121,8 +121,9 @@ void SharedCheckpoint::find_own_ranges(size_t file) {
   for (const SafetensorsLayout::Place& place : layout.places) {
     if (!place.tensor->own) shares.bytes += place.tensor->size_bytes();
   }
-  // Whole tensors are divided into equal shares by counting their bytes in the order of the file. Wide types come first in this order, so
-  // each tensor begins at a multiple of the size of its elements in this count, and no share ends inside an element.
+  // The bytes of tensors without TensorSource::own are divided into equal shares, one per rank. They are counted in the order of the
+  // file, in which wide types come first. Each tensor therefore begins at a multiple of its element size in this count, and no share ends
+  // inside of an element.
   int64_t shared = 0;
   for (const SafetensorsLayout::Place& place : layout.places) {
     OwnRange range{.file = file, .place = &place};
@@ -198,7 +199,7 @@ void SharedCheckpoint::create_files() {
 std::vector<WrittenPart> SharedCheckpoint::write_parts(const std::atomic<bool>& cancelled) {
   PartWriter writer(files_, internal::temporary_checkpoint_path(output_folder_, step_), tensor_files_);
   size_t num_headers = 0;
-  // The first rank writes the header of a file before its own bytes of the file.
+  // The first rank writes the header of a file before it writes its part of the tensors of this file.
   const auto put_headers = [&](size_t end) {
     for (; rank_ == 0 && num_headers < end; ++num_headers)
       writer.put(num_headers, 0, std::as_bytes(std::span(tensor_files_[num_headers].layout.header)));

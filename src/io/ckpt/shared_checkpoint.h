@@ -1,11 +1,11 @@
-// A checkpoint that the ranks of a run write together: each rank writes its part of every file of tensors at the offset of that
-// part, and no tensor is sent to another rank. The files have the same bytes as those of save_checkpoint(); only the manifest
-// differs, because it has a hash per written part instead of one per file.
+// A checkpoint that the ranks of a run write together. Each rank writes its part of every tensor file at the offset of this part, so that
+// tensors need not be gathered on one rank. The files have the same bytes as those of save_checkpoint(); only the manifest differs,
+// because it contains a hash per written part instead of one per file.
 //
-// Each rank makes an object with the same tensors. Tensors that the ranks divide (TensorSource::own) are written by their owners;
-// the bytes of all others are divided into equal shares. The steps below have to follow one another on all ranks: the caller makes
-// sure that every rank has ended one step before any rank begins the next, and passes the parts of all ranks to commit(). If a step
-// fails on any rank, the first rank calls discard().
+// Each rank creates an object with the same list of tensors. If the ranks divide a tensor among them (TensorSource::own), each rank
+// writes the bytes that it has. The bytes of all other tensors are divided into equal shares, one per rank. The caller has to synchronize
+// the ranks: every rank must have ended one of the steps below before any rank begins the next one. It passes the parts of all ranks to
+// commit(). If a step fails on any rank, the first rank calls discard().
 //
 // The invariants of checkpoint.h hold: until commit(), everything is in tmp-checkpoint-N. The file system must let several
 // processes write different ranges of one file.
@@ -25,9 +25,9 @@
 
 namespace plimsoll {
 
-// A range of a file of tensors that one rank has written.
+// A byte range of a tensor file that one rank has written, with its hash.
 struct WrittenPart {
-  int64_t file = 0;  // index of the file among the files of tensors
+  int64_t file = 0;  // index in the list of tensor files
   int64_t offset = 0;
   int64_t bytes = 0;
   Hash128 hash;
@@ -35,34 +35,35 @@ struct WrittenPart {
 
 class SharedCheckpoint {
  public:
-  // `contents` must stay valid until the tensors have been written or copied. Ranks other than the first one only need the tensors and
-  // the settings that determine into which files they are written.
+  // `contents` must stay valid until the tensors have been written or copied. On ranks other than the first one, it needs to contain only
+  // the tensors and the settings that determine into which files they are written.
   SharedCheckpoint(FileSystem& files, std::string output_folder, int64_t step, CheckpointContents contents,
                    int rank, int num_ranks);
   SharedCheckpoint(const SharedCheckpoint&) = delete;
   SharedCheckpoint& operator=(const SharedCheckpoint&) = delete;
 
-  // Returns the bytes of tensors that this rank writes.
+  // Returns the number of bytes of tensors that this rank writes.
   int64_t own_bytes() const { return own_bytes_; }
-  // Copies the bytes that this rank writes into `buffer`, from which write_parts() then reads them, so that the tensors are not needed
-  // any longer. Exchanges tensors that have TensorSource::is_exchanged. Requires: buffer.size() >= own_bytes(); the buffer outlives
-  // write_parts().
+  // Copies the bytes that this rank writes into `buffer`. write_parts() then reads them from there, so the tensors may change after this
+  // call. For tensors with TensorSource::is_exchanged, the ranks exchange bytes during this call. Requires: buffer.size() >= own_bytes();
+  // the buffer outlives write_parts().
   void copy_to(std::span<std::byte> buffer);
 
-  // First step, on the first rank: creates the folder, all small files, and the files of tensors without their content.
+  // First step, only on the first rank: creates the temporary folder and all small files, and creates the tensor files without their
+  // content.
   void create_files();
-  // Second step, on each rank: writes and syncs the parts of this rank. Without copy_to(), exchanges tensors that have
-  // TensorSource::is_exchanged, also after a failure of the disk, so that other ranks do not wait. Returns early with an incomplete
-  // list once `cancelled` is true.
+  // Second step, on each rank: writes and syncs the parts of this rank. If copy_to() was not called, the ranks exchange the bytes of
+  // tensors with TensorSource::is_exchanged during this call. They do so even after a disk error, because otherwise the other ranks would
+  // wait forever. If `cancelled` becomes true, returns early with an incomplete list.
   std::vector<WrittenPart> write_parts(const std::atomic<bool>& cancelled);
-  // Last step, on the first rank: writes the manifest and gives the folder its final name. Returns the path.
+  // Last step, only on the first rank: writes the manifest and renames the temporary folder to its final name. Returns the path.
   std::string commit(std::span<const WrittenPart> parts_of_all_ranks);
 
-  // Removes the temporary folder. Ignores errors.
+  // Removes the temporary folder after a failure. Errors are ignored.
   void discard();
-  // Returns the path of the complete checkpoint.
+  // Returns the path that the checkpoint has when it is complete.
   std::string path() const;
-  // Returns the message for the user that the checkpoint was not saved because of `cause`.
+  // Returns the message for the user that the checkpoint was not saved, with the reason `cause`.
   std::string not_saved_message(std::string_view cause) const;
 
  private:
@@ -71,7 +72,7 @@ class SharedCheckpoint {
     std::vector<TensorSource> tensors;
     SafetensorsLayout layout = {};
   };
-  // The bytes [begin, end) of a tensor that this rank writes.
+  // A byte range [begin, end) of a tensor that this rank writes.
   struct OwnRange {
     size_t file = 0;
     const SafetensorsLayout::Place* place = nullptr;
@@ -82,7 +83,7 @@ class SharedCheckpoint {
 
   void add_file(std::string name, std::vector<TensorSource> tensors);
   void find_own_ranges(size_t file);
-  // Calls put(file, offset in the file, bytes) for all bytes of this rank, in the order of the files.
+  // Calls put(file, offset in the file, bytes) for all bytes that this rank writes, in the order of the files.
   template <typename Put>
   void for_each_own_piece(const std::atomic<bool>& cancelled, const Put& put) const;
 
@@ -96,8 +97,8 @@ class SharedCheckpoint {
   std::vector<OwnRange> ranges_;
   int64_t own_bytes_ = 0;
   bool is_copied_ = false;
-  std::span<const std::byte> copy_;  // the bytes of this rank, if copy_to() was called
-  internal::Manifest manifest_;      // filled on the first rank only
+  std::span<const std::byte> copy_;  // the bytes that this rank writes, if copy_to() was called
+  internal::Manifest manifest_;      // used on the first rank only
 };
 
 }  // namespace plimsoll

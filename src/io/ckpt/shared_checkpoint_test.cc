@@ -1,4 +1,5 @@
-// Tests that ranks write together the files that one rank writes alone, on disks that fail, are full, or lose power at any call.
+// Tests that several ranks together write the same files as one rank alone, and that a failing disk, a full disk or a power failure at
+// any system call does not damage earlier checkpoints.
 #include "io/ckpt/shared_checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -16,14 +17,14 @@
 namespace plimsoll {
 namespace {
 
-// How the ranks divide each tensor among them.
+// How the tensors are distributed among the ranks.
 enum class Division : uint8_t {
-  kNone,       // each rank has all tensors
-  kDivided,    // each rank has a slice of each tensor
+  kNone,       // each rank has all tensors completely
+  kDivided,    // each rank has a contiguous byte range of each tensor
   kExchanged,  // each rank has values of each tensor that are not contiguous in the file
 };
 
-// The contents of a checkpoint as the ranks of a run have them, with two shards of weights.
+// The contents of a checkpoint, distributed among several ranks. The weights are divided into two shards.
 class RanksFixture {
  public:
   RanksFixture(int64_t step, int num_ranks, Division division)
@@ -50,7 +51,8 @@ class RanksFixture {
                                               num_ranks_);
   }
 
-  // Saves with all ranks in turn, each on its own view of the disk. As a run does, discards what was written after an error.
+  // Saves a checkpoint with all ranks one after the other. Each rank has its own FileSystem object, which can fail independently. After
+  // an error the temporary folder is removed, as in a real run.
   std::string save(const std::vector<FileSystem*>& files, bool copies) const {
     prepare(*files[0]);
     std::vector<std::unique_ptr<SharedCheckpoint>> ranks;
@@ -87,7 +89,7 @@ class RanksFixture {
     tensor.fill = read;
     tensor.is_exchanged = division_ == Division::kExchanged;
     if (tensor.is_exchanged) return;
-    // Gives each rank a slice of a multiple of 8 bytes. The last ranks may get an empty one.
+    // Each rank has a range whose size is a multiple of 8 bytes. The ranges of the last ranks may be empty.
     const int64_t size = tensor.size_bytes();
     const int64_t slice = (size + num_ranks_ * 8 - 1) / (num_ranks_ * 8) * 8;
     const int64_t begin = std::min(size, rank * slice), end = std::min(size, begin + slice);
@@ -140,8 +142,8 @@ TEST(SharedCheckpoint, FilesHaveTheBytesThatOneRankWrites) {
   }
 }
 
-// Whole tensors are divided into shares of at most ceil(bytes / ranks) bytes, rounded up to 64, per file. The fixture has 12 to
-// 5,000 bytes of tensors in each of four files.
+// If every rank has all tensors, each rank must write at most ceil(bytes / ranks) bytes of each file, rounded up to 64. The checkpoint of
+// the test has four files with 12 to 5,000 bytes of tensors.
 TEST(SharedCheckpoint, RanksWriteAboutEquallyMuch) {
   for (const int num_ranks : {2, 3, 5}) {
     MemoryFileSystem files;
@@ -174,7 +176,7 @@ TEST(SharedCheckpoint, EveryFlippedByteIsFound) {
   EXPECT_GT(num_flips, 700);
 }
 
-// The power fails before each call of the save. The newest checkpoint is then the old one or the new one, and it is undamaged.
+// If the power fails before any system call of the save, the newest checkpoint must be either the old one or the new one, and undamaged.
 TEST(SharedCheckpoint, PowerLossAtEveryCall) {
   MemoryFileSystem begun;
   RanksFixture(2, 2, Division::kDivided).save(begun);
@@ -204,7 +206,8 @@ TEST(SharedCheckpoint, PowerLossAtEveryCall) {
   EXPECT_GT(num_calls, 40);
 }
 
-// Each call of one rank fails. The error names the file and the cause, and the space on the disk is freed.
+// Lets each system call of one rank fail. The error must name the file and the cause, and the incomplete checkpoint must be removed from
+// the disk.
 TEST(SharedCheckpoint, AFullDiskOfOneRankLosesNothing) {
   for (const int failing : {0, 1}) {
     for (const Division division : {Division::kDivided, Division::kExchanged}) {
@@ -227,18 +230,19 @@ TEST(SharedCheckpoint, AFullDiskOfOneRankLosesNothing) {
         EXPECT_NE(message.find(" '/out"), std::string::npos) << message;
         EXPECT_NE(message.find("No space left on device (ENOSPC)"), std::string::npos) << message;
         EXPECT_FALSE(disk.status("/out/tmp-checkpoint-4")) << message;
-        // After the rename the checkpoint is complete, although it may not survive a power failure.
+        // If only the final sync of the folder fails, the rename has already made the new checkpoint complete, although it may be lost in
+        // a power failure.
         const NewestCheckpoint newest = find_newest_verified(disk, "/out");
         EXPECT_EQ(newest.step, message.starts_with("cannot sync folder '/out'") ? 4 : 2) << message;
         EXPECT_TRUE(newest.skipped.empty());
       }
-      // Rank 1 makes at least four calls for each file of tensors: it opens the file, writes its part, syncs and closes it.
+      // Rank 1 makes at least four system calls per tensor file: it opens the file, writes its part, syncs the file and closes it.
       EXPECT_GE(call, 8) << failing;
     }
   }
 }
 
-// A rank that ends a save early, because another rank has failed, reports an incomplete list.
+// If a save is cancelled because another rank has failed, write_parts() must return early with an incomplete list.
 TEST(SharedCheckpoint, ACancelledRankStops) {
   MemoryFileSystem files;
   const RanksFixture fixture(3, 2, Division::kDivided);

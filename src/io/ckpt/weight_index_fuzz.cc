@@ -1,6 +1,6 @@
-// Fuzzes the readers of untrusted JSON: the index of shards, the manifest, and configurations that are
-// written again. A finding is anything other than a value or an Error with code kBadData, a shard outside the
-// folder, and a configuration that changes when it is written and read again.
+// Fuzzes the functions that read untrusted JSON: the index of shards, the manifest, and configurations. The fuzzer reports an error if a
+// function neither returns nor throws an Error with code kBadData, if a shard is outside of the folder, or if a configuration changes
+// when it is written and read again.
 #include <cstdint>
 #include <string>
 #include <string_view>

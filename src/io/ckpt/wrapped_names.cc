@@ -11,18 +11,18 @@
 namespace plimsoll {
 namespace {
 
-// Components that torch.compile, DataParallel, FSDP, activation checkpointing and DeepSpeed insert into names. No model has a component
-// of such a name.
+// Components that torch.compile, DataParallel, FSDP, activation checkpointing and DeepSpeed insert into names. The names of models
+// themselves never contain such a component.
 constexpr std::string_view kInner[] = {"_orig_mod", "module", "_fsdp_wrapped_module",
                                        "_checkpoint_wrapped_module", "_forward_module"};
 
-// Names of attributes in which classes of users and of libraries store a model.
+// Attribute names under which the classes of users and of libraries store the model that they wrap.
 constexpr std::string_view kOuter[] = {
     "auto_model", "backbone",         "base_model", "encoder", "language_model", "model",      "net",
     "network",    "pretrained_model", "state_dict", "student", "text_encoder",   "text_model", "transformer"};
 
-// The largest number of wrappers around a model that is removed. Real models are not nested more deeply; the limit is needed because
-// names from a file may have any length.
+// The maximum number of nested wrappers that are removed. Real models have fewer; the limit is needed because a file may contain names of
+// any length.
 constexpr int kMostOuter = 4;
 
 bool is_inner(std::string_view component) {
@@ -49,7 +49,7 @@ std::string without_inner(std::string_view name) {
   return result;
 }
 
-// Adds every beginning of the name that consists of wrappers.
+// Adds every prefix of the name that consists only of the names of wrappers.
 void add_prefixes(std::string_view name, std::string_view own_prefix, std::set<std::string>& prefixes) {
   size_t begin = 0;
   for (int i = 0; i < kMostOuter; ++i) {
@@ -93,8 +93,8 @@ Unwrapping find_unwrapping(std::span<const std::string_view> stored,
   for (const std::string_view name : stored) {
     add_prefixes(has_inner ? without_inner(name) : std::string(name), own_prefix, prefixes);
   }
-  // The set is sorted, so a shorter prefix comes before longer ones that begin with it. If several prefixes provide
-  // equally many tensors, the shortest is removed.
+  // The set is sorted, so a shorter prefix comes before longer ones that begin with it. If several prefixes lead to the same number of
+  // found tensors, the shortest is chosen.
   for (const std::string& prefix : prefixes) {
     const Unwrapping candidate{.removes_inner = has_inner, .prefix = prefix};
     const size_t provided = count_provided(stored, candidate, wanted);

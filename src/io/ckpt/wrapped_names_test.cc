@@ -10,7 +10,8 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Returns names of weights that a model reads. Each weight of the encoder has two spellings: with the prefix "bert." and without it.
+// Returns the names of the weights that a model reads. Each weight of the encoder has two alternative names: with the prefix "bert." and
+// without it.
 std::vector<Names> wanted() {
   std::vector<Names> all;
   for (const char* name : {"embeddings.word_embeddings.weight", "encoder.layer.0.attention.self.query.weight",
@@ -27,7 +28,7 @@ Names plain() {
   return names;
 }
 
-// Returns the unwrapped names.
+// Returns the names after removing the wrappers that find_unwrapping() finds.
 Names unwrapped(const Names& stored) {
   const std::vector<std::string_view> views(stored.begin(), stored.end());
   const Unwrapping way = find_unwrapping(views, wanted(), "bert");
@@ -67,7 +68,7 @@ TEST(WrappedNames, SentenceTransformersHoldAnEncoderWithoutPrefix) {
             (Names{"embeddings.word_embeddings.weight", "pooler.dense.weight", "2.linear.weight"}));
 }
 
-// The prefix is removed only from the names that have it.
+// If only some of the names begin with the prefix, it must be removed from these, and the others must stay unchanged.
 TEST(WrappedNames, AHeadOutsideTheWrapperKeepsItsName) {
   EXPECT_EQ(
       unwrapped({"encoder.bert.embeddings.word_embeddings.weight", "encoder.bert.pooler.dense.weight",

@@ -49,7 +49,7 @@ std::vector<fs::path> parquet_files_in(const fs::path& folder) {
   return files;
 }
 
-// Returns the Parquet files in a folder or, if it has none, in its folder `data`.
+// Returns the Parquet files in a folder or, if it has none, in its subfolder `data`.
 std::vector<fs::path> parquet_files_of(const fs::path& folder) {
   std::vector<fs::path> files = parquet_files_in(folder);
   return files.empty() ? parquet_files_in(folder / "data") : files;
@@ -67,7 +67,7 @@ bool is_parquet_pattern(const fs::path& path) {
          !fs::exists(path, ignored);
 }
 
-// Returns true if `name` is `pattern` with any text for each *.
+// Returns true if `name` matches `pattern`, in which each * matches any text.
 bool matches(std::string_view pattern, std::string_view name) {
   const size_t star = pattern.find('*');
   if (star == std::string_view::npos) return pattern == name;
@@ -78,11 +78,12 @@ bool matches(std::string_view pattern, std::string_view name) {
   return false;
 }
 
-// The place of a file among the files of a split: train-00000-of-00002.parquet is the first of two files of the split "train".
+// The position of a file in a split that consists of several files, as its name states it. For example, train-00000-of-00002.parquet is
+// the first of two files of the split "train".
 struct Shard {
-  std::string split;  // empty if the name states none
+  std::string split;  // empty if the file name contains no split
   int64_t index = 0;
-  int64_t count = 0;  // 0 if the name states none
+  int64_t count = 0;  // 0 if the file name contains no number of files
 };
 Shard shard_of(const fs::path& file) {
   static const std::regex kNumbered("(.+)-([0-9]+)-of-([0-9]+)");
@@ -121,7 +122,7 @@ void require_every_shard(const std::vector<fs::path>& files) {
   }
 }
 
-// Returns the files of a data set in several Parquet files, as Hugging Face's hub has them: those of a folder, which must be of
+// Returns the files of a data set that consists of several Parquet files, as on Hugging Face's hub: those of a folder, which must be of
 // one split, or those whose names match a pattern. Errors: kUsage for several splits; kBadData if a file is missing.
 std::vector<std::string> parquet_shards(const fs::path& path) {
   const bool is_pattern = is_parquet_pattern(path);
@@ -155,8 +156,8 @@ bool is_in_shards(const fs::path& path) {
   return is_parquet_folder(path) || is_parquet_pattern(path);
 }
 
-// Returns the hash of a file, or of all files of a folder. Files that cannot be opened do not count here; reading them reports the error
-// later.
+// Returns the hash of a file, or of all files of a folder. Files that cannot be opened are skipped, because reading them later reports
+// the error.
 uint64_t hash_of_files(const fs::path& path) {
   std::error_code ignored;
   std::vector<std::string> names;
@@ -241,8 +242,6 @@ bool has_arrow() {
 
 namespace {
 
-// --- Values as JSON
-
 void append_text(std::string_view text, std::string& out) {
   out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -263,7 +262,7 @@ bool has_plain_text(arrow::Type::type type) {
   }
 }
 
-// A value as a cell. The text of a list or an object is JSON.
+// The content of a table cell, converted from an Arrow value. Lists and structs are converted to JSON text.
 struct CellValue {
   CellKind kind = CellKind::kNull;
   std::string text;
@@ -371,8 +370,6 @@ CellValue value_of(const arrow::Array& array, int64_t i) {
   return {CellKind::kInvalid, fmt::format("a value of type {}", array.type()->ToString())};
 }
 
-// --- Files
-
 [[noreturn]] void fail(const std::string& name, const std::string& reason) {
   throw_error(ErrorCode::kBadData,
               "{}: the file is damaged, cut short, or of another format: {}; copy or write it again", name,
@@ -396,13 +393,15 @@ std::shared_ptr<arrow::io::ReadableFile> open(const std::string& name) {
               file.status().message());
 }
 
-// Collects the rows of Arrow's record batches in tables, and passes on each table that is large enough.
+// Collects the rows of Arrow's record batches in a table. When the table has reached options.part_bytes, visit() is called with it and a
+// new table is started.
 class Parts {
  public:
   Parts(std::string name, const ArrowOptions& options, const std::function<void(Table)>& visit)
       : name_(std::move(name)), options_(options), visit_(visit) {}
 
-  // Returns the columns to read from a file with this schema. Errors: kBadData, also if an earlier file has other columns.
+  // Returns the columns to read from a file with this schema. Errors: kBadData if two columns have the same name, or if an earlier file
+  // of the data set has other columns.
   std::vector<int> columns_of(const arrow::Schema& schema, const std::string& file) {
     std::vector<int> columns;
     std::vector<std::string> chosen;
@@ -426,8 +425,8 @@ class Parts {
 
   bool is_done() const { return options_.max_rows >= 0 && num_rows_ >= options_.max_rows; }
 
-  // Requires: all batches have the columns of the first. Errors: kBadData for offsets and indices outside of their data, and for
-  // texts that are not UTF-8, which Arrow does not check when it reads.
+  // Appends the rows of a record batch. Requires: all batches have the same columns as the first batch. Errors: kBadData for offsets and
+  // indices outside of their data, and for texts that are not UTF-8, which Arrow does not check when it reads.
   void add(const arrow::RecordBatch& batch) {
     require(batch.ValidateFull(), name_);
     if (!table_) {
@@ -507,7 +506,7 @@ void read_parquet(const std::string& name, Parts& parts) {
   }
 }
 
-// Adds a batch of an Arrow file, a few rows at a time, so that a part stays small.
+// Adds a record batch of an Arrow file in slices of a few rows, so that the collected table does not become much larger than the limit.
 void add_slices(const arrow::RecordBatch& batch, const std::vector<int>& columns, const std::string& name,
                 Parts& parts) {
   const std::shared_ptr<arrow::RecordBatch> chosen = require(batch.SelectColumns(columns), name);
@@ -516,7 +515,7 @@ void add_slices(const arrow::RecordBatch& batch, const std::vector<int>& columns
     parts.add(*chosen->Slice(row, kBatchRows));
 }
 
-// Reads an Arrow file, or a stream, as datasets writes them.
+// Reads an Arrow file or an Arrow stream, the two formats that Hugging Face's library `datasets` writes.
 void read_ipc(const std::string& name, Parts& parts) {
   const std::shared_ptr<arrow::io::ReadableFile> file = open(name);
   if (const auto reader = arrow::ipc::RecordBatchFileReader::Open(file.get()); reader.ok()) {

@@ -9,13 +9,13 @@
 namespace plimsoll {
 namespace {
 
-// The rows of a batch, and the epoch of their masks if tokens are masked.
+// The rows of a batch. If tokens are masked, `epoch` determines which ones.
 struct BatchRows {
   const Dataset& data;
   std::span<const int32_t> rows;
   int64_t epoch = 0;
 
-  // Writes the ids that the model reads: those of the sequence, with its masks applied.
+  // Writes the token ids that the model reads. In masked language modelling some of them are replaced by the mask token.
   void copy_inputs(int32_t sequence, int32_t* to) const {
     data.tokens.copy_ids(sequence, to);
     if (!data.labels.masking) return;
@@ -75,8 +75,8 @@ void write_starts(const BatchRows& from, TensorBatch& out) {
   starts[count] = at;
 }
 
-// Writes at every token the id of the token after it in the sequence. Writes kNoLabel at the last token, and where the next token does
-// not count as a label.
+// Writes the labels of a language model: the label of a token is the id of the next token of its sequence. The label is kNoLabel at the
+// last token of a sequence, and if the next token is excluded from the loss.
 void write_next_tokens(const BatchRows& from, std::span<int32_t> out) {
   write_per_token(from, out, [&](int32_t sequence, int32_t* to) {
     const int64_t length = from.data.tokens.length(sequence);
@@ -95,7 +95,7 @@ void write_next_tokens(const BatchRows& from, std::span<int32_t> out) {
   });
 }
 
-// Writes the ids that the masks hide, and kNoLabel at all other tokens.
+// Writes the labels of masked language modelling: the original id at every masked token, and kNoLabel at all other tokens.
 void write_hidden_tokens(const BatchRows& from, std::span<int32_t> out) {
   write_per_token(from, out, [&](int32_t sequence, int32_t* to) {
     from.data.tokens.copy_ids(sequence, to);
@@ -104,8 +104,8 @@ void write_hidden_tokens(const BatchRows& from, std::span<int32_t> out) {
   });
 }
 
-// Calls visit(index of a token in the batch, label) for every token with a label. In masked language modelling these are the
-// hidden tokens; otherwise the tokens whose class in the row is not kNoLabel.
+// Calls visit(index of a token in the batch, label) for every token with a label. In masked language modelling these are the masked
+// tokens; otherwise they are the tokens whose label in the data is not kNoLabel.
 template <typename Visit>
 void each_label(const BatchRows& from, const Visit& visit) {
   const Dataset& data = from.data;
@@ -131,7 +131,7 @@ void each_label(const BatchRows& from, const Visit& visit) {
   });
 }
 
-// Writes 0, then for each token with a label the index of the token plus 1.
+// Fills the tensor `label_ends`: 0, followed by (index of the token + 1) for each token with a label.
 void write_label_ends(const BatchRows& from, TensorBatch& out) {
   const std::span<int32_t> ends = out.ints("label_ends");
   size_t count = 0;

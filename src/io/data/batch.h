@@ -13,16 +13,17 @@
 namespace plimsoll {
 
 struct BatchInfo {
-  DataPosition position;  // position of the first row of the batch
-  DataPosition next;      // position from which a run resumes after this batch
+  DataPosition position;  // position in the data of the first row of the batch
+  DataPosition next;      // position in the data from which training continues after this batch
   bool last_in_epoch = false;
   int64_t num_labels = 0;  // number of labelled sequences, or of labelled tokens if tokens have labels
-  // The number of labels in the optimizer step that would begin with this batch. The losses of its micro-batches are
-  // divided by it.
+  // The number of labels in an optimizer step whose first micro-batch is this one. The losses of all micro-batches of the step are
+  // divided by this number.
   int64_t labels_in_step = 0;
-  // The number of batches that all ranks together take at this point of the epoch, including this batch; 1 for one rank.
+  // The number of ranks that read a batch at this point of the epoch; it is smaller than the number of ranks if the epoch ends here. 1
+  // for one rank.
   int64_t batches_of_ranks = 1;
-  // False if the epoch ended before the turn of this rank. The batch then repeats that of the first rank, and must add
+  // False if the epoch ended before this rank could read a batch. The batch is then a copy of the batch of the first rank, and must add
   // nothing to loss and gradients.
   bool contributes = true;
   bool operator==(const BatchInfo&) const = default;
@@ -30,23 +31,24 @@ struct BatchInfo {
 
 struct MicroBatch {
   TensorBatch tensors;
-  std::vector<int32_t> rows;  // the rows of the data set: one per sequence, unless rows are packed
+  // Indices in the data set; a row is one sequence, or several if sequences are packed.
+  std::vector<int32_t> rows;
   BatchInfo info;
   const BatchSize& size() const { return tensors.size(); }
 };
 
-// Allocates a batch with room for the layout's capacity.
+// Allocates the tensors of a batch with the largest sizes that the layout permits.
 MicroBatch make_micro_batch(const BatchLayout& layout);
 
-// Returns the size of the batch of these rows.
+// Returns the numbers of tokens and sequences of a batch of these rows, and the length of the longest sequence.
 BatchSize size_of_batch(const Dataset& data, std::span<const int32_t> rows);
 
-// Fills the tensors, the rows and info.num_labels. The caller sets the rest of info; info.position.epoch has to be set before,
-// because the masks of a masked language model depend on it. The name of a tensor determines what it contains: ids, token_types,
-// positions (0, 1, ... within each sequence), cu_seqlens (the start of each sequence, then the number of tokens) and labels
-// (kNoLabel or 0 if the data set has none). If a tensor has elements per label, label_ends has the ends of the tokens with a
-// label, and labels only their labels. Allocates nothing. Errors: kInternal for a batch without enough room, a row that is not in
-// the data set, or a tensor of another name.
+// Fills the tensors, the rows and info.num_labels. The caller sets the rest of info; info.position.epoch has to be set before, because
+// the masks of a masked language model depend on it. The name of a tensor determines what it contains: ids, token_types, positions (0, 1,
+// ... within each sequence), cu_seqlens (the start of each sequence, then the number of tokens) and labels (kNoLabel or 0 if the data set
+// has none). If the layout stores one element per label instead of per token, label_ends contains 0 and then (index + 1) for each token
+// with a label, and labels contains only the labels of these tokens. Allocates nothing. Errors: kInternal if the tensors are too small
+// for the rows, for a row that is not in the data set, or for a tensor with an unknown name.
 void assemble_batch(const Dataset& data, std::span<const int32_t> rows, MicroBatch& batch);
 
 }  // namespace plimsoll

@@ -34,7 +34,7 @@ Dataset concatenate(const TokenSet& documents, const BlockOptions& options) {
   return data;
 }
 
-// Returns the boundaries of the sequences: documents, and the parts of those that are longer than a block.
+// Returns the boundaries of the sequences. A document is one sequence, or several if it is longer than a block.
 std::vector<int64_t> sequence_offsets(const TokenSet& documents, int64_t block_size) {
   std::vector<int64_t> offsets = {documents.offsets().front()};
   int64_t count = 0;
@@ -48,8 +48,9 @@ std::vector<int64_t> sequence_offsets(const TokenSet& documents, int64_t block_s
   return offsets;
 }
 
-// Packs sequences into blocks: all sequences of a set, or only those in `chosen`. Blocks with the same number of free tokens ("room")
-// form a linked list, and has_room_ has one bit per number of free tokens, which states if that list contains a block.
+// Packs sequences into blocks: all sequences of a set, or only those in `chosen`. For each number of free tokens, the blocks that have
+// this number of free tokens form a linked list. The bit set has_room_ has one bit per number of free tokens, which states if the list
+// contains a block.
 class Packing {
  public:
   Packing(const TokenSet& sequences, std::optional<std::span<const int32_t>> chosen, int64_t block_size)
@@ -117,7 +118,7 @@ class Packing {
   // Numbers the blocks in the order of their first sequences, and returns the sequences of each block.
   PackedRows in_order() {
     const size_t num_blocks = next_with_room_.size();
-    // New number of each block; reuses the memory of the lists.
+    // The memory of the linked lists, which are not needed any more, is reused for the new number of each block.
     std::vector<int32_t>& number_of = next_with_room_;
     std::ranges::fill(number_of, kNone);
     int32_t next = 0;
@@ -140,10 +141,10 @@ class Packing {
   const TokenSet& sequences_;
   const std::optional<std::span<const int32_t>> chosen_;
   const int64_t block_size_;
-  std::vector<int32_t> block_of_;         // the block of each chosen sequence
-  std::vector<int32_t> first_with_room_;  // the first block with this many free tokens
-  std::vector<int32_t> next_with_room_;   // the next block with as many free tokens
-  std::vector<uint64_t> has_room_;        // bit r: a block has r free tokens
+  std::vector<int32_t> block_of_;         // the index of the block of each chosen sequence
+  std::vector<int32_t> first_with_room_;  // per number of free tokens: the first block of the linked list
+  std::vector<int32_t> next_with_room_;   // per block: the next block with the same number of free tokens
+  std::vector<uint64_t> has_room_;        // bit r is set if a block has r free tokens
 };
 
 void keep_first(std::optional<int64_t> max_blocks, PackedRows& packed) {
@@ -160,7 +161,7 @@ Dataset pack(const TokenSet& documents, const BlockOptions& options) {
   return data;
 }
 
-// Returns rows of one sequence each.
+// Returns rows that consist of one sequence each.
 PackedRows single_rows(std::vector<int32_t> sequences) {
   PackedRows packed;
   packed.offsets.resize(sequences.size() + 1);
@@ -169,8 +170,7 @@ PackedRows single_rows(std::vector<int32_t> sequences) {
   return packed;
 }
 
-// Returns the conversations as rows, each in its own row or packed. Each is cut to the size of a block; the tokens that are cut off are
-// in no row.
+// Returns the conversations as rows, each in its own row or packed. A conversation that is longer than a block is truncated.
 Dataset make_conversations(const TokenSet& documents, const BlockOptions& options) {
   check_count(2 * documents.num_rows(), options.block_size);
   std::vector<int64_t> offsets = {documents.offsets().front()};
@@ -181,7 +181,8 @@ Dataset make_conversations(const TokenSet& documents, const BlockOptions& option
     offsets.push_back(std::min(begin + options.block_size, end));
     const auto types =
         documents.types().subspan(static_cast<size_t>(begin), static_cast<size_t>(offsets.back() - begin));
-    // The first token is never a label, because no token before it predicts it. Conversations without another trained token are left out.
+    // The first token is never a label, because no token before it predicts it. Conversations in which no other token is trained are left
+    // out.
     if (!types.empty() && std::ranges::find(types.subspan(1), 1) != types.end())
       chosen.push_back(static_cast<int32_t>(row));
     if (offsets.back() < end) offsets.push_back(end);

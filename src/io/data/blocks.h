@@ -10,25 +10,25 @@
 namespace plimsoll {
 
 enum class BlockRule : uint8_t {
-  // Hugging Face's group_texts in run_clm: all documents one after another, cut after every block_size tokens. A block is
-  // one sequence, so that tokens attend to the documents before theirs. The last block may be shorter; run_clm drops it,
-  // and cuts each 1000 documents separately.
+  // Concatenates all documents and cuts them after every block_size tokens, as group_texts in Hugging Face's run_clm does. A block is one
+  // sequence, so its tokens attend to those of the documents before theirs. The last block may be shorter; run_clm drops it, and
+  // processes each 1000 documents separately.
   kConcatenate,
-  // Each document is a sequence of its own, or several if it is longer than a block: all parts but the last then fill a
-  // block. Sequences are packed into blocks with the best fit: from the longest to the shortest, each into the fullest
-  // block that has room for it (TRL's packing_strategy "bfd_split"). Sequences in a block, and blocks by their first
-  // sequence, are in the order of the documents.
+  // Makes each document one sequence. A document that is longer than a block is cut into sequences of the size of a block and a rest.
+  // Sequences are packed into blocks with the best fit: from the longest to the shortest, each into the fullest block that has room for
+  // it (TRL's packing_strategy "bfd_split"). Sequences in a block, and blocks by their first sequence, are in the order of the documents.
   kPack,
-  // Hugging Face's line_by_line in run_mlm: each document is a row, except those that have no token to predict. Documents
-  // were cut to block_size tokens when they were tokenized.
+  // Makes each document a row, as Hugging Face's run_mlm does with --line_by_line, except for documents that have no token to predict.
+  // Documents were already cut to block_size tokens when they were tokenized.
   kSeparate,
 };
 
 struct BlockOptions {
   int64_t block_size = 1024;
   BlockRule rule = BlockRule::kConcatenate;
-  std::optional<int64_t> max_blocks = {};  // keep only this number of blocks, from the first on
-  // Chooses the tokens that are predicted; none: every token is predicted from those before it.
+  // Maximum number of blocks; the blocks after the first ones are dropped.
+  std::optional<int64_t> max_blocks = {};
+  // Selects the tokens to predict in masked language modelling. If absent, every token is predicted from those before it.
   std::optional<TokenMasking> masking = {};
 };
 

@@ -1,4 +1,5 @@
-// Blocks of documents, alone and compared with those of Hugging Face's run_clm (fixtures/make_block_fixtures.py).
+// Tests of the blocks that documents are cut into, also in comparison with the blocks of Hugging Face's run_clm
+// (fixtures/make_block_fixtures.py).
 #include "io/data/blocks.h"
 
 #include <gtest/gtest.h>
@@ -103,8 +104,8 @@ TEST(Blocks, BatchesOfPackedRowsCountSequencesAndRestartPositions) {
   EXPECT_EQ(largest_batch_sequences(sampler), 4);
 }
 
-// Checks for random lengths that every token is in one block, no block is too long, a document that fits is one sequence, and no two
-// blocks fit into one.
+// Checks for documents of random lengths that every token is in exactly one block, that no block is too long, that a document that fits
+// into a block is one sequence, and that no two blocks could be merged into one.
 TEST(Blocks, PackingLosesNoTokenAndWastesLittle) {
   TestRandom random;
   for (int round = 0; round < 200; ++round) {
@@ -143,7 +144,7 @@ TEST(Blocks, PackingLosesNoTokenAndWastesLittle) {
 TEST(Blocks, PackingFillsBlocksWithDocumentsOfMixedLengths) {
   TestRandom random;
   std::vector<int64_t> lengths(20000);
-  // Most texts are short, and a few are long.
+  // The lengths are distributed like those of real texts: most are short, and a few are long.
   for (int64_t& length : lengths) length = 1 + random.below(1 + random.below(1 + random.below(3000)));
   const Dataset data = make_blocks(documents_of(lengths), {.block_size = 1024, .rule = BlockRule::kPack});
   const double full =
@@ -172,7 +173,7 @@ TEST(Blocks, AreThoseOfRunClmAndItsRemainder) {
     ++num_cases;
     const auto tokenizer = Tokenizer::load(fixture(expected.at("tokenizer")));
     const bool keeps = expected.at("keep_linebreaks");
-    // The size of the parts in which the file is read does not change the documents.
+    // A file is read in parts of a given size in bytes. The documents must be the same for every size.
     for (const int64_t part_bytes : {int64_t{1}, int64_t{100}, int64_t{1} << 20}) {
       const TokenSet documents = read_all(fixture(expected.at("file")),
                                           {.line_breaks = keeps ? LineBreaks::kKeep : LineBreaks::kDrop,

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Returns a value of a message, under its name or the one that ShareGPT has for it.
+// Returns the value of a message that has either this key or the key that the ShareGPT format uses for it, or null.
 const Json* find_value(const Json& message, const char* name, const char* other) {
   for (const char* key : {name, other}) {
     const auto found = message.find(key);
@@ -22,7 +22,7 @@ const Json* find_value(const Json& message, const char* name, const char* other)
   return nullptr;
 }
 
-// Returns the role for a name of ShareGPT.
+// Converts the names of roles in the ShareGPT format ("human", "gpt") to the usual ones ("user", "assistant").
 std::string role_named(std::string name) {
   if (name == "human") return "user";
   if (name == "gpt") return "assistant";
@@ -38,7 +38,7 @@ std::string text_of(const Json& message, size_t number, const char* name, const 
       value != nullptr && value->is_array() ? "; lists of parts are not read, so give their text" : "");
 }
 
-// Returns true if the message has a value of this name that is neither null nor empty.
+// Returns true if the message has a key of this name whose value is neither null nor empty.
 bool is_given(const Json& message, const char* name) {
   const auto found = message.find(name);
   return found != message.end() && !found->empty();
@@ -63,8 +63,7 @@ ChatMessage read_message(const Json& message, size_t number) {
   return result;
 }
 
-// Sets the types of trained tokens to 1: in each trained part, the tokens from the first to the last one that contain a character of the
-// part.
+// Sets the type of each token that overlaps one of the trained parts of the text to 1.
 void mark_trained(const Encoding& encoding, std::span<const TextSpan> parts, std::span<int32_t> types) {
   size_t from = 0;
   for (const TextSpan& part : parts) {

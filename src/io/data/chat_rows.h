@@ -1,5 +1,5 @@
-// Converts conversations of a data file to tokens, and marks the tokens of the assistant, which are trained. Thread-safe: an encoder may
-// be used by several threads, and each session by one.
+// Converts conversations of a data file to tokens, and marks the tokens of the assistant, which are trained. Thread-safe: several threads
+// may use one encoder, if each thread creates its own session.
 //
 // Rows have one of three forms, as TRL's SFTTrainer reads them:
 // 1. "messages", a list of {"role": ..., "content": ...}; or "conversations", whose messages may have the keys "from" and "value", and
@@ -27,24 +27,25 @@
 
 namespace plimsoll {
 
-// Parses a list of messages. Errors: kBadData for a text that is no such list, an empty list, content that is not a text, and
-// tool calls, which no template of Plimsoll renders.
+// Parses a list of messages. Errors: kBadData for a text that is not a JSON list of messages, an empty list, content that is not a text,
+// and tool calls, which no template of Plimsoll renders.
 std::vector<ChatMessage> parse_messages(std::string_view json);
 
-// Encodes rows of conversations: `first` and `second` of encode() are the cells of the columns. Types are 1 for trained tokens
-// and otherwise 0. Conversations are never cut. Errors of encode: kBadData as parse_messages() and ChatTemplate::render(), and for
-// a row without a trained token.
+// Encodes rows of conversations. The arguments `first` and `second` of encode() are the texts of the one or two columns of a row. The
+// type of a token is 1 if it is trained and otherwise 0. Conversations are never truncated. Errors of encode: those of parse_messages()
+// and ChatTemplate::render(), and kBadData for a row without a trained token.
 class ChatEncoder : public TextEncoder {
  public:
-  // `chat_template` is called once, for the forms that need one, and throws the reason if there is none. The tokenizer must outlive the
-  // encoder. Errors: kUsage if a form needs an end-of-text token that the tokenizer lacks.
+  // The function `chat_template` is called once if the columns contain messages, and throws an error if the model has no template. The
+  // tokenizer must outlive the encoder. Errors: kUsage if the columns are texts, after which an end-of-text token is needed, but the
+  // tokenizer has none.
   ChatEncoder(const Tokenizer& tokenizer, ChatColumns columns,
               const std::function<ChatTemplate()>& chat_template);
 
   std::unique_ptr<Session> new_session() const override;
   uint64_t content_hash() const override;
 
-  // Returns the number of messages, of those encoded so far, whose role the template does not render.
+  // Returns the number of encoded messages that are missing in the encoded text because the chat template ignores their role.
   int64_t num_left_out() const { return num_left_out_; }
   std::string_view template_name() const { return template_ ? template_->name() : ""; }
 

@@ -197,7 +197,8 @@ TEST_F(ChatRowsTest, RowsAreCutToABlockAndLabelsAreTheTrainedTokens) {
   ASSERT_EQ(tokens.num_rows(), 4);
   for (const BlockRule rule : {BlockRule::kSeparate, BlockRule::kPack}) {
     const Dataset data = make_blocks(tokens, {.block_size = 40, .rule = rule});
-    ASSERT_EQ(data.packed.sequences.size(), 3u);  // the third has no answer within a block
+    // The third conversation is left out, because its answer begins after the end of the block.
+    ASSERT_EQ(data.packed.sequences.size(), 3u);
     int64_t num_labels = 0;
     for (int64_t row = 0; row < data.num_rows(); ++row) {
       EXPECT_LE(data.row_lengths()[static_cast<size_t>(row)], 40);

@@ -18,7 +18,7 @@ bool is_another_number(const std::string& name, int64_t id) {
 }  // namespace
 
 ClassLookup::ClassLookup(const LabelScheme& scheme) : scheme_(scheme) {
-  // The map gives the same ids as scheme.id_of(), which searches a list: building and using it for a million names would take hours.
+  // Maps names to ids. The result is the same as that of scheme.id_of(), which searches a list and would take hours for a million names.
   ids_.reserve(scheme.names.size());
   for (size_t i = 0; i < scheme.names.size(); ++i) {
     const int64_t id = scheme.ids.empty() ? static_cast<int64_t>(i) : scheme.ids[i];

@@ -24,7 +24,7 @@ std::string extension_of(const std::filesystem::path& path) {
 
 constexpr size_t kPieceBytes = size_t{1} << 18;
 
-// The text that was decompressed so far, and the limits of its size.
+// Collects the decompressed text and refuses a text that exceeds the size limits.
 class Output {
  public:
   Output(const std::string& name, size_t compressed_bytes, int64_t max_bytes)
@@ -171,7 +171,7 @@ std::string decompress(const std::string& name, std::string_view bytes, Compress
       fail_kind(name, bytes, "gzip", ".gz");
     inflate_all(name, bytes, output);
   } else {
-    // A file may begin with a skippable frame.
+    // A Zstandard file may begin with a skippable frame, which has a different magic number.
     const bool is_skippable = bytes.size() >= 4 && bytes.substr(1, 3) == "\x2A\x4D\x18" &&
                               (static_cast<unsigned char>(bytes[0]) & 0xF0u) == 0x50u;
     if (!is_skippable && !std::string_view("\x28\xB5\x2F\xFD", 4).starts_with(bytes.substr(0, 4))) {

@@ -1,6 +1,6 @@
-// Passes bytes to the decompressors, as they are or as a text that was compressed, cut and damaged here. The only
-// permitted errors are plimsoll::Error for invalid data and for the memory limit. The first byte selects the format and
-// the mode, the second the place of the damage.
+// Passes the input to the decompressors. In one mode the input is passed unchanged; in the other mode it is first compressed, then
+// truncated and damaged. The only permitted errors are plimsoll::Error for invalid data and for the memory limit. The first byte selects
+// the format and the mode, the second the position of the damaged byte.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,8 @@
 namespace plimsoll {
 namespace {
 
-// This is more than the texts that a fuzzer compresses have, and so small that a bomb is refused quickly.
+// The memory limit for decompressed text. It is larger than any text that the fuzzer compresses, and so small that a decompression bomb
+// is refused quickly.
 constexpr int64_t kMostBytes = int64_t{4} << 20;
 
 bool is_refused(const std::string& bytes, Compression compression) {
@@ -27,7 +28,8 @@ bool is_refused(const std::string& bytes, Compression compression) {
   return false;
 }
 
-// A text comes back whole, a part of its file is refused, and a damaged file is read or refused.
+// Checks that a compressed text is decompressed to the same text, that a truncated file is refused, and that a damaged file is either
+// read or refused with an error.
 void check_round_trip(const std::string& text, Compression compression, uint8_t place) {
   std::string packed = compression == Compression::kGzip ? gzipped(text, 1) : zstd_packed(text, 1);
   PLIMSOLL_CHECK(decompress("fuzz", packed, compression, kMostBytes) == text, "{} bytes are not read back",

@@ -18,7 +18,7 @@ std::string rows(int64_t count) {
 }
 
 TEST(CompressedText, GivesTheTextBack) {
-  // The text with the last count is larger than the pieces that are decompressed at a time.
+  // The longest text is larger than the pieces in which a file is decompressed.
   for (const int64_t count : {0, 1, 100, 100000}) {
     const std::string text = rows(count);
     EXPECT_EQ(decompress("f", gzipped(text), Compression::kGzip, 0), text) << count;
@@ -61,7 +61,7 @@ TEST(CompressedText, NamesADamagedFile) {
                 decompress("f", packed, Compression::kGzip, 0);
               }).starts_with("4: f: the compressed data "));
   packed = gzipped(text);
-  packed[packed.size() - 6] ^= 0x55;  // changes a byte of the checksum
+  packed[packed.size() - 6] ^= 0x55;  // damages the checksum
   EXPECT_NE(error_of([&] { decompress("f", packed, Compression::kGzip, 0); }).find("incorrect data check"),
             std::string::npos);
   EXPECT_NE(error_of([&] {

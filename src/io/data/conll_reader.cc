@@ -141,8 +141,8 @@ class ConllParser {
   const TextFile& file_;
   const ConllFormat format_;
   Table table_;
-  std::vector<nlohmann::json> cells_;  // the cells of the current sentence: an array per column
-  size_t num_columns_ = 0;             // 0 before the first word
+  std::vector<nlohmann::json> cells_;  // the words and tags of the current sentence: a JSON array per column
+  size_t num_columns_ = 0;             // 0 until the first word is read
   bool tabs_ = false;
   int64_t line_ = 0;
   int64_t first_line_ = 0;

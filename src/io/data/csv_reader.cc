@@ -89,12 +89,12 @@ class CsvParser {
   size_t write_ = 0;
   TextPlace place_;
   int64_t header_tabs_ = 0;
-  std::string header_;  // the fields of the first row and the delimiters between them
-  // Number of cells with text after a closing quote; the line and text of the first one follow.
+  std::string header_;  // the first row of the file, with the delimiters between its fields
+  // Number of cells in which text follows the closing quote. The next two members are the line and the text of the first such cell.
   int64_t num_continued_ = 0;
   int64_t continued_line_ = 0;
   std::string continued_cell_;
-  // Number of cells that look like several rows; the first and last line of the first one follow.
+  // Number of quoted cells that look like several rows. The next two members are the first and the last line of the first such cell.
   int64_t num_swallowing_ = 0;
   int64_t swallowing_line_ = 0;
   int64_t swallowing_end_ = 0;
@@ -117,8 +117,7 @@ bool CsvParser::skip_empty_lines() {
   return read_ < text_.size();
 }
 
-// Returns the kind of the end of a field. Requires: the read position is at a delimiter, a line end or the
-// end of the text.
+// Returns what ends the field at the read position. Requires: the read position is at a delimiter, a line end or the end of the text.
 CsvParser::FieldEnd CsvParser::end_field() {
   if (read_ == text_.size()) {
     return FieldEnd::kFile;
@@ -188,7 +187,7 @@ void CsvParser::note_continued(int64_t line, size_t cell_begin) {
   }
 }
 
-// Notes a quoted cell that looks like several rows.
+// Remembers a quoted cell that looks like several rows, for a warning after the file was read.
 void CsvParser::note_rows_in_cell(int64_t first_line, size_t cell_begin) {
   if (columns.size() < 2 || place_.line == first_line) return;
   const size_t column = ends.size() % columns.size();
@@ -307,7 +306,7 @@ void CsvParser::read_header() {
     begin = end;
     header_tabs_ += std::count(columns.back().begin(), columns.back().end(), '\t');
     if (columns.back().empty()) {
-      // pandas writes its index without a name, and reads a column without a name under this name.
+      // pandas writes the index of a table as a column with an empty name. When it reads such a column, it names the column as here.
       columns.back() = fmt::format("Unnamed: {}", columns.size() - 1);
     }
   }

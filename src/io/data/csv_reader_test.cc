@@ -104,7 +104,7 @@ TEST(CsvReader, WarnsOfRowsInAQuotedCell) {
     const char* name;
     std::string bytes;
     bool tab;
-    const char* warning;  // start of the expected warning, or "" for no warning
+    const char* warning;  // start of the expected warning; empty if none is expected
   } cases[] = {
       {"lone quotes in TSV", "a\tb\ngreat\t1\n\" awful\t0\nfine\t1\n\"\t0\nx\t0\n", true,
        "f.csv:3: the quote that opens a cell here is closed in line 5, and the cell looks like 3 rows; if"},

@@ -1,5 +1,5 @@
-// Measures reading, ordering and assembling: bytes per second of the readers, rows per second of the order of
-// an epoch, and tokens per second of batches.
+// Measures the speed of reading files (bytes per second), of computing the order of the rows of an epoch (rows per second), and of
+// filling batches (tokens per second).
 #include <benchmark/benchmark.h>
 
 #include <string>

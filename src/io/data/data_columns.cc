@@ -19,7 +19,7 @@ bool is_unnamed(std::string_view column) {
   return column.starts_with("Unnamed: ");
 }
 
-// Returns the file and the line that defines the columns; for JSON this is the first row.
+// Returns the place where the columns are defined, for messages: the file, and for JSON also the line of the first row.
 std::string place_of_columns(const Table& table) {
   if (!table.is_typed() || table.num_rows() == 0) return table.file_name();
   return fmt::format("{}:{}", table.file_name(), table.line(0));
@@ -50,8 +50,7 @@ std::optional<std::string> value_in_header(const Table& table) {
   return std::nullopt;
 }
 
-// Returns a hint for the most frequent causes of a missing column: other separators, and a file without a
-// header.
+// Returns a hint for the user about the most frequent reasons why a column is not found: another separator, or a file without a header.
 std::string separator_hint(const Table& table) {
   if (table.is_typed()) return {};
   if (table.num_columns() == 1) {
@@ -112,15 +111,15 @@ std::string quoted_list(const std::vector<std::string>& names) {
   return list;
 }
 
-// The columns of a table as the rule for texts sees them, in order.
+// The columns of a table, divided into those that can be the text to train on and all others.
 struct TextColumns {
   std::vector<std::string> texts;
-  std::vector<std::string> others;  // numbers, indexes, empty columns
+  std::vector<std::string> others;  // columns of numbers, row indexes, and empty columns
 };
 
 TextColumns find_texts(const Table& table, const std::string& label) {
   TextColumns found;
-  std::vector<std::string> values;  // columns that are not indexes and contain no texts
+  std::vector<std::string> values;  // columns without texts that are not row indexes
   for (int64_t column = 0; column < table.num_columns(); ++column) {
     const std::string& name = table.columns()[static_cast<size_t>(column)];
     if (name == label) continue;
@@ -132,7 +131,8 @@ TextColumns find_texts(const Table& table, const std::string& label) {
     found.others.push_back(name);
     if (!is_index) values.push_back(name);
   }
-  // If there is only one other column, it is the text, even if its values are numbers.
+  // If no column contains texts and only one column is neither a row index nor the label, this column is the text, although its values
+  // are numbers.
   if (found.texts.empty() && values.size() == 1) {
     std::erase(found.others, values[0]);
     found.texts = std::move(values);
@@ -161,8 +161,8 @@ constexpr std::pair<const char*, const char*> kPairsOfTexts[] = {{"sentence1", "
                                        : "one, or two for pairs of texts,");
 }
 
-// Refuses a table of one column whose header and rows all have another separator: they would be read as one
-// text.
+// Refuses a table of one column if its header and all its rows contain another separator, such as a semicolon. Otherwise each whole row
+// would be read as one text.
 void refuse_other_separators(const Table& table) {
   if (table.is_typed() || table.num_columns() != 1 || table.num_rows() == 0) return;
   const std::string advice = separator_advice(table.columns()[0], table.delimiter());
@@ -230,7 +230,8 @@ bool is_index_name(std::string_view column) {
   for (const char* end : {"_id", "-id", " id", ".id", "_idx", "_index", "_uuid", "_guid"}) {
     if (lower.ends_with(end)) return true;
   }
-  // In "PhraseId" and "tweetID" a word that ends in a small letter precedes the "Id"; in "paid" and "GRID" none does.
+  // Names such as "PhraseId" and "tweetID" are recognized because a lower-case letter precedes "Id" or "ID". Words such as "paid" and
+  // "GRID" do not match.
   const size_t size = column.size();
   return size > 2 && (column.ends_with("Id") || column.ends_with("ID")) && column[size - 3] >= 'a' &&
          column[size - 3] <= 'z';
@@ -266,8 +267,8 @@ std::string check_header(const Table& table, const ColumnOptions& options) {
 
 namespace {
 
-// Refuses a JSON file whose only row consists of the columns of a table: pandas' DataFrame.to_json writes an
-// object per column by default, and a dictionary of lists has a list per column.
+// Refuses a JSON file that stores a table by columns instead of rows. pandas' DataFrame.to_json writes an object per column by default,
+// and a Python dictionary of lists becomes a list per column. Such a file would be read as a single row.
 void refuse_columns_as_rows(const Table& table, const ColumnOptions& options) {
   if (!table.is_typed() || table.is_conll() || table.num_rows() != 1 || !options.tagging.empty()) return;
   std::optional<size_t> length;

@@ -24,7 +24,7 @@ TEST(Columns, ArePickedAsRunGlueDoesUnlessTheyCannotBeText) {
     const char* header;
     const char* row;
     const char* first;
-    const char* second;  // empty for a single text
+    const char* second;  // the expected second text column; empty if one is expected
     bool has_note;
   } cases[] = {
       {"sentence1,sentence2,label", "x,x,x", "sentence1", "sentence2", false},
@@ -37,7 +37,7 @@ TEST(Columns, ArePickedAsRunGlueDoesUnlessTheyCannotBeText) {
       {"id,qid1,qid2,question1,question2,label", "1,2,3,x,x,x", "question1", "question2", false},
       {"sentence1,label,other", "x,x,x", "sentence1", "other", true},
       {"title,body,label", "x,x,x", "title", "body", true},
-      // Columns whose names are those of an index are not texts, whatever their values are.
+      // A column with a usual name of a row index, such as "id", must not be selected as text, whatever its values are.
       {"id,text,label", "x7,x,x", "text", "", true},
       {",text,label", "0,x,x", "text", "", true},
       {"Unnamed: 0.1,Unnamed: 0,text,label", "0,0,x,x", "text", "", true},
@@ -46,13 +46,13 @@ TEST(Columns, ArePickedAsRunGlueDoesUnlessTheyCannotBeText) {
       {"tweet_id,text,label", "x1,x,x", "text", "", true},
       {"ID,INDEX,text,label", "x,x,x,x", "text", "", true},
       {"__index_level_0__,text,label", "x,x,x", "text", "", true},
-      // Columns with values that pandas does not read as text are not texts.
+      // Columns of numbers, booleans or missing values, which pandas does not read as text, must not be selected.
       {"stars,text,label", "5,x,x", "text", "", true},
       {"text,score,label", "x,0.5,x", "text", "", true},
       {"verified,text,label", "True,x,x", "text", "", true},
       {"text,empty,label", "x,,x", "text", "", true},
       {"text,label,stars,useful", "x,x,4,1", "text", "", true},
-      // Columns whose names only resemble that of an index are texts.
+      // Columns whose names only resemble those of a row index must be selected as texts.
       {"paid,text,label", "yes,x,x", "paid", "text", true},
       {"digits,label", "7,x", "digits", "", false},
   };
@@ -129,7 +129,7 @@ TEST(Columns, SayWhatIsExpectedAndFound) {
       error("a\tlabel\n1\t2\n", {{"a"}, "label"}).find("are separated by tabs: rename the file to .tsv"),
       std::string::npos);
   EXPECT_NE(error("a;label\n1;2\n", {{"a"}, "label"}).find("semicolons"), std::string::npos);
-  // The message first names the option to use and then the possible cause.
+  // The error message must name first the option to use and then the probable cause.
   EXPECT_EQ(error_of([&] { require_label_column(csv("a;label\n1;2\n"), "label"); }),
             "4: f.csv: no column 'label' for the labels among 'a;label'; rename it, or select it with "
             "--label_column_name\n  the fields of the header 'a;label' are separated by semicolons, but "
@@ -158,7 +158,7 @@ TEST(Columns, NameOtherSeparators) {
       {tsv("text|label\na|0\n"), "are separated by vertical bars, but those of a .tsv file by tabs"},
   };
   for (const auto& c : cases) {
-    // Training needs the label; prediction does not.
+    // A wrong separator must be reported both for training, which needs a label column, and for prediction, which does not.
     const std::string missing = error_of([&] { require_label_column(c.table, "label"); });
     EXPECT_NE(missing.find(c.sentence), std::string::npos) << missing << "\n  expected " << c.sentence;
     const std::string one_text = error_of([&] { choose_columns(c.table); });
@@ -170,7 +170,8 @@ TEST(Columns, NameOtherSeparators) {
 TEST(Columns, NameAFileWithoutHeader) {
   const struct {
     const char* bytes;
-    const char* value;  // the value that shows that the row is data, or "" for a real header
+    // The value which shows that the first row is data; empty if the first row is a header.
+    const char* value;
   } cases[] = {
       {"3,Oil price up,the bank said oil price is up\n2,Cup won,the team won the cup\n", "3"},
       {"0.5,a\n1.5,b\n", "0.5"},
@@ -188,8 +189,8 @@ TEST(Columns, NameAFileWithoutHeader) {
   }
 }
 
-// A file to predict has no label column by which a header could be recognised. A missing header must be reported, since otherwise the
-// text of the first row would be lost.
+// A file for prediction has no label column that would identify the header. A missing header must be reported nevertheless, because the
+// text in the first row would be lost.
 TEST(Columns, OfRowsToPredictAreNamedByAHeader) {
   const auto check = [](const char* bytes, const ColumnOptions& options = {}) {
     std::string note;
@@ -230,7 +231,8 @@ TEST(Columns, AreNotTheRowsOfAFile) {
   };
   const std::string objects =
       "4: f.json: the file has an object for each of 'text', 'label', but one object per row";
-  // DataFrame.to_json with orient "columns" (the default), "index", a dictionary of lists, "split" and "values".
+  // The test covers the outputs of pandas' DataFrame.to_json with orient "columns" (the default), "index", "split" and "values", and a
+  // dictionary of lists.
   EXPECT_TRUE(error(R"({"text":{"0":"a","1":"b"},"label":{"0":1,"1":0}})").starts_with(objects));
   EXPECT_TRUE(error("{\n\"text\": {\"0\": \"a\"}, \"label\": {\"0\": 1}}").starts_with(objects));
   EXPECT_TRUE(error(R"({"0":{"text":"a","label":1},"1":{"text":"b","label":0}})")

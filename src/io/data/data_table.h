@@ -14,8 +14,8 @@
 
 namespace plimsoll {
 
-// The kind of a cell in the file. CSV and TSV have only kText, and kNull for a cell that is missing in a
-// short row.
+// The type of a cell in the file. In CSV and TSV files all cells are kText, except that cells missing at the end of a short row are
+// kNull.
 enum class CellKind : uint8_t {
   kText,
   kInteger,
@@ -24,11 +24,11 @@ enum class CellKind : uint8_t {
   kNull,
   kList,
   kObject,
-  kInvalid,   // JSON: NaN, a number beyond 64 bits or half a surrogate pair, which is the text of the cell
-  kRepeated,  // JSON: the key occurs twice in the row
+  kInvalid,  // JSON: NaN, a number beyond 64 bits or half a surrogate pair; the cell contains the source text
+  kRepeated,  // JSON: the key of the cell occurs twice in its row
 };
 
-// Returns true for a cell that cannot be read. Files may have such cells in columns that nobody reads.
+// Returns true for a cell whose value is invalid. This is an error only if its column is used.
 constexpr bool is_unreadable(CellKind kind) {
   return kind == CellKind::kInvalid || kind == CellKind::kRepeated;
 }
@@ -70,23 +70,23 @@ class Table {
   // Returns the character between the fields of a CSV or TSV file, and 0 for other formats.
   char delimiter() const { return delimiter_; }
   void set_delimiter(char delimiter) { delimiter_ = delimiter; }
-  // The size of the text of a compressed file; 0 for others.
+  // The size in bytes of the decompressed text if the file was compressed; otherwise 0.
   int64_t text_bytes() const { return text_bytes_; }
   void set_text_bytes(int64_t bytes) { text_bytes_ = bytes; }
-  // Complete sentences with file and line about suspicious parts of the file.
+  // Warnings for the user about suspicious parts of the file, as complete sentences with file and line.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void add_warning(std::string warning) { warnings_.push_back(std::move(warning)); }
-  // Returns true if the file has one word per line, so that its columns are lists.
+  // Returns true for a CoNLL file, which has one word per line. A cell of the table is then a list of words or tags.
   bool is_conll() const { return is_conll_; }
   void set_conll() { is_conll_ = true; }
   // Returns the number of bytes in memory, including unused capacity.
   int64_t held_bytes() const;
 
-  // For readers: call begin_row, then add_cell once per column.
+  // Readers that append rows call begin_row() and then add_cell() once per column.
   void begin_row(int64_t line) { lines_.push_back(line); }
   void add_cell(std::string_view text, CellKind kind);
-  // For readers that move cells together in place: takes the bytes with the concatenated cells. `ends` and
-  // `lines` follow the invariants.
+  // Readers that compact the cells within the memory of the file pass the bytes of the concatenated cells. `ends` and `lines` must
+  // satisfy the invariants above.
   void adopt(std::string bytes, std::vector<int64_t> ends, std::vector<int64_t> lines,
              std::vector<CellKind> kinds);
   void shrink_to_fit();

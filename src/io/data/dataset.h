@@ -1,4 +1,5 @@
-// A split that is ready for batches: tokens and labels. Thread-safe after construction.
+// A split of a data set (such as the training data) with its tokens and labels, from which batches are made. Thread-safe after
+// construction.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,9 @@
 namespace plimsoll {
 
 // The sequences of each row if a row consists of several sequences, such as documents that are packed into a block. Row r consists of the
-// sequences [offsets[r], offsets[r + 1]) of the list.
+// sequences [offsets[r], offsets[r + 1]) of the list `sequences`.
 struct PackedRows {
-  std::vector<int64_t> offsets = {};  // empty: row r is sequence r
+  std::vector<int64_t> offsets = {};  // if empty, row r consists of sequence r
   std::vector<int32_t> sequences = {};
 
   bool empty() const { return offsets.empty(); }
@@ -29,17 +30,18 @@ struct PackedRows {
 };
 
 struct Dataset {
-  // A row of the token set is a sequence; tokens attend only to tokens of their sequence.
+  // The tokens of all sequences. Tokens attend only to tokens of their own sequence.
   TokenSet tokens;
-  PackedRows packed;  // empty unless rows are several sequences
+  PackedRows packed;  // empty if every row is one sequence
   Labels labels;      // empty for a split without labels
-  // If the rows are lists of words, one entry per token: the index of the word in its row whose first token this is, or -1.
+  // If the rows are lists of words: one entry per token, which is the index of the word in its row if the token is the first one of the
+  // word, and otherwise -1.
   std::vector<int32_t> word_starts;
   // The one or two texts of each row, if they are kept to be shown next to predictions; otherwise empty.
   std::vector<std::vector<std::string>> texts;
 
   int64_t num_rows() const { return packed.empty() ? tokens.num_rows() : packed.num_rows(); }
-  // Returns the number of tokens of all rows. `tokens` may hold more, in sequences that are in no row.
+  // Returns the number of tokens of all rows. This can be less than the size of `tokens`, which may contain sequences that no row uses.
   int64_t num_tokens() const {
     if (packed.empty()) return tokens.num_tokens();
     int64_t count = 0;
@@ -57,14 +59,14 @@ struct Dataset {
       for (const int32_t sequence : packed.of(row)) visit(sequence);
     }
   }
-  // Return the number of tokens and of sequences of each row, in the form that samplers need. The second list is empty if
-  // every row is one sequence.
+  // Return the number of tokens of each row, and the number of sequences of each row. The second list is empty if every row is one
+  // sequence.
   std::vector<int32_t> row_lengths() const;
   std::vector<int32_t> row_sequences() const;
-  // Returns the number of labels by which the loss over these rows is divided: one per row, or, if tokens have labels, the number of
-  // tokens with one. If tokens are masked, the mask is that of `epoch`.
+  // Returns the number of labels by which the loss over these rows is divided: the number of rows, or, if labels belong to tokens, the
+  // number of tokens with a label. If tokens are masked, `epoch` determines which ones.
   int64_t num_labels(std::span<const int32_t> rows, int64_t epoch) const;
-  // Returns the elements of a row in a list that has one element per token.
+  // Returns the part of `per_token`, a list with one element per token of the data set, that belongs to a row.
   std::span<const int32_t> of_row(std::span<const int32_t> per_token, int64_t row) const {
     const int64_t begin = tokens.offsets()[static_cast<size_t>(row)];
     return per_token.subspan(static_cast<size_t>(begin), static_cast<size_t>(tokens.length(row)));
@@ -73,15 +75,15 @@ struct Dataset {
   int64_t held_bytes() const;
 };
 
-// The data set of Hugging Face's performance guides: sequences of random ids with two labels. Thread-safe: a
-// pure function.
+// Creates a synthetic data set, as in Hugging Face's performance guides: sequences of random ids, with two classes as labels by default.
+// Thread-safe: a pure function.
 
 struct DummyOptions {
   int64_t num_rows = 512;
   int64_t length = 512;
-  int32_t first_id = 100;  // ids are in [first_id, end_id)
+  int32_t first_id = 100;  // ids are drawn from [first_id, end_id)
   int32_t end_id = 30000;
-  // 0: a language model, whose labels are the next tokens, or the hidden ones if `masking` is set.
+  // The number of classes. 0 for a language model, whose labels are the next tokens, or the masked tokens if `masking` is set.
   int32_t num_labels = 2;
   std::optional<TokenMasking> masking = {};
   uint64_t seed = 42;

@@ -37,7 +37,7 @@ ColumnChoice choose_columns_of_documents(const Table& table, const DocumentOptio
   return *std::move(chat);
 }
 
-// Returns the columns that a TextSplit reads.
+// Returns the names of the columns that have to be read for this choice of columns.
 std::vector<std::string> columns_read(const ColumnChoice& columns) {
   std::vector<std::string> names{columns.first};
   if (columns.second) names.push_back(*columns.second);
@@ -47,7 +47,7 @@ std::vector<std::string> columns_read(const ColumnChoice& columns) {
   return names;
 }
 
-// Cuts a text into parts at line breaks and reads each as a table.
+// Collects the bytes of a text file, cuts them at line ends into parts of a given size and reads each part as a table.
 class LineParts {
  public:
   LineParts(std::string name, bool is_jsonl, const DocumentOptions& options, const DocumentPart& visit)
@@ -56,7 +56,7 @@ class LineParts {
   void append(std::string_view bytes) {
     text_ += bytes;
     if (std::ssize(text_) < options_.part_bytes) return;
-    // Searches for a line break in the new bytes only: lines that end in the earlier bytes have been read already.
+    // The part ends at the last line break. The bytes after it belong to the next part.
     const size_t at = text_.rfind('\n');
     if (at == std::string::npos) return;
     std::string rest = text_.substr(at + 1);
@@ -75,7 +75,8 @@ class LineParts {
  private:
   void read_part() {
     const int64_t num_lines = std::ranges::count(text_, '\n');
-    // The first part is read even if it is blank, so that a file without documents gives the usual error.
+    // A blank part is skipped, because no row can be read from it. The first part is read even if it is blank, so that a file without
+    // documents causes the usual error.
     if (is_jsonl_ && is_blank(text_) && !text_.empty()) {
       line_ += num_lines;
       return;
@@ -92,8 +93,8 @@ class LineParts {
     visit_(TextSplit(std::move(table), *columns_));
   }
 
-  // Returns the columns of the first part, which name the columns of all parts: the first row of a later part may lack some of
-  // them.
+  // Returns the columns that were selected in the first part. They are passed on for later parts, because a column may be missing in the
+  // first row of a later part.
   std::vector<std::string> known_columns() const {
     return columns_ ? columns_read(*columns_) : std::vector<std::string>{};
   }
@@ -103,7 +104,7 @@ class LineParts {
   const DocumentOptions& options_;
   const DocumentPart& visit_;
   std::string text_;
-  int64_t line_ = 1;  // the line on which text_ begins
+  int64_t line_ = 1;  // the number of the line at which text_ begins
   std::optional<ColumnChoice> columns_;
 };
 
@@ -135,7 +136,7 @@ ColumnChoice read_by_lines(const fs::path& path, bool is_jsonl, const DocumentOp
 
 ColumnChoice read_arrow_documents(const fs::path& path, const DocumentOptions& options,
                                   const DocumentPart& visit) {
-  // Number of rows that are read first to decide which columns to read.
+  // The number of rows that are examined to select the columns, before the rest is read.
   constexpr int64_t kFirstRows = 64;
   ColumnChoice columns =
       choose_columns_of_documents(read_arrow_table(path, {.max_rows = kFirstRows}), options);

@@ -16,7 +16,7 @@ class Documents : public ::testing::Test {
  protected:
   std::string file(const std::string& name, const std::string& text) { return folder_.write(name, text); }
 
-  // Reads the documents with their lines: "1:text".
+  // Reads the documents of a file as strings with their line numbers, such as "1:text".
   std::vector<std::string> read(const std::string& path, const DocumentOptions& options = {}) {
     std::vector<std::string> documents;
     num_parts_ = 0;
@@ -76,7 +76,8 @@ TEST_F(Documents, OfRowsAreTheTextsOfAColumn) {
   EXPECT_EQ(read(file("b.tsv", "n\tbody\ttext\n1\tx\ty\n"), {.column = "body"}), (Texts{"2:x"}));
 }
 
-// A row of a later part may name the column in any place.
+// In a later part of the file, the first row may have other columns before the one with the documents. The column must still be found by
+// its name.
 TEST_F(Documents, OfLaterPartsHaveTheColumnOfTheFirst) {
   std::string rows = "{\"text\": \"a\", \"n\": 1}\n";
   rows += "{\"padding\": \"" + std::string(size_t{2} << 20, 'p') + "\", \"text\": \"b\"}\n";
@@ -107,7 +108,7 @@ TEST_F(Documents, NameTheLineOfAFaultInAnyPart) {
 }
 
 TEST_F(Documents, OfUnknownFormatsAreRefused) {
-  // arrow_reader_test.cc tests the formats of Arrow.
+  // The formats of Arrow are tested in arrow_reader_test.cc.
   const auto fault = [&](const std::string& path) { return error_of([&] { read(path); }); };
   EXPECT_NE(fault(file("a.docx", "PK")).find("this file is '.docx'"), std::string::npos);
 }

@@ -1,5 +1,5 @@
-// Passes bytes to the reader of documents as a text, JSONL, CSV, TSV or JSON file, and cuts the documents into blocks with
-// every rule. A finding is any result other than documents or an Error of bad data, and blocks that lose or repeat a token.
+// Passes bytes to the reader of documents as a text, JSONL, CSV, TSV or JSON file, and cuts the documents into blocks with every rule.
+// The fuzzer reports an error if the result is neither documents nor an Error of invalid data, or if the blocks lose or repeat a token.
 // The first byte selects the format and the options, the second the size of a block.
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kExtensions[] = {".txt", ".jsonl", ".csv", ".tsv", ".json"};
 
-// Gives one token per byte of a text.
+// Encodes every byte of a text as one token.
 class ByteEncoder : public TextEncoder {
  public:
   std::unique_ptr<Session> new_session() const override { return std::make_unique<Bytes>(); }
@@ -74,7 +74,7 @@ class ScratchFile {
   std::filesystem::path path_;
 };
 
-// The documents of a file: their texts and lines, and their tokens.
+// The documents of a file: their texts, their line numbers and their tokens.
 struct Documents {
   std::vector<std::string> texts;
   std::vector<int64_t> lines;
@@ -96,7 +96,7 @@ void append(const TextSplit& part, Documents* documents) {
   }
 }
 
-// Returns the documents, or none if the file is refused.
+// Returns the documents, or nothing if the file is refused as invalid.
 std::optional<Documents> read(const std::filesystem::path& path, const DocumentOptions& options) {
   Documents documents;
   try {
@@ -108,7 +108,7 @@ std::optional<Documents> read(const std::filesystem::path& path, const DocumentO
   return documents;
 }
 
-// Every token is in one block, in the order of the documents unless rows are packed.
+// Checks for every packing rule that each token is in one block. The order must be that of the documents, unless documents are packed.
 void check_blocks(const Documents& documents, int64_t block_size) {
   if (documents.ids.empty()) return;
   const TokenSet tokens = TokenSet::from_parts({}, documents.ids, {}, documents.offsets, {});
@@ -130,14 +130,14 @@ void check_blocks(const Documents& documents, int64_t block_size) {
       std::ranges::sort(ids);
       std::ranges::sort(expected);
     }
-    // A document of one token predicts nothing and is in no row of its own.
+    // With kSeparate, a document of one token is left out, because it has no next token to predict, so there may be fewer tokens.
     PLIMSOLL_CHECK(
         rule == BlockRule::kSeparate ? ids.size() <= expected.size() : ids == expected,
         "with block rule {}, the rows hold other tokens than the documents: {} tokens instead of {}",
         static_cast<int>(rule), ids.size(), expected.size());
   }
   const int64_t stride = 1 + block_size / 2;
-  // Skips strides that give very many blocks: each block is a token set of its own until all are joined, which is slow.
+  // Strides that give very many blocks are skipped, because building each block and joining all of them would be slow.
   if (std::ssize(documents.ids) > 256 * stride) return;
   const Dataset overlapping =
       make_overlapping_blocks(tokens, {.block_size = block_size}, std::min(stride, block_size));

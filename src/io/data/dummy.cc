@@ -9,7 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Sites of the random numbers, far from those of a graph's ops, which count up from zero.
+// Every user of the random number generator has a number ("site") that keeps its random numbers independent of those of the others. These
+// values are far from those of the ops of a graph, which are numbered from zero.
 constexpr uint32_t kIdSite = 0xDA7A0100u;
 constexpr uint32_t kLabelSite = 0xDA7A0101u;
 

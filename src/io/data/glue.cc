@@ -113,8 +113,8 @@ std::string split_file(const GlueTask& task, GlueSplit split) {
   return "";
 }
 
-// Returns MRPC's file as its authors publish it: one file for training and validation, and the pairs of ids
-// of the validation rows.
+// Returns the name of the file of the GLUE task MRPC as the authors of MRPC publish it. They have one file for training and validation,
+// and a list of the pairs of ids that form the validation rows.
 std::string mrpc_source_file(const GlueTask& task, GlueSplit split) {
   if (task.name != "mrpc") {
     return "";
@@ -122,8 +122,8 @@ std::string mrpc_source_file(const GlueTask& task, GlueSplit split) {
   return split == GlueSplit::kTest ? "msr_paraphrase_test.txt" : "msr_paraphrase_train.txt";
 }
 
-// Returns true if the text has a header. CoLA's own files for training and validation start with a row, but
-// files derived from them may have a header.
+// Returns true if the text has a header. The original files of CoLA for training and validation have no header, but files derived from
+// them may have a header.
 bool begins_with_header(std::string_view text) {
   const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
   bool has_sentence = false;
@@ -155,7 +155,8 @@ std::string pair_key(std::string_view first, std::string_view second) {
   return fmt::format("{}\t{}", first, second);
 }
 
-// Keeps the training or the validation rows of MRPC's single file.
+// MRPC has a single file for training and validation: keeps the rows of one of the two splits, according to a file with the ids of the
+// validation rows.
 void split_mrpc(TextSplit& rows, const std::filesystem::path& ids_file, GlueSplit split) {
   CsvOptions options;
   options.delimiter = '\t';
@@ -224,8 +225,8 @@ ColumnChoice glue_columns(const GlueTask& task, const Table& table) {
   const auto has = [&](std::string_view name) {
     return name.empty() || table.find_column(std::string(name)) >= 0;
   };
-  // GLUE's own column names are tried first. If the table has neither these nor those of the hub's copies, the error message asks for
-  // GLUE's.
+  // The column names of GLUE's own files are tried first, then those of the copies on Hugging Face's hub. If the table has neither, the
+  // error message asks for the names of GLUE.
   const bool is_hub = !(has(task.first_column) && has(task.second_column)) && has(task.hub_first_column) &&
                       has(task.hub_second_column);
   ColumnChoice columns;

@@ -25,15 +25,15 @@ namespace plimsoll {
 struct GlueTask {
   std::string_view name;           // name of the task, such as "mrpc"
   std::string_view folder;         // name of the task's folder, such as "MRPC"
-  std::string_view first_column;   // name in the file
-  std::string_view second_column;  // empty for single sentences
-  std::string_view label_column;   // name in the file
+  std::string_view first_column;   // name of the first text column in GLUE's files
+  std::string_view second_column;  // name of the second text column; empty for tasks with one text
+  std::string_view label_column;   // name of the label column in GLUE's files
   std::vector<std::string_view>
       classes;  // names of the classes in Hugging Face's order; empty for regression
-  // Names from "accuracy", "f1", "matthews_correlation", "pearson", "spearmanr".
+  // The names of the task's metrics, from "accuracy", "f1", "matthews_correlation", "pearson" and "spearmanr".
   std::vector<std::string_view> metrics;
-  std::string_view hub_first_column;  // name in the copy of the task on Hugging Face's hub
-  // The hub's copy calls the label column "label".
+  std::string_view hub_first_column;  // first text column in the task's data set on Hugging Face's hub
+  // The second text column in that data set. Its label column is always called "label".
   std::string_view hub_second_column;
   bool is_regression() const { return classes.empty(); }
 };
@@ -54,7 +54,7 @@ std::filesystem::path glue_file(const GlueTask& task, const std::filesystem::pat
 TextSplit read_glue(const GlueTask& task, const std::filesystem::path& folder, GlueSplit split,
                     const ColumnOptions& named = {});
 
-// Returns the columns of a task in a table: those of GLUE's own files, or otherwise those of the copies on
+// Returns the columns of a task in a table: those with the names in GLUE's files, or otherwise those with the names in the data sets on
 // Hugging Face's hub. has_label is true if the label column exists.
 ColumnChoice glue_columns(const GlueTask& task, const Table& table);
 
@@ -62,7 +62,7 @@ ColumnChoice glue_columns(const GlueTask& task, const Table& table);
 // characters. A .csv or .json file of a task is read like any other.
 bool is_glue_layout(const std::filesystem::path& file);
 
-// Reads one file of a task in GLUE's layout, which need not be in GLUE's folders.
+// Reads one file of a task that has GLUE's layout. The file may be in any folder.
 TextSplit read_glue_file(const GlueTask& task, const std::filesystem::path& file, GlueSplit split,
                          const ColumnOptions& named = {});
 

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// A small file for each task in the task's own layout, and the expected first row.
+// A small file per task in the layout of the task, and the expected content of its first row.
 struct GlueCase {
   const char* task;
   const char* file;
@@ -19,8 +19,8 @@ struct GlueCase {
   const char* bytes;
   int64_t num_rows;
   const char* first;
-  const char* second;  // empty for single sentences
-  double label;        // id, or value of a regression; -1 if there are no labels
+  const char* second;  // empty for tasks with one text
+  double label;        // the expected class id or regression value; -1 if the file has no labels
 };
 
 const GlueCase kCases[] = {
@@ -56,7 +56,7 @@ const GlueCase kCases[] = {
      "b", 1},
 };
 
-// Copies from Hugging Face's hub use other names for some columns and give CoLA a header.
+// The data sets on Hugging Face's hub use other names for some columns, and their files of CoLA have a header. Both must be read.
 TEST(Glue, TakesTheColumnsOfTheHubsCopies) {
   const test::ScratchFolder folder;
   const GlueCase cases[] = {
@@ -105,7 +105,7 @@ TEST(Glue, ReadsEveryTasksOwnFiles) {
     } else {
       EXPECT_EQ(labels.classes[0], static_cast<int32_t>(c.label));
     }
-    // The folder of the task and its parent are both accepted.
+    // The function must accept both the folder of the task and its parent.
     EXPECT_EQ(glue_file(task, root / task.folder, c.split), root / c.file);
   }
 }

@@ -14,8 +14,8 @@
 namespace plimsoll {
 namespace {
 
-// Accepts every event and stores the position of the first error. simdjson is fast but does not report where
-// it stopped.
+// A parser callback that accepts everything and stores the position of the first syntax error. It is used after simdjson has refused a
+// text, because simdjson does not report the position.
 class ErrorFinder : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return true; }
@@ -57,7 +57,7 @@ class RowParser {
     if (!columns.empty()) set_columns(std::move(columns));
   }
 
-  // Adds the row in file.bytes[begin, end), which begins on this line.
+  // Adds the row in file.bytes[begin, end). `line` is the line on which it begins, for messages.
   void add_row(size_t begin, size_t end, int64_t line);
   Table finish();
 
@@ -76,15 +76,16 @@ class RowParser {
   int64_t capacity_ = 0;
   std::string padded_;
   std::optional<Table> table_;
-  // The value of each column in the row that is being read.
+  // A value of the row that is being read; there is one per column.
   struct Value {
     std::optional<simdjson::dom::element> element;
     bool is_repeated = false;
-    const std::string* original = nullptr;  // the original text of a value that was replaced
+    const std::string* original = nullptr;  // the source text, if a value that is not valid JSON was replaced
   };
   std::vector<Value> row_;
   RepairedJson repaired_;
-  std::vector<const std::string*> originals_;  // per field of the row; empty if nothing was replaced
+  // Per field of the row: the source text of its value if this was replaced, otherwise null. The list is empty if no value was replaced.
+  std::vector<const std::string*> originals_;
   simdjson::dom::element root_;
   simdjson::error_code error_ = simdjson::SUCCESS;
 };
@@ -204,8 +205,8 @@ void RowParser::add_cells(simdjson::dom::object object, int64_t line) {
   }
 }
 
-// Parses padded_, whose first `size` bytes are a row, into root_. Returns false if it is not JSON; error_ then
-// has the reason.
+// Parses the row in the first `size` bytes of padded_ and stores the result in root_. Returns false if it is not JSON; error_ then has
+// the reason.
 bool RowParser::parse(size_t size) {
   if (capacity_ < static_cast<int64_t>(size)) {
     capacity_ = static_cast<int64_t>(size + size / 2 + 1024);
@@ -218,8 +219,8 @@ bool RowParser::parse(size_t size) {
   return error_ == simdjson::SUCCESS;
 }
 
-// Parses a row after replacing values that no parser accepts, and notes the fields that contained one. Returns
-// false if the row is no object of JSON for another reason; error_ keeps the reason of the first attempt.
+// Parses a row in which values that the parser does not accept, such as NaN, are replaced, and remembers which fields had such values.
+// Returns false if the row is not a JSON object for another reason; error_ keeps the reason of the first attempt to parse it.
 bool RowParser::parse_repaired(std::string_view row) {
   const simdjson::error_code first_error = error_;
   repaired_ = repair_json(row);
@@ -241,7 +242,7 @@ bool RowParser::parse_repaired(std::string_view row) {
     scanner.skip_space();
     scanner.take(':', "':'");
     scanner.skip_space();
-    // Skips the positions inside this key at which text that JSON does not allow was replaced: they are reported for values only.
+    // Replacements inside the key are skipped, because only those in values are reported.
     const size_t begin = scanner.offset();
     while (next < repaired_.replaced.size() && repaired_.replaced[next].offset < begin) ++next;
     scanner.skip_value();
@@ -294,7 +295,7 @@ Table RowParser::finish() {
   return std::move(*table_);
 }
 
-// Reads the rows of an array. Requires: the scanner is at '['.
+// Reads the rows of a JSON array. Requires: the scanner is at '['.
 void read_rows(JsonScanner& scanner, RowParser& rows) {
   scanner.take('[', "'['");
   scanner.skip_space();
@@ -351,8 +352,8 @@ Table read_json(const TextFile& file) {
       }
     }
     scanner.take('}', "'}'");
-    // Recognizes a table that was written by columns instead of rows: pandas' DataFrame.to_json writes an object per column by default,
-    // and a dictionary of lists has a list per column.
+    // Recognizes a table that was written by columns instead of rows, to report it: pandas' DataFrame.to_json writes an object per column
+    // by default, and a dictionary of lists has a list per column.
     if (!found && ((!keys.empty() && num_objects == std::ssize(keys)) ||
                    (keys.size() >= 2 && num_lists == std::ssize(keys)))) {
       throw_error(

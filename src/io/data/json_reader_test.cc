@@ -126,13 +126,13 @@ TEST(JsonReader, SaysWhatIsWrongAndWhere) {
   }
 }
 
-// Values that Python's json writes or that simdjson refuses are errors only if their column is read.
+// Values such as NaN, which Python's json module writes or simdjson refuses, must cause an error only if their column is used.
 TEST(JsonReader, KeepsValuesThatNobodyMayRead) {
   const struct {
     const char* name;
     const char* value;
     const char* cell;
-    const char* error;  // if the column is read as text
+    const char* error;  // the expected error if the column is used as text
   } cases[] = {
       {"NaN", "NaN", "NaN", "NaN is not JSON (column 'x'): write a finite number, or null for a missing one"},
       {"nan", "nan", "nan", "nan is not JSON"},

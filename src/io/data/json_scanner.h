@@ -1,5 +1,5 @@
-// Finds the boundaries of values in a JSON text without validating them. For json_reader.cc. For one thread;
-// refers to the file.
+// Finds the boundaries of values in a JSON text without validating them. It is used by json_reader.cc only. Not thread-safe. It refers to
+// the text of the file, which must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ inline bool is_json_space(char byte) {
   return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
 }
 
-// Finds the boundaries of rows from brackets and strings alone; RowParser validates the content. It is not
-// recursive, so nesting uses no stack.
+// Finds the boundaries of rows from brackets and strings alone; RowParser in json_reader.cc validates the content. It is not recursive,
+// so nesting uses no stack.
 class JsonScanner {
  public:
   explicit JsonScanner(const TextFile& file) : file_(file), text_(file.bytes) {}
@@ -34,7 +34,7 @@ class JsonScanner {
     }
     ++at_;
   }
-  // Moves past a value and returns its start.
+  // Moves the position past a value and returns the offset at which the value starts.
   size_t skip_value();
   std::string_view take_key();
   size_t offset() const { return at_; }

@@ -20,7 +20,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// Reads the lists that Python and NumPy write.
+// Reads a list in the notation that Python or NumPy prints, such as ['a', 'b'] or [0 1].
 class WrittenList {
  public:
   explicit WrittenList(std::string_view text) : rest_(text) {}
@@ -42,7 +42,7 @@ class WrittenList {
         skip_blanks();
         if (rest_.empty()) return std::nullopt;
       } else if (rest_.size() == before) {
-        return std::nullopt;  // no blank between two items
+        return std::nullopt;  // the items are not separated by a blank
       }
     }
     return items;

@@ -1,4 +1,4 @@
-// Reads one label cell. For labels.cc and label_encoding.cc. Thread-safe: pure functions.
+// Parses the labels of single rows. It is used by labels.cc and label_encoding.cc only. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ std::optional<int64_t> as_integer(std::string_view text);
 // Parses a number. Also accepts "nan" and "inf", which the caller refuses with a specific message.
 std::optional<double> as_number(std::string_view text);
 
-// Returns the name of a class: the text, or the canonical form of an integer. Requires: with `integers`, the
-// text is an integer.
+// Returns the name of the class of a label: the text itself or, if labels are integers, the integer without a sign or leading zeros that
+// are not needed. Requires: with `integers`, the text is an integer.
 std::string class_name(std::string_view text, bool integers);
 
-// Throws kBadData with the file:line of the row.
+// Throws kBadData with the message and the file and line of the row.
 [[noreturn]] void fail_at_row(const TextSplit& split, int64_t row, const std::string& message);
 
 // Returns true if the label is null or contains only blanks.
@@ -37,9 +37,9 @@ double finite_number(const TextSplit& split, int64_t row, std::string_view text)
 // and [0 1], [1. 0.] and ['a' 'b'] as NumPy does. Returns nothing if the text is not a list.
 std::optional<std::vector<JsonItem>> find_written_list(std::string_view text);
 
-// Returns the items of a multi-label cell: the items of a list, or text separated by the delimiter. true and
-// false are 1 and 0 with kind kBool. Errors: kBadData with the file:line of the row for an item that is not a
-// label, and for text that begins with '[' but is not a JSON list.
+// Returns the items of a multi-label cell: the items of a list, or text separated by the delimiter. true and false become "1" and "0" of
+// kind kBool. Errors: kBadData with the file:line of the row for an item that is not a label, and for text that begins with '[' but is
+// not a JSON list.
 std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, std::string_view delimiter);
 
 }  // namespace plimsoll

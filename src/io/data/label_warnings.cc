@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// The first rows with each form of label.
+// The index of the first row with a label of each form: a number, a word, a list, or anything but a list.
 struct LabelForms {
   std::optional<int64_t> number;
   std::optional<int64_t> word;
@@ -80,7 +80,7 @@ std::string place(const TextSplit& train, int64_t row) {
   return fmt::format("{}:{}", train.table().file_name(), train.line(row));
 }
 
-// Returns the first row whose label is not an integer, or the last row. In JSON, 1.0 is a float.
+// Returns the index of the first row whose label is not an integer, or that of the last row if there is none. In JSON, 1.0 is a float.
 int64_t first_float(const TextSplit& train) {
   const auto is_integer = [&](int64_t row) {
     return train.table().is_typed() ? train.label_kind(row) == CellKind::kInteger
@@ -91,7 +91,7 @@ int64_t first_float(const TextSplit& train) {
   return row;
 }
 
-// Returns a label as its file contains it. Cells of JSON contain 1.0 as "1".
+// Returns the text of a label as in the file. A table that was read from JSON stores the float 1.0 as "1", so ".0" is appended.
 std::string written_number(const TextSplit& train, int64_t row) {
   const bool is_float = train.label_kind(row) == CellKind::kFloat && as_integer(train.label(row));
   return excerpt(train.label(row)) + (is_float ? ".0" : "");

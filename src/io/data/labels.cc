@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the kind of one label if no problem type is requested.
+// Returns the type of a label, from which the problem type is inferred if the user requests none.
 CellKind scalar_kind(const TextSplit& split, int64_t row) {
   const CellKind kind = split.label_kind(row);
   if (kind != CellKind::kText || split.table().is_typed()) {
@@ -30,7 +30,6 @@ void sort_names(std::vector<std::string>& names, bool as_integers) {
     std::sort(names.begin(), names.end(),
               [](const std::string& a, const std::string& b) { return *as_integer(a) < *as_integer(b); });
   } else {
-    // Sorting UTF-8 bytes gives the order of the code points.
     std::sort(names.begin(), names.end());
   }
   names.erase(std::unique(names.begin(), names.end()), names.end());
@@ -129,11 +128,12 @@ struct LabelKinds {
   bool any_list = false;
   bool any_float = false;
   bool all_integers = true;
-  bool all_written_lists = false;  // CSV: every label is a list as JSON, Python or NumPy writes it
+  // In CSV files: every label is a list in the notation of JSON, Python or NumPy.
+  bool all_written_lists = false;
 };
 
-// Examines the labels in one pass: returns their kind and the first row that does not match the rows before
-// it (JSON only).
+// Examines the labels in one pass. Returns their kind and, for JSON files, the first row whose label has another form than those of the
+// rows before it.
 LabelKinds survey(const TextSplit& train) {
   LabelKinds kinds;
   std::optional<bool> first_numeric;
@@ -253,7 +253,8 @@ bool take_model_list(LabelScheme& scheme, const std::vector<std::string>& model_
       return false;
     }
     taken[static_cast<size_t>(found - names.begin())] = true;
-    *found = name;  // keeps the spelling of the data
+    // Uses the spelling of the data, which may differ from that of the model in upper and lower case.
+    *found = name;
   }
   const auto is_integer = [](const std::string& name) { return as_integer(name).has_value(); };
   scheme.integer_names = scheme.integer_names && std::all_of(names.begin(), names.end(), is_integer);

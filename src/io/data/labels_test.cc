@@ -28,7 +28,7 @@ TextSplit csv_labels(const Names& labels) {
   return split_of(read_csv(text_file_from_memory("train.csv", bytes)));
 }
 
-// Returns a JSONL file with these labels unchanged, the first on line 1.
+// Returns a JSONL file in which these texts are the labels, which may be any JSON value. The first label is on line 1.
 TextSplit json_labels(const Names& labels) {
   std::string bytes;
   for (const std::string& label : labels) {
@@ -100,13 +100,13 @@ TEST(Labels, FollowTheProblemTypeThatIsAskedFor) {
   EXPECT_EQ(encode_labels(targets, two).values, (std::vector<float>{1.5f, 2, 0, -1}));
 }
 
-// The list [0, 1] is a set of two classes or a vector of two targets; label_lists.h defines the rule.
+// The list [0, 1] can mean a set of two classes or a vector of two targets. Tests the rule of label_lists.h that decides between them.
 TEST(Labels, ListsOfZeroAndOneAreVectorsOrSets) {
   const Names classes = {"0", "1"};
   const struct {
     const char* name;
     Names labels;
-    Names names;  // empty for vectors
+    Names names;  // empty if vectors are expected
     int64_t num_labels;
     std::vector<float> values;
   } cases[] = {
@@ -145,7 +145,8 @@ TEST(Labels, ATextInBracketsIsAList) {
   EXPECT_EQ(encode_labels(values, regression).values, (std::vector<float>{1.5f, 2, 0, -1}));
 }
 
-// A model that was trained with vectors has classes LABEL_0, ...; its labels are ids or vectors.
+// A model that was trained with multi-hot vectors has the classes LABEL_0, LABEL_1, .... A file for such a model may contain sets of ids
+// or vectors, and both must be read correctly.
 TEST(Labels, VectorsGoWithAModelsOwnLabels) {
   LabelScheme scheme = given_labels({"LABEL_0", "LABEL_1", "LABEL_2"});
   scheme.kind = LabelKind::kClasses;
@@ -171,7 +172,8 @@ TEST(Labels, BecomeIds) {
             (std::vector<int32_t>{0}));
 }
 
-// With the names 1 and 2, the label 1 is a name and the label 0 only an id. Both would be the first class.
+// If the classes are named 1 and 2, the label 1 is a name, but the label 0 can only be an id. Both would mean the first class, so the
+// label 0 must be refused.
 TEST(Labels, AreNotReadPartlyAsNamesAndPartlyAsIds) {
   const LabelScheme shifted = given_labels({"1", "2"});
   EXPECT_EQ(encode_labels(csv_labels({"2", "1"}), shifted).classes, (std::vector<int32_t>{1, 0}));
@@ -304,7 +306,7 @@ TEST(Labels, ListsInCsvAreSetsOrVectors) {
   const struct {
     const char* name;
     std::vector<std::string> labels;
-    std::vector<std::string> names;  // empty for vectors
+    std::vector<std::string> names;  // empty if vectors are expected
     int64_t num_labels;
     std::vector<float> values;
   } cases[] = {
@@ -352,7 +354,7 @@ TEST(Labels, AChosenDelimiterMeansSets) {
 TEST(Labels, WarnWithTheLine) {
   const struct {
     std::vector<std::string> labels;
-    const char* warning;  // start of the expected warning, or "" for no warning
+    const char* warning;  // start of the expected warning; empty if none is expected
   } cases[] = {
       {{"a#b", "b#c", "a"},
        "train.csv:2: the label 'a#b' is read as one class, but looks like several labels; for "
@@ -392,7 +394,7 @@ TEST(Labels, WarnWithTheLine) {
     ASSERT_EQ(warnings.size(), 1u) << c.labels[0];
     EXPECT_TRUE(warnings[0].starts_with(c.warning)) << warnings[0] << "\n  expected " << c.warning;
   }
-  // JSON keeps 1.0 as the number 1, but the file contains a float.
+  // The JSON reader stores the label 1.0 as 1. The warning must nevertheless show 1.0, as in the file.
   const TextSplit floats = json_labels({"1", "1.0", "0.0"});
   EXPECT_TRUE(label_warnings(floats, infer_labels(floats), false)[0].starts_with(
       "train.jsonl:2: the labels are numbers that are not all integers (1.0)"));

@@ -9,7 +9,6 @@
 namespace plimsoll {
 namespace {
 
-// Replaces CRLF and CR by LF.
 void unify_line_breaks(std::string& text) {
   if (text.find('\r') == std::string::npos) return;
   size_t to = 0;

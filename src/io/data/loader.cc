@@ -54,7 +54,7 @@ bool Loader::at_end() const {
 }
 
 void Loader::claim(MicroBatch& batch) {
-  // The rows in `step` are valid until the next call of sampler_.next().
+  // The next call of sampler_.next() invalidates the rows in `step`, so they are copied.
   Sampler::Step step = sampler_.next();
   batch.rows.assign(step.rows.begin(), step.rows.end());
   batch.info = {.position = step.position,
@@ -90,7 +90,7 @@ void Loader::assemble(MicroBatch& batch) const {
 void Loader::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    // Batches are claimed in order. Once a claim is after the end of the data, all later ones are too, so the worker ends.
+    // Batches are claimed in order. If one claim finds the end of the data, all later ones do too, so the worker ends.
     may_claim_.wait(lock, [this] {
       const bool has_slot = num_claimed_ < num_consumed_ + static_cast<int64_t>(slots_.size());
       return stop_ || at_end() || has_slot;

@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns rows of random lengths whose ids and types identify the row and the position.
+// Returns rows of random lengths. The ids and types are computed from the row and the position, so that a test can check them.
 Dataset random_data(TestRandom& random, int64_t num_rows, int64_t label_width) {
   std::vector<uint16_t> ids;
   std::vector<uint8_t> types;
@@ -40,8 +40,8 @@ Dataset random_data(TestRandom& random, int64_t num_rows, int64_t label_width) {
   return data;
 }
 
-// Returns the layout of a batch of a model with token types. `label_width`: label values per sequence, or 0 if each sequence has a
-// class.
+// Returns the layout of a batch with token types. `label_width` is the number of label values per sequence, or 0 if the label of a
+// sequence is a class.
 BatchLayout layout_of(int64_t label_width, const BatchSize& capacity) {
   const BatchTensorSpec classes{.name = "labels", .per_sequence = 1};
   const BatchTensorSpec values{.name = "labels", .dtype = DType::kF32, .per_sequence = label_width};
@@ -58,7 +58,7 @@ TEST(Batch, LaysSequencesEndToEnd) {
   const Dataset data = random_data(random, 10, 2);
   MicroBatch batch = make_micro_batch(layout_of(2, {.tokens = 100, .sequences = 6}));
   assemble_batch(data, std::vector<int32_t>{1, 2, 3, 4},
-                 batch);  // the next, smaller batch must not contain values of this larger one
+                 batch);  // a larger batch is written first; its values must not remain in the next one
   const std::vector<int32_t> rows = {7, 0, 7};
   assemble_batch(data, rows, batch);
   const int64_t num_tokens = 2 * data.tokens.length(7) + data.tokens.length(0);
@@ -87,7 +87,8 @@ TEST(Batch, LaysSequencesEndToEnd) {
   EXPECT_EQ(starts[3], static_cast<int32_t>(at));
 }
 
-// The positions that transformers gives RoBERTa: padding tokens inside a text are not counted.
+// Tests the position ids of RoBERTa, which must be the same as in Hugging Face's transformers: padding tokens inside a text are not
+// counted.
 TEST(Batch, PositionsFollowThePaddingToken) {
   Dataset data;
   const std::vector<uint16_t> ids = {0, 9, 1, 8, 1, 1, 2, 1, 0, 2};
@@ -136,7 +137,7 @@ TEST(Batch, ATensorThatNobodyFillsIsOurBug) {
             std::string::npos);
 }
 
-// Everything that a loader returns, byte for byte.
+// The content of all batches that a loader returns, to compare two loaders for equality.
 struct Trace {
   std::vector<BatchInfo> infos;
   std::vector<BatchSize> sizes;
@@ -217,7 +218,7 @@ TEST(Loader, ResumesAnywhereWithTheSameBits) {
   }
 }
 
-// The labels of a step are those of its micro-batches, also at the end of an epoch.
+// The number of labels in a step must be the sum of those of its micro-batches, also for an incomplete step at the end of an epoch.
 TEST(Loader, TellsTheNumberOfLabelsOfAStep) {
   TestRandom random;
   const Dataset data = random_data(random, 23, 0);
@@ -236,7 +237,7 @@ TEST(Loader, TellsTheNumberOfLabelsOfAStep) {
   EXPECT_EQ(steps, 4);
 }
 
-// Returns the rows that a loader gives, batch by batch, and whether each batch is one of this rank's own.
+// Returns the rows and the BatchInfo of each batch that the loader returns.
 std::vector<std::pair<std::vector<int32_t>, BatchInfo>> batches_of(const Dataset& data,
                                                                    const Sampler& sampler,
                                                                    const LoaderOptions& options) {
@@ -248,7 +249,8 @@ std::vector<std::pair<std::vector<int32_t>, BatchInfo>> batches_of(const Dataset
   return batches;
 }
 
-// The ranks take the batches of one rank in turn: none is dropped, none is taken twice, and all ranks have the same number.
+// Several ranks must together read the batches that one rank would read: no batch is lost or read twice, and all ranks get the same
+// number of batches.
 TEST(Loader, RanksShareTheBatchesOfAnEpoch) {
   TestRandom random;
   const Dataset data = random_data(random, 23, 0);
@@ -307,8 +309,8 @@ TEST(Loader, StopsCleanlyInTheMiddle) {
   }
 }
 
-// A batch larger than planned fails when next() would return it, not when a worker prepares it, and the message contains the
-// remedy.
+// A batch that is larger than planned must cause an error when next() would return it, not already when a worker prepares it. The message
+// must say what to do.
 TEST(Loader, RefusesABatchThatIsLargerThanPlannedAtItsTurn) {
   TestRandom random;
   const Dataset data = random_data(random, 50, 0);
@@ -319,7 +321,7 @@ TEST(Loader, RefusesABatchThatIsLargerThanPlannedAtItsTurn) {
     return trace(data, sampler, options);
   }();
   // Finds the first batch, from the third one on, that is larger than all batches before it.
-  int64_t before = 0;  // tokens of the largest batch so far
+  int64_t before = 0;  // tokens of the largest of the batches 0 to i - 1
   size_t turn = 0;
   for (size_t i = 0; i < all.infos.size(); ++i) {
     const int64_t tokens = all.sizes[i].tokens;
@@ -381,7 +383,7 @@ TEST(Dummy, IsWhatTheArgumentsSay) {
   EXPECT_TRUE(error_of([&] { make_dummy_dataset(other); }).starts_with("2: "));
 }
 
-// Returns the token count of each visited batch.
+// Returns the numbers of tokens of all batches in the histogram of the census.
 std::vector<int64_t> listed(const BatchCensus& census) {
   std::vector<int64_t> tokens;
   for (const auto& [count, batches] : census.counts)
@@ -415,7 +417,7 @@ TEST(BatchCensus, CountsWhatTheLoaderGives) {
   EXPECT_EQ(largest_batch_without_data(8, 128), (BatchSize{1024, 8, 128}));
 }
 
-// Counting ends early for any number of epochs, and no batch of any epoch exceeds the result.
+// For a huge number of epochs, the census must be computed in a short time, and no batch of any epoch may be larger than its result.
 TEST(BatchCensus, EpochsWithoutNumberAreBounded) {
   TestRandom random;
   const Dataset data = random_data(random, 101, 0);

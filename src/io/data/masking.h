@@ -1,10 +1,10 @@
-// The tokens that a masked language model learns to predict, as transformers' DataCollatorForLanguageModeling chooses them:
-// each token that is not special is chosen with a given probability. 80 % of the chosen tokens become the mask token, 10 % a
-// random token, and 10 % keep their id. Thread-safe: pure functions.
+// Masks tokens for masked language modelling with the rule of transformers' DataCollatorForLanguageModeling: each token that is not
+// special is chosen with a given probability. 80 % of the chosen tokens become the mask token, 10 % a random token, and 10 % keep their
+// id. Thread-safe: pure functions.
 //
-// Every choice is a function of (seed, epoch, sequence, position in the sequence), so it does not depend on the batch, the
-// threads, or a resumed run. The random numbers are 32-bit outputs of Philox. Its key is `seed`; its counter consists of the
-// step, which is `epoch`, a site, which is a constant per purpose, and a block. One call gives four outputs, called lanes:
+// Every choice is a function of (seed, epoch, sequence, position in the sequence), so it does not depend on the batch or the threads, and
+// a resumed run masks the same tokens. The random numbers are 32-bit outputs of Philox. Its key is `seed`. Its counter consists of
+// `epoch`, of a constant per purpose, called the site, and of a block number. One call gives four outputs, called lanes:
 // - The site kMaskSite with the block `sequence * 2^32 + position / 4` decides which tokens are chosen: the token is chosen
 //   if lane `position % 4`, divided by 2^32, is less than the probability.
 // - The site kMaskSite + 1 with the block `sequence * 2^32 + position` decides what replaces a chosen token: lane 0 selects
@@ -21,17 +21,17 @@
 
 namespace plimsoll {
 
-// States if a sequence gets another mask in each epoch, or keeps one mask forever.
+// Specifies if a sequence is masked differently in each epoch, or always in the same way.
 enum class MaskSchedule : uint8_t { kEachEpoch, kNever };
 
 struct TokenMasking {
   double probability = 0.15;  // in (0, 1]
   int32_t mask_id = 0;
-  int32_t num_ids = 0;  // random tokens have ids in [0, num_ids)
+  int32_t num_ids = 0;  // random replacement tokens are drawn from [0, num_ids)
   uint64_t seed = 0;
   MaskSchedule schedule = MaskSchedule::kEachEpoch;
-  // The ids that are never hidden: those that the tokenizer adds to a text, the padding token and the mask token; -1 if the
-  // tokenizer lacks one. An unknown word may be hidden.
+  // The ids that are never masked: those that the tokenizer adds to a text, the padding token and the mask token. An entry is -1 if the
+  // tokenizer has no such token. The token for unknown words may be masked.
   std::array<int32_t, 6> special_ids = {-1, -1, -1, -1, -1, -1};
 
   bool is_special(int32_t id) const { return std::ranges::find(special_ids, id) != special_ids.end(); }
@@ -44,7 +44,7 @@ struct MaskedSequence {
 };
 
 inline constexpr uint32_t kMaskSite = 0xDA7A0200u;
-// The epoch from which masks that never change are computed; no training reaches it.
+// With MaskSchedule::kNever, the masks of all epochs are computed with this epoch number, which no training reaches.
 inline constexpr uint32_t kNoEpoch = 0xFFFFFFFFu;
 
 // Returns the threshold t = probability x 2^32: a random 32-bit number is below t with this probability.
@@ -52,8 +52,8 @@ constexpr uint64_t mask_threshold(double probability) {
   return static_cast<uint64_t>(probability * 4294967296.0);
 }
 
-// Returns the four random numbers of a block of Philox for this sequence. At the site kMaskSite each of them is for one of four
-// positions; at kMaskSite + 1 all of them are for the position `block`.
+// Returns the four random numbers that Philox computes for a block of this sequence. At the site kMaskSite, each of the four numbers
+// belongs to one of four adjacent positions. At the site kMaskSite + 1, all four belong to the position `block`.
 inline std::array<uint32_t, 4> mask_numbers(const TokenMasking& masking, MaskedSequence of, uint32_t site,
                                             size_t block) {
   const bool is_fixed = masking.schedule == MaskSchedule::kNever;
@@ -61,7 +61,7 @@ inline std::array<uint32_t, 4> mask_numbers(const TokenMasking& masking, MaskedS
                       uint64_t{static_cast<uint32_t>(of.sequence)} << 32 | static_cast<uint32_t>(block));
 }
 
-// Calls visit(position) for every hidden token. id_at(position) returns the id of a token.
+// Calls visit(position) for every masked token. id_at(position) returns the id of a token.
 template <typename IdAt, typename Visit>
 void for_each_hidden(const TokenMasking& masking, MaskedSequence of, size_t length, const IdAt& id_at,
                      const Visit& visit) {
@@ -74,8 +74,8 @@ void for_each_hidden(const TokenMasking& masking, MaskedSequence of, size_t leng
   }
 }
 
-// Replaces the ids that are hidden.
+// Replaces the ids of the masked tokens by those that the model reads.
 void mask_ids(const TokenMasking& masking, MaskedSequence of, std::span<int32_t> ids);
-// Replaces every id that is not hidden by kNoLabel.
+// Converts ids to labels: replaces the id of every token that is not masked by kNoLabel.
 void mask_labels(const TokenMasking& masking, MaskedSequence of, std::span<int32_t> ids);
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Tests which tokens masks hide: how often, on what the choice depends, and that a sequence has the same mask in a batch of any
+// Tests which tokens are masked: how often, on what the choice depends, and that a sequence is masked in the same way in a batch of any
 // size.
 #include "io/data/masking.h"
 
@@ -67,7 +67,8 @@ TEST(Masking, HidesTokensWithTheFrequenciesOfBert) {
       }
     }
     expect_share(hidden, static_cast<double>(kTokens), probability);
-    // The random token that replaces another may be the mask token or the same token: each once in kNumIds draws.
+    // A random replacement token is the mask token or the original token with probability 1 / kNumIds each, which changes the expected
+    // frequencies.
     expect_share(masked, hidden, 0.8 + 0.1 / kNumIds);
     expect_share(kept, hidden, 0.1 + 0.1 / kNumIds);
     EXPECT_GT(random.size(), 0.85 * kNumIds * (1.0 - std::exp(-0.1 * hidden / kNumIds)));
@@ -82,7 +83,8 @@ TEST(Masking, NeverHidesSpecialTokens) {
   std::vector<int32_t> labels;
   std::vector<int32_t> expected;
   for (int i = 0; i < 100; ++i) {
-    labels.insert(labels.end(), {0, 101, 102, 103, 100});  // an unknown word, 100, may be hidden
+    // 100 is the id of unknown words, which may be masked.
+    labels.insert(labels.end(), {0, 101, 102, 103, 100});
     expected.insert(expected.end(), {kNoLabel, kNoLabel, kNoLabel, kNoLabel, 100});
   }
   std::vector<int32_t> inputs = labels;
@@ -117,7 +119,8 @@ TEST(Masking, DependsOnSeedEpochAndSequenceOnly) {
   EXPECT_NE(masked(fixed, {.epoch = 0, .sequence = 5}), masked(fixed, {.epoch = 0, .sequence = 6}));
 }
 
-// The header states the counters, so that another program can compute the masks of a run.
+// masking.h documents how the random numbers are computed, so that another program can compute the masks of a run. This test is such a
+// program.
 TEST(Masking, IsThatOfTheContract) {
   std::vector<int32_t> labels = ids_of(40);
   mask_labels(kMasking, {.epoch = 2, .sequence = 7}, labels);
@@ -144,7 +147,7 @@ BatchLayout layout_of(int64_t tokens) {
           .capacity = {.tokens = tokens, .sequences = 64, .longest = 64}};
 }
 
-// The batches of two epochs, joined into one list. They must not depend on the batch size or the number of workers.
+// The content of all batches of two epochs. It must not depend on the batch size or the number of workers.
 struct Read {
   std::vector<int32_t> ids, labels;
   int64_t num_labels = 0;
@@ -185,15 +188,15 @@ TEST(Masking, OfABatchDoesNotDependOnItsSizeOrTheWorkers) {
       if (expected.labels[i] != kNoLabel) continue;
       EXPECT_NE(expected.ids[i], kMasking.mask_id);
     }
-    // A run that resumes in the second epoch reads the same masks as one that was not interrupted.
+    // A run that resumes in the second epoch must mask the same tokens as one that was not interrupted.
     const Read rest = read_all(data, 2, 0, {.epoch = 1, .index = 2});
     EXPECT_TRUE(std::equal(rest.ids.rbegin(), rest.ids.rend(), expected.ids.rbegin()));
     EXPECT_TRUE(std::equal(rest.labels.rbegin(), rest.labels.rend(), expected.labels.rbegin()));
   }
 }
 
-// A batch may have label_ends and the labels of labelled tokens only. They must be those of the complete batch without its unlabelled
-// tokens.
+// A layout may store labels for the labelled tokens only, with the tensor label_ends. The result must be the labels of the full layout
+// without the tokens that have no label.
 TEST(Masking, ABatchMayHaveTheRowsWithALabelOnly) {
   for (const BlockRule rule : {BlockRule::kConcatenate, BlockRule::kPack, BlockRule::kSeparate}) {
     const Dataset data = masked_lines({9, 16, 3, 12, 7, 16, 16, 1, 5, 16, 14, 11, 2, 13}, rule);

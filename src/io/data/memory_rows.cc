@@ -63,7 +63,7 @@ RowInput input_of_row(const DataRow& row, const std::string& name, int64_t index
   return row.words.empty() ? RowInput::kIds : RowInput::kWords;
 }
 
-// Makes a data set from rows that all have the same kind of input.
+// Builds a data set from rows that all have the same kind of input.
 class Building {
  public:
   Building(const std::vector<DataRow>& rows, const RowRules& rules)
@@ -98,7 +98,8 @@ class Building {
       fail(0, "it has a list of words, which only token classification reads: fill text");
   }
 
-  // Checks a text of the program, because a tokenizer silently replaces invalid bytes. Texts of files are checked when they are read.
+  // Checks that a text which the program passed in memory is valid UTF-8, because a tokenizer silently replaces invalid bytes. Texts in
+  // files are checked when the file is read.
   void require_utf8(int64_t index, std::string_view text, std::string_view field) const {
     const size_t at = find_invalid_utf8(text);
     if (at == text.size()) return;
@@ -228,7 +229,7 @@ class Building {
         break;
       case LabelKind::kNextToken:
       case LabelKind::kMaskedToken:
-        break;  // adds no labels: the tokens are the labels
+        break;  // no labels are stored, because the tokens are the labels
     }
   }
 
@@ -268,8 +269,8 @@ class Building {
     }
   }
 
-  // Gives labels to tokens. The class of a word is that of its first token. Rows of ids have a class per id; if a row was cut, the last
-  // id and its class were kept.
+  // Assigns classes to tokens. If rows consist of words, the class of a word is assigned to its first token. If rows consist of ids,
+  // there is a class per id; when a row is truncated, its last id and the class of that id are kept.
   void add_token_labels() {
     WordClasses classes;
     for (const DataRow& of : rows_) {

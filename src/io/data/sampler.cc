@@ -10,12 +10,13 @@
 namespace plimsoll {
 namespace {
 
-// The site of the permutation's random numbers, far from those of a graph's ops, which count up from zero.
+// Every user of the random number generator has a number ("site") that keeps its random numbers independent of those of the others. This
+// one is for the order of rows. The ops of a graph are numbered from zero and never reach it.
 constexpr uint32_t kOrderSite = 0xDA7A0000u;
 
-// Shuffles by Fisher-Yates: position i takes the element of a random position in [0, i]. Draw i is a function
-// of (seed, epoch, i) alone. It scales 64 random bits to i + 1 choices, so the bias is below 2^-32 for any
-// data set with 32-bit row numbers.
+// Shuffles with the algorithm of Fisher and Yates: for decreasing i, the element at position i is swapped with that at a random position
+// in [0, i]. This position depends on (seed, epoch, i) only. It is computed from 64 random bits, so the bias is below 2^-32 for any data
+// set with 32-bit row numbers.
 void shuffle(uint64_t seed, int64_t epoch, std::span<int32_t> order) {
   std::iota(order.begin(), order.end(), 0);
   const RandomSite where{seed, static_cast<uint32_t>(epoch), kOrderSite};
@@ -33,8 +34,8 @@ void group_by_length(const SamplerOptions& options, std::span<const int32_t> len
   const int64_t step_rows = options.batch_size * options.accumulation_steps;
   const int64_t steps_per_group = std::clamp<int64_t>(num_rows / (step_rows * 4), 1, 50);
   const int64_t group_rows = steps_per_group * step_rows;
-  // A key sorts by decreasing length and then by position in the random order, so std::sort gives the result
-  // of a stable sort.
+  // A key consists of INT32_MAX minus the length and the position in the random order. Sorting the keys with std::sort gives the same
+  // result as a stable sort by decreasing length.
   scratch.keys.resize(order.size());
   std::vector<uint64_t>& keys = scratch.keys;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -49,8 +50,8 @@ void group_by_length(const SamplerOptions& options, std::span<const int32_t> len
     longest_at = (keys[first] >> 32) < (keys[longest_at] >> 32) ? first : longest_at;
   }
   std::swap(keys[0], keys[longest_at]);
-  // Converts positions to rows. `order` is indexed by these positions, so its content is first copied into
-  // the upper half of the keys.
+  // The lower half of a key is a position in `order`. It is replaced by the row at this position. The rows are first stored in the keys,
+  // because `order` is still read.
   for (uint64_t& key : keys) {
     const auto place = static_cast<size_t>(key & 0xFFFFFFFFu);
     key = static_cast<uint64_t>(static_cast<uint32_t>(order[place]));

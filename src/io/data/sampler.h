@@ -1,8 +1,8 @@
-// Determines the order of the rows of a data set. Thread-safe: order_epoch is a pure function; a Sampler is a
-// value for one thread.
+// Determines the order of the rows of a data set. Thread-safe: order_epoch is a pure function; a Sampler must not be used by several
+// threads at the same time.
 //
-// The order of an epoch is a pure function of (strategy, seed, epoch, number of rows, lengths). A position is
-// therefore two integers, and resuming at any position costs one permutation.
+// The order of an epoch is a pure function of (strategy, seed, epoch, number of rows, lengths). A position in the data is therefore only
+// two integers (epoch and index), and resuming at any position costs the computation of one permutation.
 #pragma once
 
 #include <cstdint>
@@ -14,64 +14,62 @@ namespace plimsoll {
 
 enum class SamplingStrategy { kRandom, kSequential, kGroupByLength };
 
-// Parses a value of --train_sampling_strategy: "random", "sequential" or "group_by_length". Errors: kUsage
-// for an unknown word.
+// Parses a value of --train_sampling_strategy: "random", "sequential" or "group_by_length". Errors: kUsage for any other value.
 SamplingStrategy parse_sampling_strategy(std::string_view word);
 
-// The treatment of rows that do not fill the last batch of an epoch.
+// Specifies if the last batch of an epoch is kept or dropped when it is incomplete.
 enum class LastBatch { kKeep, kDrop };
 
 struct SamplerOptions {
   SamplingStrategy strategy = SamplingStrategy::kRandom;
   uint64_t seed = 42;
   int64_t batch_size = 8;
-  // group_by_length sorts within groups of this number of batches per step, as Trainer does: batch size x
-  // accumulation.
+  // The number of batches per optimizer step. The strategy group_by_length needs it, because its groups consist of whole steps, as in
+  // Trainer.
   int64_t accumulation_steps = 1;
   LastBatch last_batch = LastBatch::kKeep;
 };
 
-// A position in the data: the first `index` rows of epoch `epoch` are done. It counts rows, so it remains
-// valid with another batch size.
+// A position in the data: the first `index` rows of epoch `epoch` were already used. It counts rows, not batches, so it remains valid if
+// a run resumes with another batch size.
 struct DataPosition {
   int64_t epoch = 0;
   int64_t index = 0;
   auto operator<=>(const DataPosition&) const = default;
 };
 
-// Temporary memory of order_epoch. The caller keeps it, so that later epochs allocate nothing.
+// Temporary memory of order_epoch. The caller reuses it for later epochs, which then allocate nothing.
 struct OrderScratch {
   std::vector<uint64_t> keys;
 };
 
-// Writes the order of the epoch into `order`. Random: Fisher-Yates with Philox numbers of (seed, epoch).
-// Group by length, as Trainer's LengthGroupedSampler: the random order is cut into groups of min(rows / (4 x
-// step), 50) steps, each group is sorted by decreasing length (equal lengths keep the random order), and the
-// longest row of all comes first. Requires: lengths.size() == order.size(), or lengths is empty and the
-// strategy does not group.
+// Writes the order of the epoch into `order`. Random: a Fisher-Yates shuffle with random numbers that Philox computes from (seed, epoch).
+// Group by length, as Trainer's LengthGroupedSampler: the random order is cut into groups of min(rows / (4 x rows per step), 50)
+// optimizer steps, each group is sorted by decreasing length (equal lengths keep the random order), and the longest row of the data set
+// comes first. Requires: lengths.size() == order.size(), or lengths is empty and the strategy does not group.
 void order_epoch(const SamplerOptions& options, int64_t epoch, std::span<const int32_t> lengths,
                  OrderScratch& scratch, std::span<int32_t> order);
 
 // Produces batches over an unlimited number of epochs.
 class Sampler {
  public:
-  // `lengths` has the number of tokens of each row, `sequences` their numbers of sequences if they are not one each.
-  // Errors: kUsage if dropping the last batch would leave no rows. Requires: batch_size >= 1, accumulation_steps >= 1, at
-  // least one row.
+  // `lengths` contains the number of tokens of each row. `sequences` contains the number of sequences of each row; it is empty if every
+  // row is one sequence. Errors: kUsage if dropping the last batch would leave no rows. Requires: batch_size >= 1, accumulation_steps >=
+  // 1, at least one row.
   Sampler(const SamplerOptions& options, std::vector<int32_t> lengths, std::vector<int32_t> sequences = {});
 
-  // The rows of a batch, valid until the next call, and its position.
+  // A batch: its rows, which are valid until the next call of next(), and its position in the data.
   struct Step {
     std::span<const int32_t> rows;
     DataPosition position;  // position of the first row of the batch
-    DataPosition next;      // position of the next batch
+    DataPosition next;      // position of the first row of the next batch
     bool last_in_epoch = false;
-    // The rows of the optimizer step that begins with this batch, if one does: up to accumulation_steps batches of the
-    // same epoch.
+    // If this batch is the first of an optimizer step: the rows of all batches of the step, which are up to accumulation_steps batches of
+    // the same epoch.
     std::span<const int32_t> step_rows;
   };
-  // Returns the batch at the current position and moves past it. Cost: proportional to the batch, and a
-  // permutation for the first batch of an epoch.
+  // Returns the batch at the current position and advances the position. Cost: proportional to the size of the batch; the first batch of
+  // an epoch also computes a permutation.
   Step next();
 
   // Sets the position of the next batch. A position at or after the end of an epoch means the start of the
@@ -84,7 +82,7 @@ class Sampler {
   int64_t rows_per_epoch() const { return rows_per_epoch_; }
   int64_t batches_per_epoch() const;
   std::span<const int32_t> lengths() const { return lengths_; }
-  // Returns the number of sequences of each row; empty if every row is one.
+  // Returns the number of sequences of each row; the list is empty if every row is one sequence.
   std::span<const int32_t> sequences() const { return sequences_; }
   const SamplerOptions& options() const { return options_; }
 

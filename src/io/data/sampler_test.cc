@@ -64,8 +64,8 @@ TEST(Sampler, EveryEpochIsAPermutationAndAPureFunction) {
   }
 }
 
-// A run must order its data identically on every machine and in every version; these are the values of the
-// first version.
+// The order of the data must be the same on every machine and in every version of Plimsoll, so that runs are reproducible. The expected
+// values are those of the first version.
 TEST(Sampler, OrdersAreFixedForever) {
   std::vector<int32_t> lengths = {5, 3, 9, 1, 7, 3, 8, 2};
   const auto order = [&](SamplingStrategy strategy, uint64_t seed, int64_t epoch) {
@@ -77,8 +77,8 @@ TEST(Sampler, OrdersAreFixedForever) {
   EXPECT_EQ(order(SamplingStrategy::kSequential, 42, 0), (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
-// Each of the 24 orders of 4 rows must occur about equally often: chi-squared with 23 degrees of freedom is
-// below 49.7 for 999 of 1000 seeds, and this seed is fixed.
+// Each of the 24 orders of 4 rows must occur about equally often. With random seeds, chi-squared with 23 degrees of freedom is below 49.7
+// in 999 of 1000 cases; the seed of the test is fixed.
 TEST(Sampler, RandomOrdersAreUniform) {
   std::vector<int64_t> counts(256, 0);
   const std::vector<int32_t> lengths(4, 1);
@@ -114,8 +114,8 @@ TEST(Sampler, GroupsAreSortedByLengthWithTheLongestFirst) {
     const int64_t group = 8 * std::clamp<int64_t>(num_rows / 32, 1, 50);
     int64_t falls_outside = 0;
     for (int64_t at = 1; at < num_rows; ++at) {
-      // The longest row of all was swapped with the first row of another group, so only the first rows of two
-      // groups may be out of order.
+      // The longest row of the data set was swapped with the first row of another group, so the order by length may be wrong near the
+      // first row of a group, but nowhere else.
       const bool near_beginning = at % group <= 1;
       falls_outside += length(at) > length(at - 1) && !near_beginning ? 1 : 0;
     }

@@ -17,10 +17,10 @@ namespace plimsoll {
 int64_t peak_reading_bytes(const Table& table) {
   std::error_code unknown;
   const auto size = std::filesystem::file_size(table.file_name(), unknown);
-  // A pipe has no size, so the size of the table is used. The text of a pipe was read into a buffer that doubles as it grows, hence the
-  // factor.
+  // A pipe has no size, so the size is estimated from that of the table. The factor 2 is needed because the text of a pipe was read into
+  // a buffer that doubles as it grows.
   int64_t file_bytes = unknown ? 2 * table.held_bytes() : static_cast<int64_t>(size);
-  // The decompressed text is in memory in addition to the file, in a buffer that doubles as it grows.
+  // A decompressed text is in memory in addition to the compressed file. Its buffer doubles as it grows, hence the factor 2.
   if (table.text_bytes() > 0) file_bytes += 2 * table.text_bytes();
   const int64_t rows = table.num_rows();
   const int64_t cells = rows * table.num_columns();

@@ -1,6 +1,6 @@
-// A split (train, validation, test) before tokenization: a table, the rows of it that are used, and its
-// columns. A row is a text or a pair of texts with a label, or a list of words with a list of tags.
-// Thread-safe after construction. A TextSplit owns its table.
+// A split of a data set (train, validation or test) before tokenization: a table, and which of its rows and columns are used. A row is a
+// text or a pair of texts with a label, or a list of words with a list of tags. Thread-safe after construction. A TextSplit owns its
+// table.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,15 @@ class TextSplit {
  public:
   // Uses every row of the table and the given columns. Errors: kBadData with file:line for a text cell that is not text (a number, null
   // or a list; only in JSON), for a cell of messages that is not a list, for a column that the table does not have (the message contains
-  // both lists of columns), and for lists as read_tagged_words().
+  // both lists of columns), and the errors of read_tagged_words() for lists of words.
   TextSplit(Table table, const ColumnChoice& columns);
-  // Uses the table and the columns as the constructor does, but skips and counts rows with a kNull cell in a used
-  // column (some rows of GLUE's own files have one).
+  // Creates a split as the constructor does, but skips and counts rows that have a kNull cell in a used column, as some rows of GLUE's
+  // own files do.
   static TextSplit skipping_incomplete_rows(Table table, const ColumnChoice& columns);
 
   int64_t num_rows() const { return static_cast<int64_t>(rows_.size()); }
-  // Return the number of skipped rows and of empty texts in the whole file, and the line of the first of each, or 0 if
-  // there is none.
+  // Return the number of skipped rows, the number of empty texts in the whole file, and the lines of the first skipped row and of the
+  // first empty text (0 if there is none).
   int64_t num_skipped_rows() const { return num_skipped_; }
   int64_t first_skipped_line() const { return first_skipped_line_; }
   int64_t num_empty_texts() const { return num_empty_; }
@@ -40,7 +40,7 @@ class TextSplit {
   // Returns true if each row is a list of words (with tags if has_label()), for token classification.
   bool has_words() const { return has_words_; }
   const Table& table() const { return table_; }
-  // Returns the memory of the table and the list of its rows, including unused capacity.
+  // Returns the bytes of memory of the table and of the list of its rows, including unused capacity.
   int64_t held_bytes() const {
     return table_.held_bytes() + words_.words.held_bytes() + words_.tags.held_bytes() + ids_.held_bytes() +
            static_cast<int64_t>(rows_.capacity() * sizeof(int64_t));
@@ -48,21 +48,21 @@ class TextSplit {
 
   // Returns true if each row is a list of token ids, which need no tokenizer.
   bool has_ids() const { return has_ids_; }
-  // Returns the ids of all rows, each cut to max_length. Requires: has_ids().
+  // Returns the ids of all rows; a row with more than max_length ids is truncated. Requires: has_ids().
   TokenSet tokens(int64_t max_length) const { return take_tokens(ids_, rows_, max_length); }
   // Returns the largest token type of the rows and the line of the first row that has it. Requires: has_ids().
   std::pair<int32_t, int64_t> largest_type() const;
 
-  // Returns the form of the conversations whose JSON or texts first_text() and second_text() return; kNone for other rows.
+  // Returns how the rows contain conversations, which first_text() and second_text() return as JSON or text; kNone if they contain none.
   ChatColumns chat() const { return chat_; }
 
-  // Requires: 0 <= row < num_rows(), and !has_words().
+  // The following functions require 0 <= row < num_rows() and !has_words().
   std::string_view first_text(int64_t row) const { return table_.cell(rows_[index(row)], first_); }
   std::optional<std::string_view> second_text(int64_t row) const;
   std::string_view label(int64_t row) const { return table_.cell(rows_[index(row)], label_); }
   CellKind label_kind(int64_t row) const { return table_.kind(rows_[index(row)], label_); }
-  // The words of a row and their tags, as names or as integers. A row without tags has num_tags() 0, otherwise
-  // one per word. Requires: has_words(), 0 <= row < num_rows(), 0 <= i < num_words(row) or num_tags(row).
+  // The following functions return the words of a row and their tags, which are names or integers. num_tags() is 0 for a row without tags
+  // and otherwise the number of words. Requires: has_words(), 0 <= row < num_rows(), 0 <= i < num_words(row) or num_tags(row).
   int64_t num_words(int64_t row) const { return words_.words.size(rows_[index(row)]); }
   std::string_view word(int64_t row, int64_t i) const { return words_.words.item(rows_[index(row)], i); }
   int64_t num_tags(int64_t row) const { return has_label() ? words_.tags.size(rows_[index(row)]) : 0; }
@@ -100,9 +100,9 @@ class TextSplit {
   void check_messages(int64_t table_row) const;
 
   Table table_;
-  TaggedWords words_;  // indexed by row of the table; empty unless has_words_
+  TaggedWords words_;  // one entry per row of the table; empty unless has_words_
   bool has_words_ = false;
-  TokenRows ids_;  // indexed by row of the table; empty unless has_ids_
+  TokenRows ids_;  // one entry per row of the table; empty unless has_ids_
   bool has_ids_ = false;
   ChatColumns chat_ = ChatColumns::kNone;
   std::vector<int64_t> rows_;

@@ -22,16 +22,17 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr std::array<char, 8> kMagic = {'P', 'L', 'M', 'T', 'O', 'K', '0', '1'};
 
-// A file consists of the ids, types, word starts and offsets in their memory representation, each padded with zeros to a
-// multiple of 8 bytes so that a mapping is aligned, and this header at its end, which is written when all is known.
+// The header of a cache file, which is stored at its end, because its content is known only when everything else was written. Before it,
+// the file contains the token ids, types, word starts and offsets as in memory. Each of these arrays is padded with zeros to a multiple
+// of 8 bytes, so that it is aligned when the file is mapped.
 struct Header {
   std::array<char, 8> magic{};
   uint32_t version = 0;
-  uint32_t id_bytes = 0;  // 2 or 4
+  uint32_t id_bytes = 0;  // bytes per token id: 2 or 4
   TokenCacheKey key;
   int64_t num_rows = 0;
   int64_t num_tokens = 0;
-  int32_t types = 0;  // 0: none; 1: segments; 2: trained tokens
+  int32_t types = 0;  // 0: no types; 1: types are segments; 2: types mark trained tokens
   int32_t has_word_starts = 0;
   TruncationCount truncation;
   uint64_t payload_hash = 0;  // hash of all bytes before the header
@@ -44,7 +45,7 @@ constexpr int64_t padded(int64_t bytes) {
   return (bytes + 7) / 8 * 8;
 }
 
-// The byte offsets at which the arrays after the ids, and the header, begin in the file.
+// The byte offsets in the file at which the arrays and the header begin. The ids begin at 0.
 struct Places {
   int64_t types = 0;
   int64_t word_starts = 0;
@@ -88,7 +89,7 @@ void write_padded(std::span<const std::byte> bytes, const Write& write) {
   if (padded(size) > size) write(std::span(kZeros).first(static_cast<size_t>(padded(size) - size)));
 }
 
-// Calls write(bytes) for all arrays of the file in their order: everything except the header, which is stored at the end.
+// Calls write(bytes) for all arrays of the file in their order, but not for the header.
 template <typename Write>
 void write_payload(const TokenSet& tokens, std::span<const int32_t> word_starts, const Write& write) {
   write_padded(std::as_bytes(tokens.narrow_ids()), write);
@@ -98,7 +99,7 @@ void write_payload(const TokenSet& tokens, std::span<const int32_t> word_starts,
   write_padded(std::as_bytes(tokens.offsets()), write);
 }
 
-// Returns the reason why the header does not belong to the key's file, or an empty string.
+// Returns the reason why the file with this header cannot be used for the key, or an empty string if it can.
 std::string header_fault(const Header& header, const TokenCacheKey& key, int64_t file_bytes) {
   if (header.magic != kMagic) {
     return "it is not a token cache, or its end is missing";
@@ -125,8 +126,8 @@ bool offsets_are_sane(std::span<const int64_t> offsets, int64_t num_tokens) {
   return offsets.front() == 0 && offsets.back() == num_tokens && std::ranges::is_sorted(offsets);
 }
 
-// Checks the hash of everything before the header and returns the largest id, or nothing if the hash is another. Reads the file in pieces
-// instead of through its mapping, so that no mapped page becomes memory of this process.
+// Compares the hash of everything before the header with the hash in the header. Returns the largest id, or nothing if the hashes differ.
+// Reads the file with read calls instead of through a mapping, so that the pages do not count as memory of this process.
 std::optional<int64_t> check_payload(const File& file, const Header& header) {
   std::vector<std::byte> piece(static_cast<size_t>(kFileChunkBytes));
   HashStream64 hash;
@@ -167,7 +168,7 @@ std::vector<T> read_elements(const File& file, int64_t begin, int64_t count) {
   return values;
 }
 
-// Returns the rows of a file whose hash is right, or nothing if its offsets are not in order.
+// Returns the content of a file whose hash was verified, or nothing if its offsets are not increasing.
 std::optional<WordTokens> rows_of(const File& file, const Header& header, int64_t max_id) {
   const Places at = places_of(header);
   const int64_t num_tokens = header.num_tokens;
@@ -198,7 +199,7 @@ std::optional<WordTokens> rows_of(const File& file, const Header& header, int64_
   return rows;
 }
 
-// Removes an unfinished file. It may not have been created, or the disk may fail again: the first error is reported.
+// Removes an unfinished file after an error. A second error is ignored, because the first one is reported.
 void remove_unfinished(FileSystem& files, const std::string& path) {
   try {
     files.remove_file(path);
@@ -267,7 +268,7 @@ std::string write_token_cache(FileSystem& files, const std::string& path, const 
   const std::string temporary = temporary_path(path);
   try {
     make_folders(files, parent_folder(path));
-    // The file is not synced: if a crash leaves it incomplete, its hash does not match and it is built again.
+    // The file is not synced: if a crash leaves it incomplete, its hash does not match and the file is written again.
     const std::unique_ptr<File> file = files.create(temporary);
     write_payload(tokens, rows.word_starts, [&](std::span<const std::byte> bytes) { file->write(bytes); });
     file->write(std::as_bytes(std::span(&header, 1)));
@@ -310,7 +311,7 @@ void TokenCacheWriter::add(const TokenSet& part) {
   type_use_ = part.type_use();
   if (part.has_types()) types_.resize(static_cast<size_t>(offsets_.back()), 0);
   types_.insert(types_.end(), part.types().begin(), part.types().end());
-  // All ids of a file are stored with the same width, so those of a part with another width are converted.
+  // All ids of a file are stored with 2 or all with 4 bytes, so the ids of a part that has the other width are converted.
   if (max_id_ <= 0xFFFF && part.is_narrow()) {
     write(std::as_bytes(part.narrow_ids()));
   } else if (max_id_ <= 0xFFFF) {

@@ -3,9 +3,8 @@
 // the version of this format. Several processes may use one folder at once, because a file is written under a
 // temporary name and then renamed.
 //
-// The cache never makes a run fail. A file that is missing, outdated, incomplete or damaged (its hash is
-// checked on every read) is built again. If it cannot be written, this is reported and the run continues
-// without it.
+// An error of the cache never stops a run. A file that is missing, outdated, incomplete or damaged (its hash is checked on every read) is
+// written again. If it cannot be written, this is reported and the run continues without it.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +29,10 @@ struct TokenCacheKey {
   uint64_t text_hash = 0;
   uint64_t encoder_hash = 0;
   int64_t max_seq_length = 0;
-  int64_t num_rows = -1;  // -1: all rows of the file, which are counted when it is read
+  int64_t num_rows = -1;  // -1 for all rows of a file, whose number is not known before the file is read
 
   uint64_t hash() const;
-  // Returns a name such as "tokens-0123456789abcdef.bin".
+  // Returns the name of the cache file, such as "tokens-0123456789abcdef.bin".
   std::string file_name() const;
 };
 
@@ -41,9 +40,9 @@ enum class CacheOutcome { kHit, kBuilt, kRebuilt, kNotSaved };
 
 struct CachedTokens {
   TokenSet tokens;
-  std::vector<int32_t> word_starts;  // as in WordTokens; empty unless the rows are words
+  std::vector<int32_t> word_starts;  // see WordTokens::word_starts; empty unless the rows are lists of words
   CacheOutcome outcome = CacheOutcome::kBuilt;
-  std::string detail;  // reason why the file was written again or not saved
+  std::string detail;  // the reason for a message, if the cache file was replaced or could not be saved
 };
 
 enum class CacheUse { kReadAndWrite, kRewrite };
@@ -54,27 +53,25 @@ CachedTokens tokenize_cached(const TextSplit& split, const TextEncoder& encoder,
                              const TokenizeOptions& options, const std::string& folder,
                              FileSystem& files = posix_file_system(), CacheUse use = CacheUse::kReadAndWrite);
 
-// Reads a file. Its tokens are mapped if the file system can map it, and otherwise read into memory; the hash is checked
-// in either case, by reading the file once. Returns nothing if the file is missing or invalid; `why_not` is set only if it
-// is invalid.
+// Reads a cache file and checks its hash. The tokens are mapped into memory if the file system supports it, and otherwise read. Returns
+// nothing if the file is missing or invalid; `why_not` is set only if it is invalid.
 std::optional<WordTokens> read_token_cache(FileSystem& files, const std::string& path,
                                            const TokenCacheKey& key, std::string& why_not);
-// Writes a file. Returns an empty string, or the reason why it could not be written; in that case no part of
-// it remains.
+// Writes a cache file. Returns an empty string, or the reason why the file could not be written; an incomplete file is removed.
 std::string write_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
                               const WordTokens& tokens);
 
-// Writes a file of tokens that arrive part by part, so that they need not fit into memory. The writer keeps 8 bytes per row, and 1 byte
-// per token if tokens have types. If finish() is not called, no file is left. One thread at a time. Errors: FileError.
+// Writes a cache file from tokens that are added in parts, so that they need not fit into memory. The writer keeps 8 bytes per row, and 1
+// byte per token if tokens have types. If finish() is not called, no file is left. Not thread-safe. Errors: FileError.
 class TokenCacheWriter {
  public:
-  // `max_id`: the largest id that a part may have. The folder is created if necessary.
+  // `max_id` is the largest id that may be added. The folder is created if necessary.
   TokenCacheWriter(FileSystem& files, std::string path, int64_t max_id);
   ~TokenCacheWriter();
   TokenCacheWriter(const TokenCacheWriter&) = delete;
   TokenCacheWriter& operator=(const TokenCacheWriter&) = delete;
 
-  // Errors: kInternal for an id above max_id.
+  // Appends the tokens of `part`. Errors: kInternal for an id above max_id.
   void add(const TokenSet& part);
   void finish(const TokenCacheKey& key);
   int64_t held_bytes() const {
@@ -93,12 +90,12 @@ class TokenCacheWriter {
   std::vector<int64_t> offsets_ = {0};
   std::vector<uint8_t> types_;  // empty as long as every type is 0
   TypeUse type_use_ = TypeUse::kSegments;
-  std::vector<uint16_t> narrow_ids_;  // ids of the part that is being written
+  std::vector<uint16_t> narrow_ids_;  // buffer for the ids of the part that is being written
   std::vector<int32_t> wide_ids_;
   TruncationCount truncation_;
 };
 
-// Returns the hash of the content of a set. It equals the payload hash in the header of the set's cache file.
+// Returns the hash of the content of a token set, which is also stored in the header of the set's cache file.
 uint64_t content_hash(const TokenSet& tokens, std::span<const int32_t> word_starts = {});
 
 }  // namespace plimsoll

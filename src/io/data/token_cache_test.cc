@@ -144,8 +144,7 @@ TEST(TokenCache, AFolderThatCannotBeWrittenIsDoneWithout) {
   EXPECT_EQ(result.tokens.num_rows(), 3);
 }
 
-// On a disk that is full or fails from any call on, the tokens are still returned, and an incomplete file is
-// never used.
+// If the disk is full or starts to fail at any call, the tokens must be returned nevertheless, and an incomplete file must never be read.
 TEST(TokenCache, AFailingDiskCostsOnlyTheCache) {
   const TextSplit split = split_of(kRows);
   const LetterEncoder encoder;
@@ -195,7 +194,8 @@ TEST(TokenCache, APowerFailureLeavesNothingThatIsTakenForWhole) {
   EXPECT_GE(num_crashes, 20);
 }
 
-// A file that was written in parts has the bytes of one that was written at once, and is mapped from a disk.
+// A file that is written in parts must have the same bytes as a file that is written at once, and must be mapped when it is read from a
+// real disk.
 TEST(TokenCache, PartsGiveTheFileOfTheWhole) {
   const test::ScratchFolder folder;
   for (const int32_t first_letter : {10, 65536 - 'c'}) {

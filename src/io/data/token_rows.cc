@@ -35,7 +35,8 @@ class TokenRowReader {
                   fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // Reads a list of integers between 0 and `largest`, or equal to `other`. The cell is minified JSON.
+  // Reads a cell that is a list of integers, each of which is between 0 and `largest` or equal to `other`. The text of the cell is
+  // minified JSON.
   void read_list(int64_t column, int64_t largest, std::vector<int64_t>& values, int64_t other = 0) const {
     values.clear();
     const CellKind kind = table_.kind(row_, column);
@@ -65,7 +66,8 @@ class TokenRowReader {
          counted(size, "value"), name(column));
   }
 
-  // Returns 1 for a token whose label is its id, and 0 for one without a label.
+  // Returns 1 if the label of token i is its own id, which means that the token is trained, and 0 if it has no label. Any other label is
+  // an error.
   uint8_t trained(size_t i) const {
     if (columns_.types >= 0 && types_[i] != 0) {
       fail(
@@ -113,7 +115,7 @@ class TokenRowReader {
   const Table& table_;
   const TokenColumns columns_;
   int64_t row_ = 0;
-  std::vector<int64_t> ids_;  // the ids of this row
+  std::vector<int64_t> ids_;  // the token ids of the current row; the lists below are also those of this row
   std::vector<int64_t> types_;
   std::vector<int64_t> mask_;
   std::vector<int64_t> labels_;

@@ -82,7 +82,8 @@ TextSplit documents_of(const std::string& rows) {
   return TextSplit(std::move(table), columns);
 }
 
-// A label is the id of its token or -100, and padding is left out with its labels. Types mark the tokens with a label.
+// In a row with labels, a label is the id of its token or -100. Padding tokens must be removed together with their labels, and the types
+// must mark the tokens that have a label.
 TEST(TokenRows, HaveLabelsOfALanguageModel) {
   const TokenSet tokens =
       documents_of(

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kNoRows[] = {0};
 
-// The ids and types of a set in memory.
+// The ids and types of a token set whose data is in memory, not in a mapped file.
 struct HeldTokens {
   std::vector<uint16_t> narrow_ids;
   std::vector<int32_t> wide_ids;

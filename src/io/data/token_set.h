@@ -1,9 +1,9 @@
 // The token ids of a split in compact form: all sequences concatenated, without padding. Thread-safe after
 // construction. The ids never change, so copies share them, in memory or in a file that is mapped.
 //
-// Memory, exactly held_bytes(): 2 bytes per token if every id is below 65536, otherwise 4; 1 more if any
-// token type is not 0; 8 per row. The tokens of a mapped file are mapped_bytes() instead: the kernel reads the pages
-// when they are used, drops them when memory is short, and shares them between processes.
+// Memory, as held_bytes() returns it: 2 bytes per token if every id is below 65536, otherwise 4; 1 more if any token type is not 0; 8 per
+// row. The tokens of a mapped file count as mapped_bytes() instead, because the operating system reads the pages when they are used,
+// drops them when memory is short, and shares them between processes.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@
 namespace plimsoll {
 
 struct TruncationCount {
-  int64_t rows = 0;    // number of rows that were cut
-  int64_t tokens = 0;  // number of tokens that were cut
+  int64_t rows = 0;    // number of rows that were truncated
+  int64_t tokens = 0;  // number of tokens that were removed by truncation
   bool operator==(const TruncationCount&) const = default;
 };
 
-// The arrays of a set: one of narrow and wide has the ids, types is empty or has one entry per id, and row r has the
-// tokens [offsets[r], offsets[r + 1]).
+// The arrays of a token set. The ids are in narrow_ids or in wide_ids, and the other one is empty. `types` is empty or has one entry per
+// id. Row r has the tokens [offsets[r], offsets[r + 1]).
 struct TokenArrays {
   std::span<const uint16_t> narrow_ids = {};
   std::span<const int32_t> wide_ids = {};
@@ -31,15 +31,15 @@ struct TokenArrays {
   std::span<const int64_t> offsets = {};
 };
 
-// The meaning of token types: segments of a pair of texts, which the model reads; or, in conversations, 1 for the tokens that
-// are trained and 0 for the others, which only labels read.
+// The meaning of the token types. With kSegments they are the segments of a pair of texts, which the model reads. With kTrained they are
+// 1 for the tokens of a conversation that are trained, and 0 for the others; only the computation of labels reads them.
 enum class TypeUse : uint8_t { kSegments, kTrained };
 
-// Arrays in a mapped file.
+// The arrays of a token set that are in a mapped file.
 struct MappedTokens {
   std::shared_ptr<const FileMapping> file;
   TokenArrays arrays;
-  int64_t max_id = 0;  // known without reading the pages
+  int64_t max_id = 0;  // the largest token id, so that it can be returned without reading the ids
 };
 
 class TokenSet {
@@ -66,7 +66,7 @@ class TokenSet {
   void release_pages() const {
     if (mapping_) mapping_->release_pages();
   }
-  // Returns the length of each row, in the form that samplers need.
+  // Returns the length of each row.
   std::vector<int32_t> lengths() const;
 
   // Returns one id. Requires: 0 <= row < num_rows(), 0 <= position < length(row).
@@ -78,40 +78,39 @@ class TokenSet {
   void copy_ids(int64_t row, int32_t* out) const;
   void copy_types(int64_t row, int32_t* out) const;
 
-  // Return the arrays, which the token cache writes to its file.
+  // The arrays, which the token cache writes to its file.
   std::span<const uint16_t> narrow_ids() const { return arrays_.narrow_ids; }
   std::span<const int32_t> wide_ids() const { return arrays_.wide_ids; }
   std::span<const uint8_t> types() const { return arrays_.types; }
   std::span<const int64_t> offsets() const { return arrays_.offsets; }
 
-  // Creates a set from existing parts. Requires: offsets begin with 0, never decrease, and end with the
-  // number of ids; one of narrow and wide is empty; types is empty or has one entry per id.
+  // Creates a set from existing parts. Requires: offsets begin with 0, never decrease, and end with the number of ids; one of the two
+  // lists of ids is empty; types is empty or has one entry per id.
   static TokenSet from_parts(std::vector<uint16_t> narrow, std::vector<int32_t> wide,
                              std::vector<uint8_t> types, std::vector<int64_t> offsets,
                              TruncationCount truncation);
-  // Creates a set whose tokens stay in a file. Requires: as from_parts().
+  // Creates a set whose tokens are read from a mapped file. Requires: the arrays satisfy the requirements of from_parts().
   static TokenSet from_mapped(MappedTokens tokens, TruncationCount truncation);
-  // Returns the same tokens with other boundaries between the rows. Tokens outside of the new rows are in no row, but their memory is not
-  // freed. Requires: offsets never decrease and are within the tokens.
+  // Returns a set with the same tokens and other boundaries between the rows. Tokens outside of the new rows are not used, but remain in
+  // memory. Requires: offsets never decrease and are within the tokens.
   TokenSet with_rows(std::vector<int64_t> offsets) const;
 
-  // Returns a set with its own copy of the tokens of the rows. It does not hold the memory of tokens that are in no row.
+  // Returns a set with its own copy of the tokens of all rows, so that tokens that belong to no row use no memory.
   TokenSet copied() const;
 
-  // Creates a set of rows of one length without their ids, for a plan: lengths and held_bytes() are as if there were ids,
-  // of `id_bytes` bytes each. Ids and types must not be read.
+  // Creates a set for planning that has no ids: all rows have the same length, and lengths() and held_bytes() return the values of a set
+  // with `id_bytes` bytes per id. Ids and types must not be read.
   static TokenSet of_length(int64_t num_rows, int64_t length, int64_t id_bytes);
 
-  // Compares the content.
   bool operator==(const TokenSet& other) const;
 
  private:
   void set_rows(std::vector<int64_t> offsets);
   void find_longest();
 
-  std::shared_ptr<const void> ids_;  // keeps the ids and types alive, unless they are mapped
+  std::shared_ptr<const void> ids_;  // owns the memory of the ids and types, unless they are mapped
   std::shared_ptr<const FileMapping> mapping_;
-  std::shared_ptr<const void> offsets_;  // keeps the offsets alive
+  std::shared_ptr<const void> offsets_;  // owns the memory of the offsets
   TokenArrays arrays_;
   int64_t ids_bytes_ = 0;
   int64_t offsets_bytes_ = 0;
@@ -122,10 +121,11 @@ class TokenSet {
   int64_t max_id_ = 0;
 };
 
-// Joins sets part by part. Memory: that of the result, which doubles as it grows. One thread at a time.
+// Joins several token sets into one. Memory: that of the result, in buffers that double as they grow. Not thread-safe.
 class TokenJoiner {
  public:
-  // `max_id`: the largest id that is expected. If a larger id is added, the ids so far are copied to a wider type.
+  // `max_id` is the largest id that is expected; it determines if ids are stored with 2 or 4 bytes. If a larger id is added to ids of 2
+  // bytes, these are converted to 4 bytes.
   explicit TokenJoiner(int64_t max_id = 0) : is_wide_(max_id > 0xFFFF) {}
 
   void add(const TokenSet& part);
@@ -142,37 +142,36 @@ class TokenJoiner {
   TypeUse type_use_ = TypeUse::kSegments;
 };
 
-// Rows of ready-made token ids, as Hugging Face's tokenizers write them: the columns input_ids and, optionally,
-// token_type_ids and attention_mask, and labels of a language model. They need no tokenizer. Thread-safe after construction;
-// owns its memory.
+// Rows of a data file that contain token ids instead of text, with the columns that Hugging Face's tokenizers return: the columns
+// input_ids and, optionally, token_type_ids and attention_mask, and `labels` for a language model. No tokenizer is needed. Thread-safe
+// after construction; owns its memory.
 //
 // Memory: 4 bytes per token, 1 more if there are token types, 8 per row.
 
 struct TokenRows {
   std::vector<int32_t> ids;
-  std::vector<uint8_t> types;          // empty, or one per id; with kTrained, 1 for an id that is a label
-  std::vector<int64_t> offsets = {0};  // the ids of row r begin at offsets[r]
+  std::vector<uint8_t> types;  // empty, or one per id; with kTrained it is 1 if the label is the id itself
+  std::vector<int64_t> offsets = {0};  // row r consists of the ids from offsets[r] to offsets[r + 1]
   TypeUse type_use = TypeUse::kSegments;
 
   int64_t held_bytes() const;
 };
 
-// The index in a table of each column that TokenRows are read from; -1 if the table does not have the column.
+// The indices in a table of the columns with token ids, types and so on; -1 if the table does not have the column.
 struct TokenColumns {
   int64_t ids = -1;
   int64_t types = -1;
   int64_t mask = -1;
   int64_t labels = -1;
 };
-// Reads the columns of a table. Padding (attention_mask 0) is left out. A label is the id itself, or kNoLabel for a token that
-// is not trained, as causal language models of transformers read them: the label of a token is predicted from those before it.
-// Errors: kBadData with file:line for a cell that is not a list of integers, an id below 0 or beyond 31 bits,
-// a type beyond 8 bits, a type other than 0 in a row with labels, a mask other than 0 and 1, another label, lists of different
-// lengths, and a row without tokens.
+// Reads the columns of a table. Padding (attention_mask 0) is left out. A label must be the id of the same token, or kNoLabel if the
+// token is not trained, as for the causal language models of transformers, which predict the label of a token from the tokens before it.
+// Errors: kBadData with file:line for a cell that is not a list of integers, an id below 0 or beyond 31 bits, a type beyond 8 bits, a
+// type other than 0 in a row with labels, a mask other than 0 and 1, another label, lists of different lengths, and a row without tokens.
 TokenRows read_token_rows(const Table& table, const TokenColumns& columns);
 
-// Returns the tokens of some rows, each cut to max_length: the last id of a row, which ends a sequence, is
-// kept. Requires: max_length >= 1.
+// Returns the tokens of some rows. A row with more than max_length tokens is truncated: its last id, which ends the sequence, is kept,
+// and the ids before it are removed. Requires: max_length >= 1.
 TokenSet take_tokens(const TokenRows& rows, const std::vector<int64_t>& wanted, int64_t max_length);
 
 }  // namespace plimsoll

@@ -15,22 +15,22 @@
 namespace plimsoll {
 namespace {
 
-// The number of rows that a thread takes at a time: large enough that threads rarely wait for each other, small enough to balance the
-// work.
+// The number of rows that a thread tokenizes as one unit of work. It is large enough that threads rarely wait for each other, and small
+// enough to balance the work.
 constexpr int64_t kRowsPerPart = 256;
 
-// The tokens of one part of the rows, with the smallest number of bytes per id.
+// The tokens of kRowsPerPart adjacent rows. Ids are stored with 2 bytes if all of them fit.
 struct Part {
   std::vector<uint16_t> narrow_ids;
   std::vector<int32_t> wide_ids;
   std::vector<uint8_t> types;
-  std::vector<int32_t> word_starts;  // empty unless the rows are words
+  std::vector<int32_t> word_starts;  // empty unless the rows are lists of words
   std::vector<int32_t> lengths;
   TruncationCount truncation;
   std::exception_ptr failure;
 };
 
-// The data of one thread. The vectors contain the tokens of the current part.
+// The buffers of one thread, with the tokens of the part that it currently tokenizes.
 struct Worker {
   std::unique_ptr<TextEncoder::Session> session;
   std::vector<int32_t> ids = {};
@@ -39,10 +39,10 @@ struct Worker {
   std::vector<std::string_view> words = {};  // the words of the current row
 };
 
-// The rows to tokenize.
+// The rows to tokenize, and how to encode one of them.
 struct RowSource {
   int64_t num_rows = 0;
-  // Appends the tokens of a row to the vectors of the worker, and returns the number of tokens that were cut.
+  // Appends the tokens of a row to the buffers of the worker, and returns the number of tokens that were removed by truncation.
   std::function<int64_t(int64_t row, Worker& worker)> encode;
   std::function<std::string(int64_t row)> where;
 };
@@ -62,9 +62,8 @@ class Tokenizing {
       workers.push_back({.session = encoder_.new_session()});
     }
     run_on_threads(num_workers, [&](size_t i) { work(workers[i]); });
-    // Parts are assigned in order, and a started part is always finished, so all parts before an invalid one
-    // were processed. The first failure is therefore that of the first invalid row, for any number of
-    // threads.
+    // Parts are assigned to threads in order, and a started part is always finished, so all parts before an invalid one were processed.
+    // The first failure is therefore that of the first invalid row, for any number of threads.
     for (const Part& part : parts_) {
       if (part.failure != nullptr) {
         std::rethrow_exception(part.failure);
@@ -228,7 +227,7 @@ WordTokens tokenize_rows(const RowSource& rows, const TextEncoder& encoder, cons
   return tokenizing.join();
 }
 
-// Returns the file:line of a row.
+// Returns the file and line of a row, for messages.
 std::string where_is(const TextSplit& split, int64_t row) {
   return fmt::format("{}:{}", split.table().file_name(), split.line(row));
 }

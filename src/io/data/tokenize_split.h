@@ -14,60 +14,59 @@
 
 namespace plimsoll {
 
-// States if a text without tokens is an error or a row without tokens.
+// Specifies if a text without tokens is an error, or becomes a row without tokens.
 enum class EmptyRows : uint8_t { kRefuse, kKeep };
 
 struct TokenizeOptions {
   int64_t max_seq_length = 128;
   int num_threads = 1;
-  // Called from time to time with the number of finished rows, from any of the threads but never from two at
-  // once. May be empty.
+  // A function that is called from time to time with the number of finished rows. Any of the threads may call it, but never two at the
+  // same time. May be empty.
   std::function<void(int64_t rows_done)> progress = {};
   EmptyRows empty_rows = EmptyRows::kRefuse;
-  std::optional<int32_t> end_token = {};  // appended to the tokens of each text
+  std::optional<int32_t> end_token = {};  // id that is appended to the tokens of each text
 };
 
-// Tokenizes all rows. Requires: max_seq_length >= 1, num_threads >= 1. Errors: those of the encoder, preceded
-// by the file:line of the row; if several rows are invalid, the first of them. Memory: the result, and its
-// ids once more while the parts of the threads are joined.
+// Tokenizes all rows. Requires: max_seq_length >= 1, num_threads >= 1. Errors: those of the encoder, with the file and line of the row in
+// front of the message; if several rows are invalid, the first one is reported. Memory: the result, and another copy of its ids while the
+// results of the threads are joined.
 TokenSet tokenize_split(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options);
 
-// Rows whose texts are already split into words. Several threads call the functions at once.
+// Rows whose texts are already split into words. Several threads call the functions at the same time.
 struct WordRows {
   int64_t num_rows = 0;
-  // Appends the words of a row, which stay valid until the end of the call that tokenizes.
+  // Appends the words of a row to the list. They must stay valid until the whole tokenization has ended.
   std::function<void(int64_t row, std::vector<std::string_view>& words)> words;
-  // Returns the file:line of a row, for errors.
+  // Returns the file and line of a row, for error messages.
   std::function<std::string(int64_t row)> where;
 };
 
-// Rows that are texts or pairs of texts. Several threads call the functions at once.
+// Rows that are texts or pairs of texts. Several threads call the functions at the same time.
 struct TextRows {
   int64_t num_rows = 0;
   std::function<std::string_view(int64_t row)> first;
   std::function<std::optional<std::string_view>(int64_t row)> second;
-  // Returns the text by which error messages name a row, such as its file and line.
+  // Returns the text that identifies a row in error messages, such as its file and line.
   std::function<std::string(int64_t row)> where;
 };
 
 // Tokenizes texts that are not in a TextSplit, with the requirements, errors and memory of tokenize_split.
 TokenSet tokenize_texts(const TextRows& rows, const TextEncoder& encoder, const TokenizeOptions& options);
 
-// The tokens of rows of words.
+// The tokens of rows that are lists of words.
 struct WordTokens {
   TokenSet tokens;
-  // One entry per token, with the offsets of `tokens`: the index of the word in its row whose first token this
-  // is, or -1 for special tokens and for the further tokens of a word. A word that gives no token, or that is
-  // cut, does not occur.
+  // One entry per token: the index of the word in its row if this is the first token of the word, and -1 for special tokens and for the
+  // other tokens of a word. A word that has no token, or that is removed by truncation, does not occur.
   std::vector<int32_t> word_starts = {};
-  uint64_t content_hash = 0;  // content_hash() of token_cache.h, if the tokens came from a file
+  uint64_t content_hash = 0;  // content_hash() of token_cache.h, if the tokens were read from a cache file
 };
 
 // Tokenizes all rows of words, with the requirements, errors and memory of tokenize_split, and 4 more bytes per
 // token.
 WordTokens tokenize_words(const WordRows& rows, const TextEncoder& encoder, const TokenizeOptions& options);
 
-// Tokenizes the rows of a split, whether they are texts (then there are no word starts) or lists of words.
+// Tokenizes the rows of a split. The result contains word starts if the rows are lists of words, and none if they are texts.
 WordTokens tokenize_rows(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options);
 
 }  // namespace plimsoll

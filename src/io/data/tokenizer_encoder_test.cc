@@ -57,7 +57,7 @@ TEST_F(TokenizerEncoderTest, TokenisesASplitTheSameOnAnyNumberOfThreads) {
 }
 
 TEST_F(TokenizerEncoderTest, TokenizesRowsOfWordsTheSameOnAnyNumberOfThreads) {
-  // "\u200b" gives no token. Only "Worlds" and one token of "hello!" of the last row fit.
+  // The word "\u200b" has no token. In the last row, max_length leaves room only for "Worlds" and one token of "hello!".
   const std::vector<std::vector<std::string_view>> kinds = {
       {"Hello", "worlds!"}, {"\u200b", "zzz", "hello"}, {}, {"Worlds", "hello!", "hello"}};
   WordRows rows;

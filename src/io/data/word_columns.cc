@@ -13,7 +13,7 @@ constexpr const char* kWhatToWrite =
     "\n  write JSON Lines with one sentence per row, {\"tokens\": [\"EU\", \"rejects\"], \"ner_tags\": "
     "[\"B-ORG\", \"O\"]}, or a .conll file with one word and its tag per line";
 
-// Returns the first cell of a column that is not null, or nothing.
+// Returns the index of the first row in which the column is not null, or nothing.
 std::optional<int64_t> first_filled_row(const Table& table, int64_t column) {
   for (int64_t row = 0; row < table.num_rows(); ++row) {
     if (table.kind(row, column) != CellKind::kNull) return row;
@@ -63,7 +63,7 @@ class WordColumns {
                 kWhatToWrite);
   }
 
-  // Returns nothing, which means that the rows are texts. Fails if rows of words are requested.
+  // Returns nothing, which means that the rows are texts. Throws an error if the user requested rows of words.
   std::optional<ColumnChoice> text_or_fail() const {
     if (!options_.tagging.empty()) fail("expected a column of lists of words and one of lists of tags");
     return std::nullopt;
@@ -105,8 +105,8 @@ class WordColumns {
     return column == options_.label || column == tag_column() || column == "labels" || column == "tags";
   }
 
-  // Returns the column of the tags, or -1 if there is none. A label column that is not a list is the label of
-  // a text.
+  // Returns the column of the tags, or -1 if there is none. If the label column contains no lists, it is the label of a text and not used
+  // here.
   int64_t find_tags(int64_t words) const {
     const int64_t labels = table_.find_column(options_.label);
     if (labels >= 0 || is_label_named()) return labels >= 0 && is_list(table_, labels) ? labels : -1;
@@ -121,14 +121,14 @@ class WordColumns {
     return -1;
   }
 
-  // Returns true if this column of word lists may be read without a column of tags, for prediction: if words were requested or the file
-  // is CoNLL, or if no other column could be a label or a text.
+  // Returns true if the column may be read as words although the table has no tags, which is the case in data for prediction. This is
+  // accepted if the user requested words, if the file is CoNLL, or if no other column could be a label or a text.
   bool may_lack_tags(int64_t words) const {
     if (!options_.tagging.empty() || !options_.text.empty() || table_.is_conll()) return true;
     return table_.find_column(options_.label) < 0 && !has_texts_besides(words);
   }
 
-  // Returns true if another column than that of the words contains texts. Columns that number the rows do not count.
+  // Returns true if a column other than `words` contains texts. Columns that number the rows, such as "id", are ignored.
   bool has_texts_besides(int64_t words) const {
     for (int64_t column = 0; column < table_.num_columns(); ++column) {
       const std::optional<int64_t> row = first_filled_row(table_, column);

@@ -1,9 +1,8 @@
-// Determines the classes of tagged words and converts tags to numbers, for splits with TextSplit::has_words().
-// Thread-safe: pure functions and values.
+// Determines the classes for token classification from the tags of words and converts tags to numbers. It is used for splits whose rows
+// are lists of words (TextSplit::has_words()). Thread-safe: pure functions and values.
 //
-// The classes are those of Hugging Face's run_ner: all tags of the training split, sorted by code point if
-// they are names, by value if they are integers. The integer -100 is no class: losses and metrics ignore
-// such a word.
+// The classes are those of Hugging Face's run_ner: all tags of the training split, sorted by code point if they are names, by value if
+// they are integers. The integer -100 is not a class: losses and metrics ignore words with this tag.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +28,8 @@ struct WordClasses {
   }
 };
 
-// Infers the classes; the kind of the scheme is kClassPerToken. Requires: train.has_words(). Errors: kBadData with
-// file:line if the split has no tags or a row lacks them, and if there are more than 100000 classes.
+// Infers the classes from the tags of the training split. The kind of the result is kClassPerToken. Requires: train.has_words(). Errors:
+// kBadData with file:line if the split or a row has no tags, and if there are more than 100000 classes.
 LabelScheme infer_word_labels(const TextSplit& train);
 
 // Encodes the tags of a split. With LabelUse::kOptional, rows without tags and the unknown tag -1 get kNoLabel; if the split has
@@ -39,8 +38,7 @@ LabelScheme infer_word_labels(const TextSplit& train);
 WordClasses encode_word_labels(const TextSplit& split, const LabelScheme& scheme,
                                LabelUse use = LabelUse::kRequired);
 
-// Returns one label per token: the class of a word at its first token, and kNoLabel at all others. `word_starts` has one
-// entry per token, as WordTokens has.
+// Returns one label per token: the class of a word at its first token, and kNoLabel at all others. `word_starts` is that of WordTokens.
 Labels token_labels(const WordClasses& words, const TokenSet& tokens, std::span<const int32_t> word_starts);
 
 }  // namespace plimsoll

@@ -30,8 +30,8 @@ TEST(WordColumns, ArePickedAsRunNerDoes) {
   const struct {
     const char* row;
     ColumnOptions options;
-    const char* words;  // "" for rows of texts
-    const char* tags;   // "" for none
+    const char* words;  // the expected column of words; empty if the rows must be read as texts
+    const char* tags;   // the expected column of tags; empty if none is expected
   } cases[] = {
       {R"({"tokens": ["a"], "ner_tags": ["O"]})", {}, "tokens", "ner_tags"},
       {R"({"id": "7", "tokens": ["a"], "pos_tags": [1], "chunk_tags": [2], "ner_tags": [3]})",

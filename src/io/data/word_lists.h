@@ -1,6 +1,5 @@
-// Lists of words or of tags, one list per row, concatenated with offsets. Used by splits whose rows are
-// sentences of words with a tag per word (token classification). Thread-safe after construction; a WordLists
-// owns its memory.
+// Stores lists of words or of tags, one list per row, in one concatenated text with offsets. Used for token classification, where a row
+// is a sentence of words with a tag per word. Thread-safe after construction; a WordLists owns its memory.
 //
 // Memory: the bytes of the items, 8 bytes per item and 8 per row.
 #pragma once
@@ -24,7 +23,7 @@ class WordLists {
   std::string_view item(int64_t row, int64_t i) const;
   int64_t held_bytes() const;
 
-  // For readers: add the items of a row, then end the row.
+  // To append a row, call add_item() for each of its items and then end_row().
   void add_item(std::string_view item);
   void end_row() { row_ends_.push_back(num_items()); }
 
@@ -37,17 +36,16 @@ class WordLists {
   std::vector<int64_t> row_ends_;
 };
 
-// The words of each row of a table and, if the table has them, their tags.
+// The words of all rows of a table and, if the table has them, their tags.
 struct TaggedWords {
   WordLists words;
-  WordLists tags;             // a row without tags has an empty list
-  bool integer_tags = false;  // the tags are integers instead of names
+  WordLists tags;             // empty list for a row without tags
+  bool integer_tags = false;  // true if the tags are integers instead of names
 };
 
-// Reads a column of lists of words and a column of lists of tags (-1: the table has none). A row whose tags
-// are null has no tags. Errors: kBadData with file:line for a cell that is not a list, an empty list of
-// words, an item that is not a word or a tag, names and integers as tags of one file, and for lists of
-// different lengths (the message states both).
+// Reads a column of lists of words and a column of lists of tags (-1: the table has none). A row whose tags are null has no tags. Errors:
+// kBadData with file:line for a cell that is not a list, an empty list of words, an item that is not a word or a tag, a mixture of names
+// and integers as tags of one file, and lists of different lengths (the message states both).
 TaggedWords read_tagged_words(const Table& table, int64_t word_column, int64_t tag_column);
 
 }  // namespace plimsoll

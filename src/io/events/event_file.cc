@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// The encodings of the fields that are written: the wire types of Protocol Buffers.
+// The wire types of Protocol Buffers that are used: the numbers that identify how a field is encoded.
 constexpr uint32_t kVarint = 0;
 constexpr uint32_t kFixed64 = 1;
 constexpr uint32_t kBytes = 2;
@@ -48,7 +48,7 @@ void put_bytes(uint32_t field, std::string_view bytes, std::string& out) {
   out.append(bytes);
 }
 
-// Protocol buffers omit an integer that is zero.
+// Protocol Buffers do not store an integer field that is zero.
 void put_integer(uint32_t field, uint64_t value, std::string& out) {
   if (value == 0) return;
   put_key(field, kVarint, out);
@@ -60,7 +60,7 @@ void put_double(uint32_t field, double value, std::string& out) {
   put_little_endian(std::bit_cast<uint64_t>(value), 8, out);
 }
 
-// A scalar is a member of a oneof, so it is written even if it is zero.
+// The float is a member of a oneof, so it is written even if it is zero.
 void put_float(uint32_t field, float value, std::string& out) {
   put_key(field, kFixed32, out);
   put_little_endian(std::bit_cast<uint32_t>(value), 4, out);
@@ -80,7 +80,8 @@ void put_record(std::string_view data, std::string& out) {
   put_little_endian(masked_crc(data), 4, out);
 }
 
-// Event {double wall_time = 1; int64 step = 2; oneof {string file_version = 3; Summary summary = 5;}}
+// Returns the first fields of the message Event {double wall_time = 1; int64 step = 2; oneof {string file_version = 3; Summary summary =
+// 5;}}.
 std::string event_head(double wall_time, int64_t step) {
   std::string event;
   put_double(1, wall_time, event);
@@ -88,7 +89,7 @@ std::string event_head(double wall_time, int64_t step) {
   return event;
 }
 
-// Summary {repeated Value value = 1;}
+// Adds the message Summary {repeated Value value = 1;} as a field of an event.
 void put_summary(std::string_view value, std::string& event) {
   std::string summary;
   put_bytes(1, value, summary);
@@ -117,7 +118,7 @@ EventFile::EventFile(FileSystem& files, std::string path, double wall_time)
 void EventFile::add_scalars(int64_t step, double wall_time, const std::vector<EventScalar>& scalars) {
   std::string records;
   for (const EventScalar& scalar : scalars) {
-    // Value {string tag = 1; oneof {float simple_value = 2; TensorProto tensor = 8;} SummaryMetadata metadata = 9;}
+    // The message is Value {string tag = 1; oneof {float simple_value = 2; TensorProto tensor = 8;} SummaryMetadata metadata = 9;}.
     std::string value;
     put_bytes(1, scalar.tag, value);
     put_float(2, static_cast<float>(scalar.value), value);
@@ -130,8 +131,8 @@ void EventFile::add_scalars(int64_t step, double wall_time, const std::vector<Ev
 
 void EventFile::add_text(std::string_view tag, std::string_view text, int64_t step, double wall_time) {
   constexpr uint64_t kStringType = 7;  // DT_STRING of TensorFlow's DataType
-  // TensorProto {DataType dtype = 1; TensorShapeProto tensor_shape = 2; repeated bytes string_val = 8;}
-  // TensorShapeProto {repeated Dim dim = 2;}  Dim {int64 size = 1;}
+  // The messages are TensorProto {DataType dtype = 1; TensorShapeProto tensor_shape = 2; repeated bytes string_val = 8;},
+  // TensorShapeProto {repeated Dim dim = 2;} and Dim {int64 size = 1;}.
   std::string dimension;
   put_integer(1, 1, dimension);
   std::string shape;
@@ -140,7 +141,7 @@ void EventFile::add_text(std::string_view tag, std::string_view text, int64_t st
   put_integer(1, kStringType, tensor);
   put_bytes(2, shape, tensor);
   put_bytes(8, text, tensor);
-  // SummaryMetadata {PluginData plugin_data = 1;}  PluginData {string plugin_name = 1;}
+  // The messages are SummaryMetadata {PluginData plugin_data = 1;} and PluginData {string plugin_name = 1;}.
   std::string plugin;
   put_bytes(1, "text", plugin);
   std::string metadata;

@@ -1,4 +1,5 @@
-// Compares event files byte for byte with those of tensorboardX (fixtures/make_events.py), and tests what a killed writer leaves.
+// Compares event files byte for byte with those of tensorboardX (fixtures/make_events.py), and tests that the file of a killed process
+// can be read.
 #include "io/events/event_file.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +25,8 @@ std::string temporary_file(const std::string& name) {
   return (std::filesystem::path(::testing::TempDir()) / name).string();
 }
 
-// Known answers of RFC 3720, appendix B.4, and the answer for "123456789", with which implementations of CRCs are usually checked.
+// The expected checksums are those of RFC 3720, appendix B.4, and that of "123456789", with which implementations of CRCs are usually
+// checked.
 TEST(Crc32c, HasTheKnownAnswers) {
   const auto of = [](const std::string& text) { return crc32c(std::as_bytes(std::span(text))); };
   EXPECT_EQ(of(""), 0u);
@@ -49,7 +51,7 @@ TEST(EventFiles, HaveTheBytesOfTensorboardX) {
   std::filesystem::remove(path);
 }
 
-// Every call writes complete records, so that a file that misses the last calls can be read.
+// Every call must write complete records, so that the file can be read if the process was killed before the last calls.
 TEST(EventFiles, GrowByCompleteRecords) {
   const std::string whole =
       bytes_of_file(std::string(PLIMSOLL_SOURCE_DIR) + "/src/io/events/fixtures/tensorboardx.events");
@@ -61,7 +63,7 @@ TEST(EventFiles, GrowByCompleteRecords) {
     file.add_scalars(step, 1.0, {{"train/loss", 1.0}});
     const std::string after = bytes_of_file(path);
     EXPECT_TRUE(after.starts_with(before));
-    // The length that the new record states is that of the bytes that follow it.
+    // The length in the new record must be the number of bytes of its data.
     const std::string record = after.substr(before.size());
     uint64_t length = 0;
     for (size_t i = 0; i < 8; ++i)

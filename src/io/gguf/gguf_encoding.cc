@@ -12,14 +12,15 @@ namespace {
 
 constexpr int64_t kQ8BlockBytes = 2 + kGgufBlock;
 constexpr float kLargestF16 = 65504.0f;
-// Numbers from here on round to infinity in f16.
+// The smallest number that f16 rounds to infinity.
 constexpr float kInfinityOfF16 = 65520.0f;
 
 void encode_q8_block(const float* values, std::byte* out) {
   float largest = 0.0f;
   for (int64_t i = 0; i < kGgufBlock; ++i) largest = std::max(largest, std::fabs(values[i]));
   const float scale = largest / 127.0f;
-  // The scale of a block of tiny numbers has no finite reciprocal and becomes zero in f16, so the integers are set to zero.
+  // If all numbers of a block are tiny, the reciprocal of the scale is infinite and the scale becomes zero in f16, so the integers are
+  // set to zero.
   const float reciprocal = std::isfinite(1.0f / scale) ? 1.0f / scale : 0.0f;
   const uint16_t stored_scale = f32_to_f16(scale);
   std::memcpy(out, &stored_scale, sizeof(stored_scale));

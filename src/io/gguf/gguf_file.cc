@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::string_view kMagic = "GGUF";
 constexpr uint32_t kFormatVersion = 3;
-// A tensor is read in fp32 in pieces of about this size. A piece has at least rows_per_unit rows, which may need more.
+// A tensor is converted to fp32 in pieces of about this number of bytes. A piece is larger if rows_per_unit rows need more.
 constexpr int64_t kPieceBytes = 4 * kFileChunkBytes;
 
-// The numbers of the types of values in the format.
+// The numbers by which the format identifies the types of metadata values.
 enum class ValueType : uint32_t { kUint32 = 4, kInt32 = 5, kFloat32 = 6, kBool = 7, kString = 8, kArray = 9 };
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
@@ -40,7 +40,7 @@ class HeaderText {
   void raw(std::string_view value) { text_ += value; }
   void pad() { text_.append(static_cast<size_t>(padding(std::ssize(text_))), '\0'); }
 
-  // Returns the number of bytes up to the next multiple of the alignment.
+  // Returns the number of padding bytes between `bytes` and the next multiple of the alignment.
   static int64_t padding(int64_t bytes) { return (kGgufAlignment - bytes % kGgufAlignment) % kGgufAlignment; }
 
   void operator()(uint32_t value) { typed(ValueType::kUint32, value); }
@@ -158,7 +158,7 @@ int64_t write_content(FileSystem& files, const std::string& path, const std::str
 void remove_quietly(FileSystem& files, const std::string& path) {
   try {
     files.remove_file(path);
-  } catch (const FileError&) {  // the error that is reported is the first one
+  } catch (const FileError&) {  // ignored, because the first error is reported
   }
 }
 

@@ -23,7 +23,7 @@ std::string bytes_of(FileSystem& files, const std::string& path) {
   return text;
 }
 
-// Little-endian bytes of a number.
+// Returns the bytes of a number in little-endian order.
 template <typename Number>
 std::string le(Number value) {
   std::string text(sizeof(value), '\0');
@@ -44,7 +44,7 @@ GgufTensor tensor_of(std::string name, GgufType type, std::vector<int64_t> shape
           }};
 }
 
-// The bytes follow the specification of the format.
+// Compares all bytes of a small file with those that the specification of the format requires.
 TEST(GgufFile, HasTheBytesOfTheSpecification) {
   MemoryFileSystem files;
   GgufMetadata metadata;
@@ -120,7 +120,8 @@ TEST(GgufEncoding, BlocksOfEightBitsAreScaledByTheirLargestNumber) {
   for (size_t i = 34; i < 68; ++i) EXPECT_EQ(bytes[i], std::byte{0});
 }
 
-// Integers of a block round halves away from zero. f16 accepts the number just below its limit of 65520 and refuses the limit itself.
+// The integers of a kQ8_0 block must be rounded to nearest with ties away from zero. For f16, the number just below 65520 must be
+// accepted, and 65520 must be refused because it rounds to infinity.
 TEST(GgufEncoding, RoundsAndRefusesAtTheBounds) {
   std::vector<float> block(32, 0.0f);
   block[0] = 127.0f;
@@ -161,7 +162,7 @@ TEST(GgufFile, NumbersThatCannotBeStoredAreRefusedByName) {
   EXPECT_TRUE(files.list("/").empty());
 }
 
-// A failure of any call, and a power failure before any call, leaves the old file or the complete new one.
+// After a failure of any system call, or a power failure before any of them, the file must be either the old one or the complete new one.
 TEST(GgufFile, FailuresLeaveTheOldFileOrTheNewOne) {
   MemoryFileSystem start;
   const auto write = [](FileSystem& files, float value) {
@@ -202,7 +203,8 @@ std::string problem_of(const std::vector<std::string>& tokens, const std::vector
   return sentence_piece_scores(tokens, merges, {}).problem;
 }
 
-// A source of a tensor may fail in any way, for example because the system has no more memory.
+// The function that reads a tensor may throw any exception, for example because memory is exhausted. The temporary file must be removed
+// then as well.
 TEST(GgufFile, NoTemporaryFileIsLeftAfterOtherExceptions) {
   MemoryFileSystem files;
   GgufTensor tensor = tensor_of("a", GgufType::kF32, {2}, {1, 2});

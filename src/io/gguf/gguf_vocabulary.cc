@@ -23,7 +23,7 @@ using text::TemplatePiece;
 using text::TokenizerSpec;
 using text::WordPattern;
 
-// The types of tokens in the format.
+// The numbers by which the format identifies the types of tokens.
 enum class TokenType : int32_t {
   kNormal = 1,
   kUnknown = 2,
@@ -43,11 +43,11 @@ constexpr const char* kInstead =
               kInstead);
 }
 
-// The names by which llama.cpp knows how a tokenizer normalizes and splits text.
+// The names by which a GGUF file specifies how llama.cpp must normalize and split text.
 struct Steps {
-  std::string model;  // tokenizer.ggml.model: "gpt2" for byte-level BPE, "llama" for SentencePiece
-  std::string pre;    // tokenizer.ggml.pre
-  bool adds_space_prefix = false;  // for model "llama": a space is put before the text
+  std::string model;  // metadata tokenizer.ggml.model: "gpt2" for byte-level BPE, "llama" for SentencePiece
+  std::string pre;    // metadata tokenizer.ggml.pre: how text is split
+  bool adds_space_prefix = false;  // for model "llama": a space is inserted before the text
 };
 
 constexpr std::string_view kDigitsThenByteLevel =
@@ -80,8 +80,8 @@ Steps byte_level_steps(const TokenizerSpec& spec, const BpeSpec& bpe, std::vecto
   return {.model = "gpt2", .pre = std::move(pre)};
 }
 
-// Recognizes the tokenizers of SentencePiece models in the two forms in which conversion programs write them: as normalizers Prepend and
-// Replace, or as the pre-tokenizer Metaspace.
+// Recognizes tokenizers that were converted from SentencePiece models. Conversion programs write them in two forms: with the normalizers
+// Prepend and Replace, or with the pre-tokenizer Metaspace.
 Steps sentence_piece_steps(const TokenizerSpec& spec, const BpeSpec& bpe, std::vector<std::string>& notes) {
   constexpr std::string_view kReplace = R"({"content":"▁","pattern":{"String":" ",},"type":"Replace",})";
   const std::string prepend_first = fmt::format(
@@ -118,7 +118,7 @@ Steps find_steps(const TokenizerSpec& spec, std::vector<std::string>& notes) {
   refuse_tokenizer(spec, "it is neither byte-level nor has byte_fallback");
 }
 
-// The tokens by id, with their types.
+// The tokens and their types, in the order of their ids.
 struct TokenLists {
   std::vector<std::string> tokens;
   std::vector<int32_t> types;
@@ -151,7 +151,7 @@ TokenLists list_tokens(const TokenizerSpec& spec, int64_t vocab_size) {
     set(token.id, token.content, token.special ? TokenType::kControl : TokenType::kUserDefined);
   for (size_t id = 0; id < tokens.size(); ++id) {
     std::string text = tokens[id].value_or(fmt::format("[PAD{}]", id));
-    // Ids without a token get a placeholder. It must differ from all other tokens, because llama.cpp requires distinct texts.
+    // Ids without a token get a placeholder text. It must differ from all tokens, because llama.cpp requires all texts to be distinct.
     while (!tokens[id] && lists.ids.contains(text)) text = "[" + text + "]";
     if (!tokens[id]) lists.ids[text] = static_cast<int32_t>(id);
     lists.tokens.push_back(std::move(text));
@@ -159,7 +159,7 @@ TokenLists list_tokens(const TokenizerSpec& spec, int64_t vocab_size) {
   return lists;
 }
 
-// The tokens that a tokenizer adds before and after each text.
+// The tokens that the tokenizer adds at the start and at the end of each text, if any.
 struct AddedEnds {
   std::optional<int32_t> first, last;
 };

@@ -1,7 +1,7 @@
-// Turns the merges of a BPE model into the scores of the SentencePiece model from which they were converted. A SentencePiece
-// model joins the neighbours whose joined text has the highest score, whatever they are; BPE joins the pair with the lowest
-// rank. Both give the same tokens if every way to divide a token into two tokens is a merge, and the merges of a token are
-// next to each other. Thread-safe: a pure function.
+// Converts the merges of a BPE model to the scores of the SentencePiece model from which they were converted. A SentencePiece model joins
+// the two adjacent tokens whose joined text is the token with the highest score; BPE joins the two adjacent tokens whose merge has the
+// lowest rank. Both give the same tokens if every way to divide a token into two tokens is a merge, and if all merges that produce the
+// same token are next to each other in the list of merges. Thread-safe: a pure function.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,12 @@
 namespace plimsoll {
 
 struct SentencePieceScores {
-  std::vector<float> scores;  // by id
-  std::string problem;        // why there are no scores that give the same tokens; "" if there are
+  std::vector<float> scores;  // the score of each token, by id
+  std::string problem;        // the reason if no scores give the same tokens; otherwise empty
 };
 
-// `added` are the ids of added tokens, which are found before the model is used. Cost: a look-up per character of each token.
+// `added` are the ids of added tokens, which a tokenizer finds in the text before the BPE model is applied. Cost: one look-up per
+// character of each token.
 SentencePieceScores sentence_piece_scores(std::span<const std::string> tokens,
                                           std::span<const text::BpeMerge> merges,
                                           const std::unordered_set<int32_t>& added);

@@ -13,10 +13,12 @@
 namespace plimsoll {
 namespace {
 
-// Number of bytes after which the system is asked to start writing to the disk, so that the sync at the end takes less time.
+// Each time this number of bytes was written, the operating system is asked to start writing them to the disk, so that the sync at the
+// end takes less time.
 constexpr int64_t kSyncBytes = int64_t{32} << 20;
 
-// The position and the total of "bytes 100-199/200"; -1 if not stated.
+// The numbers in the header Content-Range, such as "bytes 100-199/200": the first position and the total size. -1 if the header does not
+// contain them.
 struct ContentRange {
   int64_t begin = -1;
   int64_t total = -1;
@@ -38,8 +40,9 @@ ContentRange content_range(std::string_view text) {
   return range;
 }
 
-// The incomplete file and the hash of its bytes. Bytes are written at their position in the file, so that two processes on a
-// file system whose locks have no effect write equal bytes to equal places.
+// The file of a download that is not complete, and the hash of its bytes so far. Every byte is written at its final position. If two
+// processes download the same file on a file system on which locks have no effect, both therefore write the same bytes to the same
+// positions.
 class IncompleteFile {
  public:
   IncompleteFile(FileSystem& files, std::string path, DigestKind kind, int64_t size_bytes)
@@ -70,7 +73,7 @@ class IncompleteFile {
 
   std::string hash() { return digest_.finish(); }
 
-  // Gives the content its final name. After a failed sync the bytes on the disk are unknown, so the file is removed.
+  // Syncs the file and renames it to its final name. After a failed sync the content on the disk is unknown, so the file is removed.
   void finish(const std::string& final_path) {
     try {
       file_->sync();
@@ -112,7 +115,7 @@ class IncompleteFile {
   int64_t start_of_sync_ = 0;
 };
 
-// One download of a file, in as many attempts as it needs.
+// The download of one file, which repeats requests until the file is complete.
 class BlobTransfer {
  public:
   BlobTransfer(HubRequests& requests, FileSystem& files, const BlobRequest& request, const std::string& etag,
@@ -136,8 +139,8 @@ class BlobTransfer {
       if (file_.is_full()) {
         const std::string hash = file_.hash();
         if (hash == expected_hash()) return file_.finish(request_.path);
-        // Bytes that an earlier process left may be damaged, and parts that arrived at different times may not belong together, so
-        // the file is downloaded once more, in one part.
+        // The hash is wrong. Bytes that an earlier process received may be damaged, and parts that arrived at different times may be of
+        // different versions, so the file is downloaded once more, with a single request.
         const bool may_be_mixed = has_earlier_bytes_ || num_parts_ > 1;
         discard();
         if (!may_be_mixed || std::exchange(is_repeated, true)) refuse_hash(hash);
@@ -180,7 +183,7 @@ class BlobTransfer {
     num_parts_ = 0;
   }
 
-  // Requests the missing bytes once. Returns "" if the file is then complete, otherwise the reason why it is not.
+  // Sends one request for the missing bytes. Returns an empty string if the file is then complete, otherwise the reason why it is not.
   std::string read_once() {
     const int64_t offset = file_.done_bytes();
     std::string failure;
@@ -215,17 +218,18 @@ class BlobTransfer {
     if (!failure.empty()) return failure;
     if (!outcome.result.failure.empty()) return outcome.result.failure;
     const int status = head_.status;
-    // The server has fewer bytes than the incomplete file.
+    // Status 416 means that the server's file ends before the requested position, so the incomplete file is wrong.
     if (status == 416) discard();
     if (status != 200 && status != 206) return fmt::format("status {}", status);
     return fmt::format("the answer ended after {} of {} bytes", file_.done_bytes(), request_.file.size_bytes);
   }
 
-  // Checks status and headers of an answer before its bytes are stored. Returns the reason why the bytes cannot be used, or "".
+  // Checks status and headers of a response before its body is stored. Returns the reason why the body cannot be used, or an empty
+  // string.
   std::string check_start(const HttpHead& head, int64_t offset) {
     ContentRange range = content_range(head.value("content-range"));
     if (head.status == 200) {
-      // The server sends the whole file, whatever was asked for.
+      // With status 200 the server sends the whole file, although a later position was requested.
       if (offset > 0) discard();
       range = {
           .begin = 0,
@@ -245,9 +249,9 @@ class BlobTransfer {
   const std::string& etag_;
   const OnBytes& on_bytes_;
   IncompleteFile file_;
-  bool has_earlier_bytes_;  // the file has bytes that an earlier process has received
-  int64_t num_parts_ = 0;   // number of parts in which the other bytes have arrived
-  HttpHead head_ = {};      // status and headers of the last answer
+  bool has_earlier_bytes_;  // the file contains bytes that an earlier process received
+  int64_t num_parts_ = 0;   // number of responses from which the other bytes were received
+  HttpHead head_ = {};      // status and headers of the last response
 };
 
 }  // namespace

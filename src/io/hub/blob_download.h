@@ -1,5 +1,5 @@
-// Downloads the content of one file into blobs/<entity tag> of a repository in the cache. Not thread-safe; several processes
-// may download the same file, and a lock lets one of them do it.
+// Downloads the content of one file into blobs/<entity tag> in the cache folder of its repository. Not thread-safe. Several processes may
+// download the same file; a lock lets one of them do it at a time.
 #pragma once
 
 #include <functional>
@@ -14,18 +14,21 @@ struct BlobRequest {
   const HubRepository& repository;
   const std::string& commit;
   const HubFile& file;
-  std::string path;  // path of the complete blob; while bytes arrive, the file has the suffix kIncomplete
+  // Path of the complete blob; an incomplete file has this path with the suffix kIncomplete.
+  std::string path;
 };
 
-// Called with the number of bytes that have arrived since the last call; it is negative if bytes were discarded.
+// A function that is called with the number of bytes that were received since the last call. The number is negative if received bytes
+// were discarded.
 using OnBytes = std::function<void(int64_t change)>;
 
-// The suffix of the name under which bytes arrive.
+// The suffix of the name of a file that is not completely downloaded.
 inline constexpr std::string_view kIncomplete = ".incomplete";
 
-// Creates `request.path` with verified content. Continues an incomplete file. `etag`: the entity tag that the hub states.
-// Requires: the caller has the lock of the file, and the folder exists. Errors: kBadData if the bytes are not those that the hub
-// lists; kDevice if the network or the disk fails; kInterrupted. The incomplete file stays, unless its bytes are wrong.
+// Downloads a file to `request.path` and verifies its hash. If an incomplete file exists, only the missing bytes are downloaded. `etag`
+// is the entity tag that the hub returned for the file. Requires: the caller holds the lock of the file, and the folder exists. Errors:
+// kBadData if the content does not have the hash that the hub lists; kDevice if the network or the disk fails; kInterrupted. After an
+// error the incomplete file is kept for the next attempt, unless its content is wrong.
 void download_blob(HubRequests& requests, FileSystem& files, const BlobRequest& request,
                    const std::string& etag, const OnBytes& on_bytes);
 

@@ -9,7 +9,7 @@
 #include "base/opened_library.h"
 
 namespace plimsoll {
-// The functions of libcrypto that are used.
+// Pointers to the functions of libcrypto that are used.
 struct CryptoLibrary {
   decltype(&::EVP_MD_CTX_new) context_new = nullptr;
   decltype(&::EVP_MD_CTX_free) context_free = nullptr;
@@ -22,7 +22,7 @@ struct CryptoLibrary {
 
 namespace {
 
-// Opens the library once. It stays open.
+// Opens the library and finds its functions. The library is never closed.
 CryptoLibrary load_crypto() {
   void* library = dlopen(kCryptoLibrary, RTLD_NOW | RTLD_LOCAL);
   CryptoLibrary crypto;

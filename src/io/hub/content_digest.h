@@ -1,5 +1,5 @@
-// The hashes with which the hub identifies the content of files: SHA-256 for large files, and the hash of git for small ones, which
-// is the SHA-1 of "blob <size>", a zero byte and the content. Not thread-safe.
+// Computes the hashes with which Hugging Face's hub identifies the content of files: SHA-256 for large files, and git's blob hash for
+// small ones, which is the SHA-1 of "blob <size>", a zero byte and the content. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +17,17 @@ enum class DigestKind : uint8_t { kSha256, kGitBlob };
 
 class ContentDigest {
  public:
-  // Opens libcrypto.so.3. `size_bytes`: the size of the complete content. Errors: kDevice if the library is not installed.
+  // Opens libcrypto.so.3 and begins a hash. `size_bytes` is the size of the complete content. Errors: kDevice if the library is not
+  // installed.
   ContentDigest(DigestKind kind, int64_t size_bytes);
   ~ContentDigest();
   ContentDigest(const ContentDigest&) = delete;
   ContentDigest& operator=(const ContentDigest&) = delete;
 
   void add(std::span<const std::byte> bytes);
-  // Returns the hash in hexadecimal digits of lower case, and begins a new one.
+  // Returns the hash in lower-case hexadecimal digits, and begins a new one.
   std::string finish();
-  // Starts a new hash, without the bytes that were added before.
+  // Discards the bytes that were added so far and begins a new hash.
   void restart();
 
  private:

@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// The functions of libcurl that are used.
+// Pointers to the functions of libcurl that are used.
 struct CurlLibrary {
   decltype(&::curl_global_init) global_init = nullptr;
   decltype(&::curl_easy_init) easy_init = nullptr;
@@ -27,7 +27,7 @@ struct CurlLibrary {
   decltype(&::curl_slist_free_all) slist_free_all = nullptr;
 };
 
-// Opens the library once. It stays open.
+// Opens the library and finds its functions. The library is never closed.
 CurlLibrary load_curl() {
   void* library = dlopen(kCurlLibrary, RTLD_NOW | RTLD_LOCAL);
   CurlLibrary curl;
@@ -58,8 +58,8 @@ const CurlLibrary& curl_library() {
   return library;
 }
 
-// The state of one request, which libcurl passes to the callbacks. Exceptions may not pass through its code, so they are
-// stored.
+// The state of one request, which the callbacks of libcurl receive. Exceptions must not propagate through the C code of libcurl, so they
+// are stored here.
 struct Transfer {
   const BodySink& sink;
   const std::function<bool()>& should_stop;
@@ -79,8 +79,8 @@ size_t take_header(char* data, size_t size, size_t count, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   try {
     const std::string_view line(data, size * count);
-    // libcurl also passes the headers of earlier answers, such as that of a proxy or "100 Continue". A status line begins the next
-    // answer.
+    // libcurl also passes the headers of earlier responses to the callback, such as that of a proxy or "100 Continue". Each status line
+    // begins a new response and discards the headers before it.
     if (line.starts_with("HTTP/")) {
       transfer.head = {};
       const size_t space = line.find(' ');
@@ -169,16 +169,17 @@ class CurlClient final : public HttpClient {
   void set_options(const HttpRequest& request, Transfer& transfer, curl_slist* headers, char* text) {
     constexpr long kConnectSeconds = 10;
     constexpr long kBufferBytes = 512L << 10;
-    // Resets the options of the last request. Connections stay open.
+    // Resets the options of the previous request. Open connections are kept.
     curl_.easy_reset(handle_);
     set(CURLOPT_URL, request.url.c_str());
-    // libcurl before 7.85 does not know the option. The addresses that a hub names are checked in any case (HubRequests).
+    // The return value is ignored, because libcurl before 7.85 does not know this option. HubRequests also checks the scheme of the
+    // addresses to which a hub redirects.
     curl_.easy_setopt(handle_, CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_NOBODY, request.only_head ? 1L : 0L);
     set(CURLOPT_HTTPHEADER, headers);
     set(CURLOPT_ERRORBUFFER, text);
     set(CURLOPT_FOLLOWLOCATION, 0L);
-    // libcurl must not use signals, because the program that calls Plimsoll may use them.
+    // libcurl must not use signals, because the process that uses Plimsoll may use them for its own purposes.
     set(CURLOPT_NOSIGNAL, 1L);
     set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);

@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Formats a size for people, in units of 1024.
+// Formats a number of bytes for users, in units of powers of 1024.
 std::string format_bytes(int64_t bytes) {
   if (bytes < 1024) return fmt::format("{} B", bytes);
   if (bytes < kMiB) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024);

@@ -42,7 +42,8 @@ TEST(SnapshotDownload, WrongBytesNeverGetAFinalName) {
   EXPECT_FALSE(files.status(std::string(kFolder) + "/refs/main")) << "the snapshot is not complete";
 }
 
-// Bytes of another program in the incomplete file are replaced if they do not belong to the file.
+// If the incomplete file contains bytes of another program that are not those of the downloaded file, they must be discarded and
+// downloaded again.
 TEST(SnapshotDownload, ReplacesAForeignIncompleteFile) {
   for (const char* left :
        {"wrong", "24 bytes that are wrong.", "more bytes than the file has, which cannot be right"}) {
@@ -159,7 +160,7 @@ TEST(SnapshotDownload, DotsInNamesAreNoFolders) {
   for (const char* path : {"a..b.json", "..c/d.json", "...json"}) world.hub.contents[path] = "{}";
   world.request.include = {"*.json"};
   world.download(files);
-  // The second download reads the list from the cache.
+  // The second download must read the list of files from the cache instead of requesting it.
   world.hub.log.clear();
   files.remove_file(snapshot_file("a..b.json"));
   world.download(files);
@@ -185,7 +186,7 @@ TEST(SnapshotDownload, AListWithoutAnEndIsRefused) {
             "the proxy");
 }
 
-// A server may neither change the screen nor write lines of its own.
+// Text from a server must be escaped in messages, so that it can neither send control sequences to the terminal nor add lines.
 TEST(SnapshotDownload, MessagesHaveNoControlCharactersOfTheServer) {
   const std::string bad = "x\x1b[2J\r\ny";
   const std::string shown = "x\\x1b[2J\\x0d\\x0ay";
@@ -223,7 +224,7 @@ TEST(SnapshotDownload, MessagesHaveNoControlCharactersOfTheServer) {
   EXPECT_NE(message.find("the entity tag '" + shown + "'"), std::string::npos) << message;
 }
 
-// Passes requests with a name and password on to a hub, and notes the others.
+// Passes requests whose URL contains a name and password on to a simulated hub, and records the others.
 class HubWithPassword final : public HttpClient {
  public:
   static constexpr std::string_view kStart = "http://me:pass%40word@";
@@ -245,7 +246,7 @@ class HubWithPassword final : public HttpClient {
   std::vector<std::string> urls_without;
 };
 
-// The name and password in HF_ENDPOINT are sent to the hub, and neither to other hosts nor into a message.
+// The name and password in HF_ENDPOINT must be sent to the hub only. Neither other hosts nor error messages may receive them.
 TEST(SnapshotDownload, CredentialsOfTheEndpointAreSentButNotShown) {
   HubWithPassword client;
   MemoryFileSystem files;

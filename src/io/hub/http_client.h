@@ -1,5 +1,5 @@
-// One HTTP request and its answer. The client follows no redirects and repeats nothing: that is the work of hub_requests.h, so
-// that tests replace only this interface. Not thread-safe.
+// The interface of an HTTP client that sends one request. It neither follows redirects nor repeats requests after failures;
+// hub_requests.h does that, so that tests need to replace only this interface. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -15,28 +15,30 @@ namespace plimsoll {
 
 struct HttpRequest {
   std::string url;
-  bool only_head = false;              // HEAD instead of GET
+  bool only_head = false;              // true for the method HEAD, false for GET
   std::vector<std::string> headers{};  // each in the form "Name: value"
-  int64_t idle_timeout_s = 10;         // the transfer fails after this time without a byte
+  int64_t idle_timeout_s = 10;         // the request fails if no byte arrives for this number of seconds
 };
 
-// Status and headers of an answer. Names are in lower case.
+// Status and headers of a response. The names of headers are in lower case.
 struct HttpHead {
   int status = 0;
   std::map<std::string, std::string, std::less<>> headers = {};
-  // Returns the value of a header, or "".
+  // Returns the value of a header, or an empty string if the response does not contain it.
   const std::string& value(std::string_view name) const;
 };
 
-// Receives the next bytes of the body. Returns false to end the transfer. It may throw; send() passes the exception on.
+// Receives the next bytes of the body of a response. Returns false to stop the transfer. If it throws an exception, send() throws it as
+// well.
 using BodySink = std::function<bool(const HttpHead& head, std::span<const std::byte> bytes)>;
 
 struct HttpResult {
-  HttpHead head;        // status 0 if there was no answer
-  std::string failure;  // a sentence about the failure of the network, or "" if the answer is complete
-  // True if the host cannot be found or refuses connections, which rarely changes within seconds.
+  HttpHead head;        // the status is 0 if there was no response
+  std::string failure;  // a sentence about the network error; empty if the response is complete
+  // True if the name of the host cannot be resolved or the host refuses connections. Repeating the request within seconds is then
+  // pointless.
   bool is_unreachable = false;
-  // The transfer ended because the sink or should_stop said so.
+  // True if the transfer was stopped because the sink returned false or should_stop() returned true.
   bool was_stopped = false;
 };
 
@@ -47,17 +49,16 @@ class HttpClient {
                           const std::function<bool()>& should_stop) = 0;
 };
 
-// The library that sends the requests.
+// The name of the library that sends the requests.
 inline constexpr const char* kCurlLibrary = "libcurl.so.4";
 
 struct CurlSettings {
-  std::string ca_file = {};    // certificates of authorities, instead of libcurl's own choice
-  std::string ca_folder = {};  // folder with certificates of authorities
+  std::string ca_file = {};    // file with CA certificates; empty for libcurl's default
+  std::string ca_folder = {};  // folder with CA certificates; empty for libcurl's default
 };
 
-// Opens libcurl.so.4 and returns a client that keeps connections open between requests. Proxies are those of the environment
-// variables that libcurl reads (https_proxy, http_proxy, all_proxy, no_proxy). Errors: kDevice if the library is not
-// installed.
+// Opens libcurl.so.4 and returns a client that keeps connections open between requests. Proxies are configured by the environment
+// variables that libcurl reads (https_proxy, http_proxy, all_proxy, no_proxy). Errors: kDevice if the library is not installed.
 std::unique_ptr<HttpClient> open_curl(const CurlSettings& settings);
 
 }  // namespace plimsoll

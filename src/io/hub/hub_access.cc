@@ -86,7 +86,7 @@ std::string find_token(FileSystem& files, const HubVariables& environment, const
 }  // namespace
 
 std::string offline_reason(const HubVariables& environment) {
-  // The second variable counts only if the first one is not set.
+  // TRANSFORMERS_OFFLINE is used only if HF_HUB_OFFLINE is not set.
   for (const char* name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}) {
     const std::string value = variable(environment, name);
     if (!value.empty()) return is_true(value) ? std::string(name) + "=" + value : std::string();
@@ -106,7 +106,7 @@ HubAccess hub_access(FileSystem& files, const HubVariables& environment, const s
       .download_timeout_s = seconds(environment, "HF_HUB_DOWNLOAD_TIMEOUT", 10),
       .ca_file = first_variable(environment, {"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"}),
       .ca_folder = variable(environment, "SSL_CERT_DIR")};
-  // The Python package requests, and tools that use it, take a folder of certificates in these variables too.
+  // These variables may contain a folder instead of a file, which the Python package requests accepts too.
   if (!access.ca_file.empty()) {
     const auto status = files.status(access.ca_file);
     if (status && status->kind == FileKind::kFolder) access.ca_folder = std::exchange(access.ca_file, "");

@@ -1,5 +1,5 @@
-// How the hub is reached: its address, the token, and if the network may be used, from the environment variables of Hugging
-// Face's tools. Thread-safe: pure except for reading the file of the token.
+// Reads from the environment variables of Hugging Face's tools how the hub is reached: its address, the token, and if the network may be
+// used. Thread-safe: pure functions, except for reading the token file.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,28 @@ inline constexpr std::string_view kDefaultEndpoint = "https://huggingface.co";
 
 struct HubAccess {
   std::string
-      endpoint;  // HF_ENDPOINT, or https://huggingface.co; without a name and password, and without '/' at its end
+      endpoint;  // the address in HF_ENDPOINT, or https://huggingface.co, without a name and password and without a '/' at its end
   std::string credentials =
-      {};             // "name:password" that HF_ENDPOINT contains, sent instead of the token; "" for none
-  std::string token;  // HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or the content of the token file; "" for none
+      {};  // the "name:password" in HF_ENDPOINT, which is sent instead of the token; empty if there is none
+  // HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or the content of the token file; empty if there is none.
+  std::string token;
   std::string
-      offline_reason;  // the variable that forbids the network, as "HF_HUB_OFFLINE=1"; "" if it may be used
-  int64_t metadata_timeout_s = 10;  // HF_HUB_ETAG_TIMEOUT
-  int64_t download_timeout_s = 10;  // HF_HUB_DOWNLOAD_TIMEOUT
-  std::string ca_file;              // REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE
-  std::string ca_folder;            // one of the first two if it is a folder, or SSL_CERT_DIR
+      offline_reason;  // variable that forbids using the network, such as "HF_HUB_OFFLINE=1"; empty if it may be used
+  int64_t metadata_timeout_s = 10;  // value of HF_HUB_ETAG_TIMEOUT
+  int64_t download_timeout_s = 10;  // value of HF_HUB_DOWNLOAD_TIMEOUT
+  std::string ca_file;              // value of REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE
+  std::string ca_folder;            // value of one of the first two if it is a folder, or of SSL_CERT_DIR
 
   bool is_offline() const { return !offline_reason.empty(); }
 };
 
-// Returns the variable that forbids the network and its value, as "HF_HUB_OFFLINE=1", or "".
+// Returns the variable that forbids using the network and its value, such as "HF_HUB_OFFLINE=1", or an empty string if it may be used.
 std::string offline_reason(const std::map<std::string, std::string>& environment);
 
-// The token is `given_token`, or otherwise the first one of HF_TOKEN, HUGGING_FACE_HUB_TOKEN and the token file, which is HF_TOKEN_PATH,
-// or `token` in HF_HOME, as `hf auth login` writes it. Errors: kUsage for an address that is not http or https or has no host, for a time that
-// is no positive whole number, and for a token with characters that a header cannot contain.
+// Reads the settings from the environment. The token is `given_token` or, if that is empty, the first of HF_TOKEN, HUGGING_FACE_HUB_TOKEN
+// and the content of the token file that is set. The path of the token file is HF_TOKEN_PATH or otherwise the file `token` in HF_HOME,
+// which `hf auth login` writes. Errors: kUsage for an address that is not http or https or has no host, for a timeout that is not a
+// positive integer, and for a token with characters that an HTTP header cannot contain.
 HubAccess hub_access(FileSystem& files, const std::map<std::string, std::string>& environment,
                      const std::string& given_token = {});
 

@@ -8,11 +8,11 @@
 namespace plimsoll {
 namespace {
 
-// The parts of an absolute address.
+// The parts of an absolute URL.
 struct AddressParts {
   std::string scheme;     // in lower case
-  std::string authority;  // in lower case, without a user's name
-  std::string_view path;  // with the query
+  std::string authority;  // host and port in lower case, without a user name
+  std::string_view path;  // path and query
 };
 
 AddressParts split_address(std::string_view address) {
@@ -58,7 +58,8 @@ std::string percent_encoded(std::string_view text, std::string_view safe) {
 std::string origin_of(std::string_view address) {
   const AddressParts parts = split_address(address);
   if ((parts.scheme != "http" && parts.scheme != "https") || parts.authority.empty()) return {};
-  const size_t bracket = parts.authority.rfind(']');  // end of an IPv6 address, which contains colons itself
+  // The end of an IPv6 address, whose colons do not precede a port.
+  const size_t bracket = parts.authority.rfind(']');
   const size_t colon = parts.authority.rfind(':');
   const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
   const char* port = parts.scheme == "https" ? ":443" : ":80";

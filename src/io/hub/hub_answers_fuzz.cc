@@ -1,6 +1,6 @@
-// Fuzzes the readers of a hub's answers. A finding is any result other than a complete download or an Error of bad data or of the
-// network, and a path outside the cache. The first byte selects which answer the input replaces, the rest of the first line is the value
-// of the headers, and the remaining lines are the body.
+// Fuzzes the code that reads the responses of a hub. The fuzzer reports an error if a download neither completes nor throws an Error for
+// invalid data or for the network, or if it writes a path outside of the cache. The first byte of the input selects which response is
+// replaced. The rest of the first line is used as the value of the headers, and the other lines as the body.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -36,7 +36,8 @@ class FuzzedHub final : public HttpClient {
     if (asked == FuzzedAnswer::kState || asked == FuzzedAnswer::kContent)
       result.head.headers["etag"] = "\"9e26dfeeb6e641a33dae4961196235bdb965b21b\"";
     if (asked == fuzzed_) {
-      // After 20 fuzzed answers the list of pages ends, so that links or redirects without an end cannot loop forever.
+      // After 20 replaced responses the list of pages ends, so that a fuzzed link to a next page or a redirect cannot cause an endless
+      // loop.
       if (++num_fuzzed_ > 20) body = "[]";
       if (num_fuzzed_ <= 20) {
         for (const char* name :

@@ -16,8 +16,8 @@ bool is_folder(FileSystem& files, const std::string& path) {
   return status && status->kind == FileKind::kFolder;
 }
 
-// Expands a path as Python's os.path.expanduser, except for "~name", which remains as it is. Without the variable HOME "~" remains too,
-// and an empty HOME means the root.
+// Expands "~" at the start of a path like Python's os.path.expanduser, except that "~name" is not expanded. If HOME is not set, "~" is
+// not expanded either; if HOME is empty, it means the root.
 std::string expand_home(const std::string& path, const HubEnvironment& environment) {
   if ((!path.starts_with("~/") && path != "~") || !environment.home) return path;
   std::string home = *environment.home;
@@ -29,7 +29,7 @@ bool is_set(const std::optional<std::string>& value) {
   return value && !value->empty();
 }
 
-// The variable that decides where the cache is, and the path below its value.
+// The environment variable that determines the location of the cache, its value, and the path that is appended to the value.
 struct CacheVariable {
   const char* name;
   std::string value;
@@ -46,7 +46,8 @@ CacheVariable deciding_variable(const HubEnvironment& environment) {
   return {"HOME", "~/.cache/huggingface", "hub"};
 }
 
-// Requires: hub_cache_folder() is empty.
+// Returns the reason why hub_cache_folder() cannot determine the folder, for messages. Requires: hub_cache_folder() returned an empty
+// string.
 std::string why_cache_is_unknown(const HubEnvironment& environment) {
   const CacheVariable variable = deciding_variable(environment);
   if (variable.value.starts_with("~/") || variable.value == "~")
@@ -64,7 +65,7 @@ bool is_name_part(std::string_view part) {
          part.find("--") == std::string_view::npos;
 }
 
-// Describes two ways to get a model: into the cache, where its name finds it, or into a folder.
+// Returns a text for the user about two ways to download a model: into the cache, where it is found by its name, or into any folder.
 std::string how_to_get(const std::string& name, const std::string& revision, const FolderArgument& argument) {
   const bool main = revision == "main";
   const std::string folder = file_name(name);

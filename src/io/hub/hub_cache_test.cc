@@ -38,7 +38,7 @@ TEST(HubCache, FolderFollowsTheVariables) {
   EXPECT_EQ(hub_cache_folder(environment), "/old") << "empty is unset";
 }
 
-// The results of os.path.expanduser in Python 3.11 for "~/.cache/huggingface/hub" and for HF_HOME with these
+// The expected paths are the results of Python 3.11: os.path.expanduser("~/.cache/huggingface/hub"), and the same for HF_HOME, with these
 // values of HOME.
 TEST(HubCache, FolderWithOddHomes) {
   HubEnvironment environment;
@@ -55,8 +55,8 @@ TEST(HubCache, FolderWithOddHomes) {
   EXPECT_EQ(hub_cache_folder(environment), "");
 }
 
-// A path that begins with "~" is never searched or printed as if it were a folder. Each row has the variables, and
-// the words of the message.
+// If the "~" in a path cannot be expanded, the path must be neither searched nor shown as if it were a folder. Each case contains the
+// environment variables and a part of the expected message.
 TEST(HubCache, UnknownPlacesAreNamedInsteadOfSearched) {
   struct Case {
     HubEnvironment environment;

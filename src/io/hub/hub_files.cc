@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMaxTreeBytes = int64_t{256} << 20;
 
-// The settings of models and tokenizers that Plimsoll reads or copies.
+// The small files of models and tokenizers that Plimsoll reads or copies.
 constexpr std::string_view kSettings[] = {
     "adapter_config.json",     "added_tokens.json", "chat_template.jinja",
     "chat_template.json",      "config.json",       "config_sentence_transformers.json",
@@ -26,7 +26,7 @@ constexpr std::string_view kSettings[] = {
 
 bool matches_any(const std::string& path, const std::vector<std::string>& patterns) {
   return std::ranges::any_of(patterns, [&](const std::string& pattern) {
-    // A folder means everything below it, which is how Hugging Face's tools read it.
+    // A pattern that ends with '/' matches everything below this folder, as in Hugging Face's tools.
     const std::string whole = pattern.ends_with('/') ? pattern + "*" : pattern;
     return fnmatch(whole.c_str(), path.c_str(), FNM_NOESCAPE) == 0;
   });
@@ -36,7 +36,7 @@ bool has_file(const std::vector<HubFile>& files, std::string_view path) {
   return std::ranges::find(files, path, &HubFile::path) != files.end();
 }
 
-// Returns true for weights that Plimsoll reads: a whole model, its parts, or an adapter.
+// Returns true for files with weights that Plimsoll reads: a whole model, a shard of one, or an adapter.
 bool is_weight_file(const std::string& path, const std::vector<HubFile>& listed) {
   if (path == "adapter_model.safetensors" || path == "model.safetensors") return true;
   const bool is_part =

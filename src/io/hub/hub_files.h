@@ -1,5 +1,5 @@
-// Chooses the files of a repository that are downloaded, and reads and writes the list of files of a commit in the cache
-// (trees/<commit>.json, as Hugging Face's tools write it). Thread-safe: pure functions, except for reading and writing files.
+// Selects the files of a repository to download, and reads and writes the list of files of a commit in the cache (trees/<commit>.json, as
+// Hugging Face's tools write it). Thread-safe: pure functions, except for reading and writing files.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-// The parts of a model that a command reads. kConfiguration and kTokenizer download the same small files, and differ in what has to be
-// in the cache.
+// The parts of a model that a command needs. kConfiguration and kTokenizer download the same small files; they differ in which of these
+// files must already be in the cache so that no download is needed.
 enum class ModelParts : uint8_t { kConfiguration, kTokenizer, kAll };
 
 // Returns true for a file of the configuration or of the tokenizer that Plimsoll reads, such as config.json and vocab.txt.
@@ -20,15 +20,16 @@ bool is_model_setting(std::string_view path);
 
 struct SelectedFiles {
   std::vector<HubFile> files;
-  std::vector<std::string> notes;  // sentences about files that are left out
+  std::vector<std::string> notes;  // sentences for the user about files that are not downloaded
 };
-// Chooses the files of a request. Errors: kBadData if the repository lacks a file of request.files, or if no file matches the patterns.
+// Selects the files to download for a request. Errors: kBadData if a file in request.files is not in the repository, or if no file
+// matches the patterns.
 SelectedFiles select_files(const DownloadRequest& request, const std::vector<HubFile>& listed,
                            ModelParts parts);
 
-// Formats the list byte for byte as Hugging Face's tools do.
+// Formats the list of files as JSON, with the same bytes as Hugging Face's tools.
 std::string tree_json(const std::vector<HubFile>& files);
-// Returns the list of files that a file of the cache contains; nothing if that file is missing or damaged.
+// Reads a file of the cache that contains a list of files as tree_json() formats it. Returns nothing if the file is missing or damaged.
 std::optional<std::vector<HubFile>> read_tree(FileSystem& files, const std::string& path);
 
 }  // namespace plimsoll

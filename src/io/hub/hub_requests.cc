@@ -17,7 +17,7 @@ namespace {
 constexpr int kMostRedirects = 10;
 constexpr int64_t kMostWaitSeconds = 300;
 constexpr size_t kMostAnswerBytes = size_t{64} << 20;
-// The longest part of a text of a server that a message repeats.
+// Messages contain at most this number of bytes of a text from a server.
 constexpr size_t kMostShownBytes = 400;
 constexpr const char* kUserAgent = "User-Agent: plimsoll/0.1.0";
 
@@ -29,7 +29,7 @@ bool is_success(int status) {
   return status >= 200 && status < 300;
 }
 
-// Returns true for answers that may differ a moment later.
+// Returns true for a status that may change if the request is repeated a moment later.
 bool passes_later(int status) {
   return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
 }
@@ -40,7 +40,8 @@ int64_t number_or(std::string_view text, int64_t otherwise) {
   return error == std::errc() && end == text.data() + text.size() && value >= 0 ? value : otherwise;
 }
 
-// Returns the seconds of Retry-After, or the time t of RateLimit ("api";r=0;t=55), or -1.
+// Returns the number of seconds that a response asks the client to wait: the value of Retry-After, or t in a RateLimit header such as
+// "api";r=0;t=55. Returns -1 if there is none.
 int64_t asked_wait_seconds(const HttpHead& head) {
   if (const int64_t seconds = number_or(head.value("retry-after"), -1); seconds >= 0) return seconds;
   const std::string& limit = head.value("ratelimit");
@@ -63,10 +64,11 @@ std::string text_member(const nlohmann::json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// A listing with more bytes than this is refused. No real repository is as large, and sums of sizes below it cannot overflow.
+// A list of files whose total size exceeds this number of bytes is refused. No real repository is as large, and sums below it cannot
+// overflow.
 constexpr int64_t kMostBytes = int64_t{1} << 50;
 
-// Reads an entry of a listing. Errors: kBadData if the value does not describe a file.
+// Reads an entry of the list of files. Errors: kBadData if the JSON value does not describe a file.
 HubFile read_entry(const nlohmann::json& entry, const std::string& url) {
   HubFile file{.path = text_member(entry, "path"), .git_hash = text_member(entry, "oid")};
   const auto size = entry.find("size");
@@ -142,8 +144,9 @@ std::string HubRequests::file_address(const HubRepository& repository, const std
                      percent_encoded(path, "/"));
 }
 
-// Sends a request and follows redirects. If `own_answer` is not null, it receives the last answer of the hub itself that states an
-// entity tag, or otherwise the first one of another host; a HEAD request ends with this answer if it redirects to another host.
+// Sends a request and follows redirects. If `own_answer` is not null, it receives the last response of the hub itself that contains an
+// entity tag, or, if there is none, the first such response of another host. A HEAD request ends at a redirect to another host if such a
+// response was received.
 HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHead* own_answer) const {
   const std::string own_origin = origin_of(access_.endpoint);
   const std::vector<std::string> headers = request.headers;
@@ -153,7 +156,7 @@ HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHe
     request.headers.emplace_back(kUserAgent);
     // Requests uncompressed bytes, because the hub's sizes and hashes are those of the uncompressed file.
     request.headers.emplace_back("Accept-Encoding: identity");
-    // Hugging Face's tools do the same: the name and the password in HF_ENDPOINT are sent instead of a token.
+    // The name and password in HF_ENDPOINT are sent instead of a token, as in Hugging Face's tools.
     const bool is_own = origin == own_origin;
     if (is_own && access_.credentials.empty() && !access_.token.empty())
       request.headers.push_back("Authorization: Bearer " + access_.token);
@@ -165,7 +168,8 @@ HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHe
     };
     HttpResult result = client_.send(request, bodies, [&] { return pace_.callback().should_stop(); });
     request.url = url;
-    // libcurl repeats the address of a proxy that it cannot use.
+    // The error text of libcurl contains the address of a proxy that it cannot use, with its user name and password, which must not be
+    // shown.
     result.failure = printable(without_user_names(result.failure), kMostShownBytes);
     const bool counts = own_answer != nullptr && (own_answer->status == 0 || origin == own_origin);
     if (counts && !etag_of(result.head).empty()) *own_answer = result.head;
@@ -219,7 +223,8 @@ void HubRequests::refuse(const HubRepository& repository, const HttpHead& head,
               passes_later(head.status) ? "try again later" : "check HF_ENDPOINT and the proxy");
 }
 
-// Asks until there is an answer. Errors: those of refuse() for an answer that is no success.
+// Repeats a request until there is a response, or until the limit of attempts is reached. Errors: those of refuse() for a status that is
+// not a success.
 HubRequests::Answer HubRequests::ask(const HubRepository& repository, const std::string& url, bool only_head,
                                      const std::string& what) {
   Attempts attempts(pace_);
@@ -242,7 +247,7 @@ HubRequests::Answer HubRequests::ask(const HubRepository& repository, const std:
     if (!answer.result.failure.empty()) {
       failure = fmt::format("{} cannot be reached: {}", host_of(url), answer.result.failure);
     } else if (is_success(head.status) || (only_head && own_answer.status != 0 && is_redirect(head.status))) {
-      // The hub's own answer has the entity tag of the file, that of another host does not.
+      // The entity tag of the file is in the response of the hub itself, not in that of the host to which it redirects.
       if (only_head && own_answer.status != 0) answer.result.head = own_answer;
       return answer;
     } else if (passes_later(head.status)) {
@@ -292,7 +297,7 @@ std::vector<HubFile> HubRequests::files_of(const HubRepository& repository, cons
       if (entry.is_object() && text_member(entry, "type") == "file") files.push_back(read_entry(entry, url));
     }
     std::string next = next_page(answer.result.head.value("link"));
-    // A mirror may return an address of the hub that it copies. The address of the mirror then replaces that of the hub.
+    // A mirror may return a URL of the hub that it copies. The address of the hub is then replaced by that of the mirror.
     if (next.starts_with(kDefaultEndpoint)) next = access_.endpoint + next.substr(kDefaultEndpoint.size());
     const std::string here = url;
     url = next.empty() ? next : resolved_address(here, next);

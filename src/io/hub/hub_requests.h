@@ -1,5 +1,5 @@
-// The requests to the hub: the commit of a revision, its files, and the bytes of a file. Repeats requests after failures that
-// pass, follows redirects, and sends the token only to the hub itself. Not thread-safe.
+// The requests to Hugging Face's hub: the commit of a revision, the list of its files, and the bytes of a file. Requests are repeated
+// after temporary failures, redirects are followed, and the token is sent only to the hub itself. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,40 +19,40 @@ struct HubRepository {
   std::string name;
 };
 
-// A file of a commit as the hub lists it.
+// A file of a commit, as in the hub's list of files.
 struct HubFile {
   std::string path;
   int64_t size_bytes = 0;
-  std::string git_hash = {};  // the hash of git of the file, or of its pointer if it is a large file
-  std::string sha256 = {};    // "" except for large files
-  std::string xet_hash = {};  // "" except for large files in Hugging Face's own storage
+  std::string git_hash = {};  // git's blob hash of the file or, for a large file, of its LFS pointer
+  std::string sha256 = {};    // empty unless the file is large
+  std::string xet_hash = {};  // empty unless the file is large and in Hugging Face's Xet storage
 };
 
-// The facts that the hub states about a file when it is asked for it.
+// The entity tag and the size of a file, which the hub returns for a HEAD request.
 struct HubFileState {
-  std::string etag;         // without quotes; the name of the file in blobs/
-  int64_t size_bytes = -1;  // -1 if not stated
+  std::string etag;         // entity tag without quotes, which is the name of the file in blobs/
+  int64_t size_bytes = -1;  // -1 if the hub does not return the size
 };
 
-// Waits, and asks the user's program if the download is to stop. Tests replace the clock.
+// Waits between attempts, and calls the user's callback to ask if the download should stop. Tests replace the waiting.
 class DownloadPace {
  public:
   explicit DownloadPace(DownloadCallback& callback) : callback_(callback) {}
   virtual ~DownloadPace() = default;
   DownloadCallback& callback() const { return callback_; }
-  // Waits in pieces, and returns earlier if the download is to stop.
+  // Waits in short intervals, and returns early if the callback stops the download.
   virtual void wait_ms(int64_t milliseconds);
 
  private:
   DownloadCallback& callback_;
 };
 
-// Counts the failures since the last success, and waits longer after each.
+// Counts consecutive failures of a request, and waits longer after each of them.
 class Attempts {
  public:
   explicit Attempts(DownloadPace& pace) : pace_(pace) {}
-  // Waits before the next attempt: 1, 2, 4 and 8 seconds, or the time that the server asks for. `failure` describes the failure.
-  // Returns false after the fifth failure in a row, and if the server asks for more than five minutes.
+  // Waits before the next attempt: 1, 2, 4 and 8 seconds, or the time that the server asks for. `failure` is a description for the user.
+  // Returns false, without waiting, after the fifth failure in a row, and if the server asks for more than five minutes.
   bool wait_after(const std::string& failure, const HttpHead& head);
   void reset() { num_failures_ = 0; }
   int64_t count() const { return num_failures_; }
@@ -62,7 +62,8 @@ class Attempts {
   int64_t num_failures_ = 0;
 };
 
-// Returns the entity tag of an answer as Hugging Face's tools name files by it, or "".
+// Returns the entity tag of a response without quotes, in the form that Hugging Face's tools use for the names of files in the cache.
+// Returns an empty string if the response has none.
 std::string etag_of(const HttpHead& head);
 
 class HubRequests {
@@ -72,26 +73,26 @@ class HubRequests {
 
   const HubAccess& access() const { return access_; }
   DownloadPace& pace() const { return pace_; }
-  // Errors of commit_of(), files_of() and state_of(): kBadData if the repository, revision or file does not exist or may not be read, or
-  // if the answer is not that of a hub; kDevice if the hub does not answer; kInterrupted.
+  // Errors of commit_of(), files_of() and state_of(): kBadData if the repository, revision or file does not exist or the user may not
+  // read it, or if the response is not that of a hub; kDevice if the hub does not respond; kInterrupted.
   std::string commit_of(const HubRepository& repository, const std::string& revision);
   std::vector<HubFile> files_of(const HubRepository& repository, const std::string& commit);
   HubFileState state_of(const HubRepository& repository, const std::string& commit, const std::string& path);
 
-  // The outcome of one attempt to read a file.
+  // The result of one request for the content of a file.
   struct BodyOutcome {
     HttpResult result;
-    std::string etag;  // entity tag in the hub's own answer; "" if not stated
+    std::string etag;  // entity tag in the response of the hub itself; empty if there is none
   };
-  // Asks once for the bytes from `offset` on, or for all if it is 0. `sink` receives only bodies with status 200 or 206. Errors:
-  // kBadData for answers that no further attempt changes, such as 404.
+  // Sends one request for the bytes of a file from `offset` to the end. `sink` receives the body only if the status is 200 or 206.
+  // Errors: kBadData for a status such as 404, for which repeating the request is pointless.
   BodyOutcome read(const HubRepository& repository, const std::string& commit, const std::string& path,
                    int64_t offset, const BodySink& sink);
 
-  // Throws the error of a status that is not a success. `what` names what was asked for.
+  // Throws the error for a status that is not a success. `what` describes the requested thing in the message.
   [[noreturn]] void refuse(const HubRepository& repository, const HttpHead& head,
                            const std::string& what) const;
-  // Throws kInterrupted if the download is to stop.
+  // Throws kInterrupted if the callback stops the download.
   void require_running() const;
 
  private:

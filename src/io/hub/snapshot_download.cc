@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kLockPollMs = 200;
 constexpr std::chrono::milliseconds kReportInterval(200);
-// The first line is the signature of the Cache Directory Tagging Specification.
+// The content of a file CACHEDIR.TAG. The first line is the signature that the Cache Directory Tagging Specification requires.
 constexpr std::string_view kCacheTag =
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# This file marks a cache directory, which backups may omit. It was created by plimsoll download.\n"
@@ -24,7 +24,7 @@ bool is_commit(std::string_view text) {
   return text.size() == 40 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// Returns the size of a file, or -1 if there is none.
+// Returns the size of a file, or -1 if it does not exist.
 int64_t file_bytes(FileSystem& files, const std::string& path) {
   const auto status = files.status(path);
   return status && status->kind == FileKind::kFile ? status->size_bytes : -1;
@@ -34,12 +34,12 @@ std::string tree_path(const std::string& folder, const std::string& commit) {
   return join_path(join_path(folder, "trees"), commit + ".json");
 }
 
-// Returns the entity tag that the hub usually states for a file. It is the name of the file's blob.
+// Returns the entity tag that the hub usually returns for a file. It is also the name of the file's blob in the cache.
 const std::string& usual_etag(const HubFile& file) {
   return file.sha256.empty() ? file.git_hash : file.sha256;
 }
 
-// Returns true if a snapshot without a list of its files has the weights of a model or of an adapter.
+// Returns true if a snapshot contains the weights of a model or of an adapter. Used if the cache has no list of the files of the commit.
 bool has_weights(FileSystem& files, const std::string& snapshot) {
   for (const char* name : {"model.safetensors", "adapter_model.safetensors"}) {
     if (file_bytes(files, join_path(snapshot, name)) >= 0) return true;
@@ -108,7 +108,7 @@ SnapshotDownload::SnapshotDownload(FileSystem& files, HubRequests& requests,
 void SnapshotDownload::find_files(const DownloadRequest& request, ModelParts parts) {
   plan_.commit =
       is_commit(request.revision) ? request.revision : requests_.commit_of(repository_, request.revision);
-  // The list of a commit never changes.
+  // The list of the files of a commit never changes, so a list in the cache can be used.
   if (auto cached = read_tree(files_, tree_path(folder_, plan_.commit)); cached && !cached->empty()) {
     listed_ = std::move(*cached);
   } else {
@@ -124,7 +124,7 @@ void SnapshotDownload::find_files(const DownloadRequest& request, ModelParts par
   }
 }
 
-// Records that files do not exist, so that Hugging Face's tools do not ask for them again.
+// Records in the cache that requested files do not exist, so that Hugging Face's tools do not request them again.
 void SnapshotDownload::remember_absence(const DownloadRequest& request) {
   for (const std::string& name : request.files) {
     const bool is_listed = std::ranges::find(listed_, name, &HubFile::path) != listed_.end();
@@ -134,7 +134,7 @@ void SnapshotDownload::remember_absence(const DownloadRequest& request) {
       make_folders(files_, parent_folder(path));
       if (!files_.status(path)) write_synced_file(files_, path, "");
     } catch (const FileError&) {
-      // This record is only a hint. The caller reports that the file does not exist, which matters more than a failed write.
+      // The error is ignored, because the record is only a hint, and the caller reports that the file does not exist.
       return;
     }
   }
@@ -194,7 +194,7 @@ void SnapshotDownload::run() {
   require_space();
   const bool is_linked = std::ranges::all_of(
       selected_, [&](const HubFile& file) { return has_blob(snapshot_path(file), file); });
-  // Returns before anything is written: a cache that is complete may be read-only.
+  // If the snapshot is complete, the function returns before it writes anything, because the cache may be read-only.
   if (is_linked && has_ref()) return;
   start_ = std::chrono::steady_clock::now();
   prepare_folders();
@@ -232,8 +232,8 @@ void SnapshotDownload::download_file(size_t index) {
                   "'{}': {} states {} bytes, and lists {}; check HF_ENDPOINT and the proxy", file.path,
                   host_of(plan_.endpoint), state.size_bytes, file.size_bytes);
     }
-    // A tag that looks like a hash must be the hash in the listing. Otherwise the blob would get the name of another file's content, and
-    // other programs would read it as that file.
+    // If the entity tag is a hash, it must be the hash in the list of files. Otherwise the content would be stored under the hash of
+    // other content, and other programs would read it as that.
     const bool is_hash = (state.etag.size() == 40 || state.etag.size() == 64) &&
                          state.etag.find_first_not_of("0123456789abcdef") == std::string::npos;
     if (is_hash && state.etag != etag) {
@@ -258,8 +258,8 @@ void SnapshotDownload::download_file(size_t index) {
   }
   const std::string blob = blob_path(etag);
   if (!has_blob(blob, file)) {
-    // Counts the bytes of the incomplete file again: another process may have continued it, or the hub may have stated another tag than
-    // the one that was planned with.
+    // The size of the incomplete file may differ from that in the plan, because another process may have continued the download, or
+    // because the hub returned another entity tag. Corrects the number of downloaded bytes.
     const int64_t partial = std::max(file_bytes(files_, blob + std::string(kIncomplete)), int64_t{0});
     const int64_t usable = partial <= file.size_bytes ? partial : 0;
     progress_.done_bytes += usable - plan_.files[index].present_bytes;
@@ -273,7 +273,7 @@ void SnapshotDownload::download_file(size_t index) {
   plan_.files[index].present_bytes = file.size_bytes;
 }
 
-// Creates the link to a blob under the name of the file in the snapshot.
+// Creates a symbolic link in the snapshot, with the name of the file, that points to the blob with its content.
 void SnapshotDownload::link(const std::string& blob, const HubFile& file) {
   const std::string path = snapshot_path(file);
   std::string target = "../../";
@@ -287,7 +287,7 @@ void SnapshotDownload::link(const std::string& blob, const HubFile& file) {
     if (!files_.status(path) && !files_.read_link(path)) {
       files_.make_link(target, path);
     } else {
-      // The file in the snapshot exists but is damaged, so the link replaces it by a rename.
+      // The snapshot already has a damaged file of this name. The link is created under a temporary name, and a rename replaces the file.
       const std::string temporary = temporary_path(path);
       files_.make_link(target, temporary);
       files_.rename(temporary, path);
@@ -296,7 +296,7 @@ void SnapshotDownload::link(const std::string& blob, const HubFile& file) {
     const bool has_no_links = error.operation() == FileOperation::kMakeLink &&
                               (error.error_number() == EPERM || error.error_number() == EOPNOTSUPP);
     if (!has_no_links) throw;
-    // Without symbolic links, the file itself goes into the snapshot, where Hugging Face's tools also store it.
+    // If the file system does not support symbolic links, the file itself is moved into the snapshot, as Hugging Face's tools do.
     files_.rename(blob, path);
   }
   files_.sync_folder(parent_folder(path));

@@ -1,7 +1,7 @@
-// Downloads files of a commit into the cache of Hugging Face's tools, in their published layout: blobs/<entity tag> with the
-// content, snapshots/<commit>/<path> with links to it, refs/<branch> with the commit, trees/<commit>.json with the list of
-// files, .no_exist/<commit>/<path> for files that were asked for and do not exist, and .locks/ with a lock per blob. Not
-// thread-safe; several processes may download the same repository.
+// Downloads files of a commit into the cache of Hugging Face's tools, in their published layout: blobs/<entity tag> with the content,
+// snapshots/<commit>/<path> with links to it, refs/<branch> with the commit, trees/<commit>.json with the list of files,
+// .no_exist/<commit>/<path> for requested files that do not exist, and .locks/ with a lock file per blob. Not thread-safe; several
+// processes may download the same repository.
 #pragma once
 
 #include <chrono>
@@ -18,15 +18,15 @@ namespace plimsoll {
 
 class SnapshotDownload {
  public:
-  // Finds the commit and its files, and what the cache of the environment has of them. Writes only .no_exist records of files that were
-  // asked for by name and do not exist. Errors: kUsage for a wrong name or revision, or if the place of the cache is unknown; otherwise
-  // as HubRequests and select_files().
+  // Plans the download: finds the commit, its files, and which of them are already in the cache. Writes nothing except for the .no_exist
+  // records of files that were requested by name and do not exist. Errors: kUsage for an invalid name or revision, or if the location of
+  // the cache cannot be determined; those of HubRequests and select_files().
   SnapshotDownload(FileSystem& files, HubRequests& requests, const HubEnvironment& environment,
                    const DownloadRequest& request, ModelParts parts);
 
   const DownloadPlan& plan() const { return plan_; }
-  // Downloads what is missing. The name of the branch gets the new commit at the end, so that an interrupted download leaves the
-  // older snapshot usable. Errors: as Download::run().
+  // Downloads the missing files. Only at the end is refs/<branch> changed to the new commit, so that an interrupted download leaves the
+  // older snapshot usable. Errors: those of Download::run().
   void run();
 
  private:
@@ -48,17 +48,18 @@ class SnapshotDownload {
   FileSystem& files_;
   HubRequests& requests_;
   HubRepository repository_;
-  std::string cache_;              // folder of all repositories
-  std::string folder_;             // folder of this repository
+  std::string cache_;              // cache folder with the folders of all repositories
+  std::string folder_;             // cache folder of this repository
   std::vector<HubFile> listed_;    // all files of the commit
-  std::vector<HubFile> selected_;  // in the order of plan_.files
+  std::vector<HubFile> selected_;  // files to download, in the order of plan_.files
   DownloadPlan plan_;
   DownloadProgress progress_;
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point last_report_;
 };
 
-// Returns true if a snapshot in the cache has all files that a command reads of a model. `folder`: the repository's folder in the cache.
+// Returns true if a snapshot in the cache contains all files of a model that a command needs. `folder` is the cache folder of the
+// repository.
 bool is_snapshot_complete(FileSystem& files, const std::string& folder, const std::string& commit,
                           ModelParts parts);
 

@@ -27,11 +27,11 @@ TEST(SnapshotDownload, FillsThePublishedLayout) {
   EXPECT_FALSE(files.status(snapshot_file("sub/notes.txt")));
   EXPECT_EQ(find_in_hub_cache(files, kEnvironment, "org/name"), download.plan().folder);
   EXPECT_TRUE(is_snapshot_complete(files, kFolder, SimulatedHub::kCommit, ModelParts::kAll));
-  // A second download asks only for the commit.
+  // A second download must send only the request for the commit.
   world.hub.log.clear();
   world.download(files);
   ASSERT_EQ(world.hub.log.size(), 1u);
-  // The link of a file in a subfolder needs one more "../".
+  // The file is in a subfolder of the snapshot, so the relative path in its link has one more "../".
   world.request.files = {"sub/notes.txt"};
   world.download(files);
   EXPECT_EQ(files.read_link(snapshot_file("sub/notes.txt")),
@@ -54,7 +54,7 @@ TEST(SnapshotDownload, OnlyTheHubReceivesTheToken) {
   EXPECT_EQ(num_stored, 1);
 }
 
-// The connection breaks after each possible number of bytes: once, four times, or every time.
+// Tests that a download is completed although the connection breaks after any number of bytes, once, four times or in every request.
 TEST(SnapshotDownload, ContinuesAfterACutAtEveryByte) {
   for (int64_t cut = 0; cut <= 24; ++cut) {
     for (const int num_cuts : {1, 4, 1000}) {
@@ -78,7 +78,8 @@ TEST(SnapshotDownload, ContinuesAfterACutAtEveryByte) {
   }
 }
 
-// The user's program interrupts the download each time that it is asked, and the next process continues it.
+// The user's callback stops the download again and again. Each time, the next process must continue it, and at most one byte per
+// interruption may be downloaded twice.
 TEST(SnapshotDownload, ContinuesAfterEveryInterruption) {
   MemoryFileSystem files;
   World world;
@@ -101,8 +102,8 @@ TEST(SnapshotDownload, ContinuesAfterEveryInterruption) {
       << "an interruption costs at most the byte in flight";
 }
 
-// The machine loses power before every call, and the disk is in every state that POSIX allows. No file has wrong bytes under its final
-// name, and the next download completes the snapshot.
+// The power fails before any system call, and the disk may then be in any state that POSIX allows. No file with a final name may have
+// wrong content, and the next download must complete the snapshot.
 TEST(SnapshotDownload, SurvivesPowerLossAtEveryCall) {
   int64_t num_calls = 0;
   for (int64_t call = 0; call < 200; ++call) {
@@ -131,7 +132,8 @@ TEST(SnapshotDownload, SurvivesPowerLossAtEveryCall) {
   EXPECT_GT(num_calls, 30);
 }
 
-// Fails one call as on a full disk, or this call and all later ones. The error says so, and once there is space the download completes.
+// Lets one system call fail because the disk is full, or this call and all later ones. The error must say so, and the next download must
+// succeed when the disk has space.
 TEST(SnapshotDownload, AFullDiskIsAnErrorAtEveryCall) {
   for (const bool stays_full : {false, true}) {
     int64_t call = 0;

@@ -1,4 +1,4 @@
-// A small checkpoint with every part, for the tests in this folder.
+// A small checkpoint with every kind of content, for the tests in src/io/ckpt.
 #pragma once
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ class CheckpointFixture {
     add(contents.optimizer_tensors, variant, "encoder.weight.exp_avg_sq", {12});
   }
 
-  // Writes the file that is copied into the checkpoint, once.
+  // Writes vocab.txt, which saving copies into the checkpoint, unless it exists already.
   void prepare(FileSystem& files) const {
     if (files.status(join_path(source_, "vocab.txt"))) return;
     make_folders(files, source_);

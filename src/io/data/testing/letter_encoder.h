@@ -1,4 +1,5 @@
-// Code that the tests of this folder share: a small tokenizer, random numbers and messages of errors. For tests only.
+// Code that the tests of src/io/data share: a small tokenizer with one token per byte, random numbers, and a function that returns the
+// message of an error. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,8 +20,8 @@
 
 namespace plimsoll {
 
-// Encodes a text as the id 1, an id per byte, and the id 2. The second text of a pair follows as an id per byte and the id 2, with type
-// 1. The ids of bytes begin at first_letter.
+// Encodes a text as the id 1, an id per byte, and the id 2. For a pair, the second text follows as an id per byte and the id 2, with
+// token type 1. The id of a byte is first_letter plus its value.
 class LetterEncoder : public TextEncoder {
  public:
   explicit LetterEncoder(int32_t first_letter = 10) : first_letter_(first_letter) {}
@@ -38,7 +39,7 @@ class LetterEncoder : public TextEncoder {
                    std::vector<int32_t>& ids, std::vector<int32_t>& types) override {
       return encoder_.encode(first, second, max_length, ids, types);
     }
-    // A word gives a token for each of its bytes.
+    // Encodes each byte of a word as one token.
     int64_t encode_words(std::span<const std::string_view> words, int64_t max_length,
                          std::vector<int32_t>& ids, std::vector<int32_t>& types,
                          std::vector<int32_t>& word_starts) override {

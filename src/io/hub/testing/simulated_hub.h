@@ -1,4 +1,4 @@
-// A hub in memory for tests of downloads, and what its clients need. Not thread-safe.
+// A simulated hub in memory for tests of downloads, and the objects that a client of it needs. Not thread-safe.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,7 +24,8 @@ inline std::string hash_of(const std::string& text, DigestKind kind) {
   return digest.finish();
 }
 
-// A hub in memory. Files that end with .safetensors are large ones, which another host stores.
+// Responds to requests like Hugging Face's hub, with files in memory. Files whose names end with .safetensors are large files, for which
+// the hub redirects to another host.
 class SimulatedHub final : public HttpClient {
  public:
   static constexpr const char* kCommit = "0123456789abcdef0123456789abcdef01234567";
@@ -33,7 +34,7 @@ class SimulatedHub final : public HttpClient {
                                               {"model.safetensors", "the weights of the model"},
                                               {"sub/notes.txt", "not read"},
                                               {"vocab.txt", ""}};
-  // The bytes of an answer that arrive before the connection breaks, or -1 for all.
+  // The connection breaks after this number of bytes of a body; -1 for never. This happens for the next num_cuts bodies that are longer.
   int64_t cut = -1;
   int num_cuts = 0;
   int64_t bytes_per_call = 5;
@@ -127,7 +128,7 @@ class SimulatedHub final : public HttpClient {
   }
 };
 
-// Returns at once instead of waiting, and adds up the requested times.
+// Does not wait, but sums the times for which it should have waited.
 class SimulatedPace final : public DownloadPace {
  public:
   using DownloadPace::DownloadPace;
@@ -135,7 +136,7 @@ class SimulatedPace final : public DownloadPace {
   int64_t waited_ms = 0;
 };
 
-// Stops the download after a number of calls.
+// A callback that asks to stop the download after `calls_left` calls.
 class StoppingCallback final : public DownloadCallback {
  public:
   bool should_stop() override {
@@ -151,7 +152,7 @@ inline const HubEnvironment kEnvironment{
     .hf_hub_cache = "/cache", .huggingface_hub_cache = {}, .hf_home = {}, .xdg_cache_home = {}, .home = {}};
 inline constexpr const char* kFolder = "/cache/models--org--name";
 
-// A hub, a client of it, and a request.
+// A simulated hub, the objects that a client of it needs, and a request for a download.
 struct World {
   SimulatedHub hub;
   StoppingCallback callback;
@@ -178,7 +179,7 @@ inline std::string snapshot_file(const std::string& path) {
   return std::string(kFolder) + "/snapshots/" + SimulatedHub::kCommit + "/" + path;
 }
 
-// Fails if a file under a final name has other bytes than those of the hub.
+// Checks that every file with a final name has the same content as on the hub.
 inline void expect_only_right_files(MemoryFileSystem& files, const SimulatedHub& hub,
                                     const std::string& where) {
   const std::string blobs = std::string(kFolder) + "/blobs";
