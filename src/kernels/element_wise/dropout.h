@@ -27,8 +27,8 @@
 namespace plimsoll {
 
 struct DropoutFwdArgs {
-  ConstView x;     // [n]
-  View y;          // [n]
+  ConstView x;     // shape [n]
+  View y;          // shape [n]
   int64_t n = 0;   // T * C
   double p = 0.0;  // probability that an element becomes zero
   RandomSite where;

@@ -44,10 +44,10 @@ namespace plimsoll {
 inline constexpr int kMaxEmbeddingTables = 4;
 
 struct EmbeddingSumFwdArgs {
-  std::array<ConstView, kMaxEmbeddingTables> tables = {};  // [V_k, C]; on a CPU all of one type
-  std::array<ConstView, kMaxEmbeddingTables> ids = {};     // [T] i32
+  std::array<ConstView, kMaxEmbeddingTables> tables = {};  // shape [V_k, C]; on a CPU all of one type
+  std::array<ConstView, kMaxEmbeddingTables> ids = {};     // i32 of shape [T]
   int num_tables = 0;
-  View x;  // [T, C]
+  View x;  // shape [T, C]
   int64_t T = 0;
   int64_t C = 0;
   int64_t num_tokens = 0;
@@ -68,9 +68,9 @@ struct IdOfToken {
 };
 
 struct EmbeddingBwdArgs {
-  ConstView d_x;     // [T, C]
-  ConstView sorted;  // [T, 2] i32: (id, token)
-  View d_table;      // [V, C]
+  ConstView d_x;     // shape [T, C]
+  ConstView sorted;  // i32 of shape [T, 2], the pairs (id, token)
+  View d_table;      // shape [V, C]
   int64_t T = 0;
   int64_t C = 0;
   int64_t V = 0;  // rows of d_table

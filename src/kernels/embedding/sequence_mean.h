@@ -27,9 +27,9 @@
 namespace plimsoll {
 
 struct SequenceMeanFwdArgs {
-  ConstView x;           // [T, C]
-  ConstView cu_seqlens;  // [B + 1] i32
-  View y;                // [B, C]
+  ConstView x;           // shape [T, C]
+  ConstView cu_seqlens;  // i32 of shape [B + 1]
+  View y;                // shape [B, C]
   int64_t T = 0;
   int64_t C = 0;
   int64_t B = 0;
@@ -38,9 +38,9 @@ void sequence_mean_fwd_ref(const SequenceMeanFwdArgs& args);
 void sequence_mean_fwd_cpu(const SequenceMeanFwdArgs& args);
 
 struct SequenceMeanBwdArgs {
-  ConstView d_y;         // [B, C]
-  ConstView cu_seqlens;  // [B + 1] i32
-  View d_x;              // [T, C]
+  ConstView d_y;         // shape [B, C]
+  ConstView cu_seqlens;  // i32 of shape [B + 1]
+  View d_x;              // shape [T, C]
   int64_t T = 0;
   int64_t C = 0;
   int64_t B = 0;

@@ -41,10 +41,11 @@ struct BceWithLogitsFwdArgs {
   ConstView denominator = {};  // 1 element, > 0
   View loss = {};              // 1 element
   int64_t num_rows = 0;
-  int64_t num_real_rows = 0;  // Requires: 0 <= num_real_rows <= num_rows
+  int64_t num_real_rows = 0;  // number of real rows, from 0 to num_rows
   int64_t num_classes = 0;
   Accumulate accumulate = Accumulate::kOverwrite;
-  View scratch = {};  // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
+  // Scratch memory of row_loss_cuda_scratch_bytes(num_rows) bytes; used only by the CUDA kernel.
+  View scratch = {};
 };
 
 struct BceWithLogitsBwdArgs {

@@ -89,8 +89,9 @@ struct ClassSumsLossArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   View loss = {};
-  View z_loss = {};       // null: not stored
-  View num_correct = {};  // i32; null: not counted; if not null, requires columns.counts
+  View z_loss = {};  // null if the z-loss is not to be stored
+  // i32: the number of correct predictions. It may be null, and must be null if columns.counts is not set.
+  View num_correct = {};
   int64_t num_rows = 0;
   int64_t num_classes = 0;   // V
   int64_t rank_classes = 0;  // K; class k belongs to rank k / K

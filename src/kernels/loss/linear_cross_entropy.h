@@ -47,13 +47,15 @@ namespace plimsoll {
 struct LinearCrossEntropyFwdArgs {
   ConstView x_BH = {};
   ConstView w_KH = {};
-  ConstView bias_K = {};  // null without bias
+  ConstView bias_K = {};  // null if the layer has no bias
   ConstView labels_B = {};
   ConstView denominator = {};  // 1 element, > 0
   View loss = {};              // 1 element
   View z_loss = {};            // 1 element; null: not stored
-  View num_correct = {};       // i32, 1 element; null: not counted
-  View sums_BS = {};           // if ranks divide the classes: replaces loss, z_loss and num_correct
+  // One i32 element: the number of correct predictions; null if they are not to be counted.
+  View num_correct = {};
+  // Used if ranks divide the classes: receives the class sums instead of loss, z_loss and num_correct.
+  View sums_BS = {};
   ClassShare share = {};
   std::span<std::byte> scratch = {};
 };
@@ -64,8 +66,9 @@ struct LinearCrossEntropyBwdArgs {
   ConstView bias_K = {};
   ConstView labels_B = {};
   ConstView denominator = {};
-  ConstView d_loss = {};     // 1 element
-  ConstView d_sums_BS = {};  // if ranks divide the classes: replaces d_loss and denominator
+  ConstView d_loss = {};  // 1 element
+  // Used instead of d_loss and the denominator if ranks divide the classes: gradients of the class sums.
+  ConstView d_sums_BS = {};
   ClassShare share = {};
   View d_x_BH = {};
   std::span<std::byte> scratch = {};
@@ -78,11 +81,13 @@ struct LinearCrossEntropyGradArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
-  ConstView d_sums_BS = {};  // if ranks divide the classes: replaces d_loss and denominator
+  // Used instead of d_loss and the denominator if ranks divide the classes: gradients of the class sums.
+  ConstView d_sums_BS = {};
   ClassShare share = {};
-  View d_w_KH = {};  // null: not computed
+  View d_w_KH = {};  // null if the gradient of the weight is not to be computed
   View d_bias_K = {};
-  Accumulate accumulate = Accumulate::kOverwrite;  // applies to d_w and d_bias
+  // States whether d_w and d_bias are added to their destinations.
+  Accumulate accumulate = Accumulate::kOverwrite;
   std::span<std::byte> scratch = {};
 };
 
@@ -93,14 +98,16 @@ struct LinearCrossEntropyWithGradientsArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
-  ConstView d_sums_BS = {};  // if ranks divide the classes: replaces d_loss and denominator
+  // Used instead of d_loss and the denominator if ranks divide the classes: gradients of the class sums.
+  ConstView d_sums_BS = {};
   ClassShare share = {};
   View loss = {};    // 1 element
   View z_loss = {};  // 1 element; null: not stored
-  View d_x_BH = {};  // null: not computed
-  View d_w_KH = {};  // null: not computed
+  View d_x_BH = {};  // null if the gradient of x is not to be computed
+  View d_w_KH = {};  // null if the gradient of the weight is not to be computed
   View d_bias_K = {};
-  Accumulate accumulate = Accumulate::kOverwrite;  // applies to d_w and d_bias
+  // States whether d_w and d_bias are added to their destinations.
+  Accumulate accumulate = Accumulate::kOverwrite;
   std::span<std::byte> scratch = {};
 };
 

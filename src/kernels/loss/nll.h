@@ -34,14 +34,16 @@ inline constexpr int64_t kLossRowBlocks = 64;
 
 struct NllFwdArgs {
   ConstView y_BK = {};         // log-probabilities
-  ConstView labels_B = {};     // i32; Requires: < num_classes
+  ConstView labels_B = {};     // i32; every label must be below num_classes
   ConstView denominator = {};  // 1 element, > 0
   View loss = {};              // 1 element
   int64_t num_rows = 0;
   int64_t num_classes = 0;
-  double label_smoothing = 0.0;                    // Requires: in [0, 1]
-  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd adds to the previous loss
-  View scratch = {};                               // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
+  double label_smoothing = 0.0;  // the label smoothing must be in [0, 1]
+  // kAdd adds the loss to the previous value of its destination.
+  Accumulate accumulate = Accumulate::kOverwrite;
+  // Scratch memory of row_loss_cuda_scratch_bytes(num_rows) bytes; used only by the CUDA kernel.
+  View scratch = {};
 };
 
 struct NllBwdArgs {

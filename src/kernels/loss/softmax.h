@@ -31,7 +31,7 @@ struct SoftmaxFwdArgs {
   ConstView x_BK = {};
   View y_BK = {};
   int64_t num_rows = 0;
-  int64_t num_classes = 0;  // Requires: >= 1
+  int64_t num_classes = 0;  // number of classes, at least 1
 };
 
 struct SoftmaxBwdArgs {
@@ -39,7 +39,7 @@ struct SoftmaxBwdArgs {
   ConstView d_y_BK = {};
   View d_x_BK = {};
   int64_t num_rows = 0;
-  int64_t num_classes = 0;  // Requires: >= 1
+  int64_t num_classes = 0;  // number of classes, at least 1
 };
 
 // Returns the longest chain of dependent fp32 additions in a sum over the classes for vectors of one lane

@@ -41,19 +41,23 @@ namespace plimsoll {
 
 struct SoftmaxCrossEntropyFwdArgs {
   ConstView logits_BK = {};
-  ConstView labels_B = {};     // i32; Requires: < num_classes
+  ConstView labels_B = {};     // i32; every label must be below num_classes
   ConstView denominator = {};  // 1 element, > 0
   View loss = {};              // 1 element
-  View row_loss_B = {};        // optional: each row's loss, not divided by the denominator
+  View row_loss_B = {};        // optional: the loss of each row, not divided by the denominator
   int64_t num_rows = 0;
-  int64_t num_classes = 0;                         // Requires: >= 1
-  double label_smoothing = 0.0;                    // Requires: in [0, 1]
-  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd adds to the previous loss
-  double z_coefficient = 0.0;                      // Requires: >= 0
-  View z_loss = {};                                // 1 element, as loss; null: not stored
-  int64_t row_stride = 0;  // CUDA only: elements from a row of logits to the next; 0: num_classes
-  View scratch = {};       // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
-  View z_scratch = {};     // CUDA only, if z_loss is stored: as many bytes as `scratch`
+  int64_t num_classes = 0;       // number of classes, at least 1
+  double label_smoothing = 0.0;  // the label smoothing must be in [0, 1]
+  // kAdd adds the loss to the previous value of its destination.
+  Accumulate accumulate = Accumulate::kOverwrite;
+  double z_coefficient = 0.0;  // the coefficient of the z-loss must not be negative
+  View z_loss = {};            // 1 element, as loss; null: not stored
+  // Distance in elements between rows of logits (0 means num_classes); used only on a GPU.
+  int64_t row_stride = 0;
+  // Scratch memory of row_loss_cuda_scratch_bytes(num_rows) bytes; used only by the CUDA kernel.
+  View scratch = {};
+  // More scratch memory of the same size, which the CUDA kernel needs if the z-loss is stored.
+  View z_scratch = {};
 };
 
 struct SoftmaxCrossEntropyBwdArgs {
@@ -80,13 +84,14 @@ struct SoftmaxCrossEntropyInPlaceArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
-  View loss = {};    // null: not computed
-  View z_loss = {};  // null: not stored; Requires: loss is computed
+  View loss = {};    // null if the loss is not to be computed
+  View z_loss = {};  // null if the z-loss is not to be stored; must be null if `loss` is null
   int64_t num_rows = 0;
   int64_t num_classes = 0;
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
-  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd adds to the previous loss
+  // kAdd adds the loss to the previous value of its destination.
+  Accumulate accumulate = Accumulate::kOverwrite;
   View wide_row = {};  // f32, for bf16 logits: cross_entropy_wide_row_floats(num_classes) per thread
 };
 

@@ -30,8 +30,8 @@ struct TopLogitsArgs {
   View ids_BK = {};
   View log_sum_B = {};
   int64_t num_rows = 0;
-  int64_t num_classes = 0;  // Requires: >= k
-  int64_t k = 1;            // Requires: in [1, kMaxTopLogits]
+  int64_t num_classes = 0;  // number of classes, at least k
+  int64_t k = 1;            // number of logits to select per row, from 1 to kMaxTopLogits
 };
 
 void top_logits_ref(const TopLogitsArgs& args);

@@ -21,7 +21,7 @@ struct AdafactorRow {
   const float* g;
   float* p;
   float* m;
-  const float* factor;  // factor of each column
+  const float* factor;  // the factor by which the gradients of each column are multiplied
   float row_factor, scale, decay, beta1;
 };
 }  // namespace plimsoll
@@ -59,7 +59,7 @@ HWY_INLINE auto change_of(Tag tag, const AdafactorRow& row, int64_t i) {
   return hn::Mul(g, hn::LoadU(tag, row.factor + i));
 }
 
-// Returns the sum of u^2. row.row_factor contains the clip coefficient.
+// Returns the sum of the squares of the updates u of one row (adafactor.h). Requires: row.row_factor contains the clip coefficient.
 float row_update_squares(const AdafactorRow& row, int64_t count) {
   const hn::ScalableTag<float> tag;
   const hn::CappedTag<float, 1> one;
@@ -96,7 +96,7 @@ void update_row(const AdafactorRow& row, int64_t count) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) update_vector(tag, k, i);
-  // Computes the elements after the last whole vector, by the same operations in the same order.
+  // Updates the elements after the last whole SIMD vector one by one, with the operations of the vectors in the same order.
   for (; i < count; ++i) update_vector(hn::CappedTag<float, 1>(), k, i);
 }
 
@@ -228,7 +228,8 @@ void update_states(const Work& work, const StepScalars& step) {
   }
 }
 
-// Computes 1 / sqrt of the column states (or, for a vector, of v) for the columns of a tile.
+// Computes the factor of the gradients of each column of a tile: 1 / sqrt of the column's state or, for a vector, of the state v of each
+// element.
 void column_factors(const Work& work, const Tile& tile, float* factors) {
   const View& state = work.tensor.is_matrix() ? work.tensor.column : work.tensor.v;
   const float* x = state.as<float>() + tile.first_column;
