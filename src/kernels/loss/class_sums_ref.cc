@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNoClass = -std::numeric_limits<double>::infinity();
 
-// The logits of the classes of a rank in one row.
+// The logits of the classes of one rank in one row.
 struct RankRow {
   ConstView logits;
   int64_t begin = 0;

@@ -1,5 +1,5 @@
-// The number of correct predictions of a classifier: contract. Thread-safe: kernels keep no state. Views are used
-// only during the call.
+// Counts the correct predictions of a classifier: contract. Thread-safe: kernels keep no state. Views are used only
+// during the call.
 //
 // Shape letters: B rows, K classes; dense, row-major.
 //
@@ -36,7 +36,7 @@ struct CountCorrectArgs {
 void count_correct_ref(const CountCorrectArgs& args);
 void count_correct_cpu(const CountCorrectArgs& args);
 
-// Runs on an NVIDIA GPU. Views are in device memory.
+// Counts the correct predictions on an NVIDIA GPU. All views are in device memory.
 void count_correct_cuda(const CountCorrectArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -29,14 +29,15 @@
 
 namespace plimsoll {
 
-// Rows are summed in at most this many blocks, whose limits depend only on B and K.
+// The largest number of blocks into which the rows of a loss are divided. The limits of the blocks depend only on B and K, so the order of
+// additions does not depend on the number of threads.
 inline constexpr int64_t kLossRowBlocks = 64;
 
 struct NllFwdArgs {
-  ConstView y_BK = {};         // log-probabilities
+  ConstView y_BK = {};         // the log-probabilities of all classes
   ConstView labels_B = {};     // i32; every label must be below num_classes
-  ConstView denominator = {};  // 1 element, > 0
-  View loss = {};              // 1 element
+  ConstView denominator = {};  // one positive element, by which the loss is divided
+  View loss = {};              // one element: the loss of all rows
   int64_t num_rows = 0;
   int64_t num_classes = 0;
   double label_smoothing = 0.0;  // the label smoothing must be in [0, 1]
@@ -48,8 +49,8 @@ struct NllFwdArgs {
 
 struct NllBwdArgs {
   ConstView labels_B = {};     // i32
-  ConstView denominator = {};  // 1 element
-  ConstView d_loss = {};       // 1 element
+  ConstView denominator = {};  // one element, by which the loss is divided
+  ConstView d_loss = {};       // one element: the gradient with respect to the loss
   View d_y_BK = {};
   int64_t num_rows = 0;
   int64_t num_classes = 0;

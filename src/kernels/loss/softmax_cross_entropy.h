@@ -42,8 +42,8 @@ namespace plimsoll {
 struct SoftmaxCrossEntropyFwdArgs {
   ConstView logits_BK = {};
   ConstView labels_B = {};     // i32; every label must be below num_classes
-  ConstView denominator = {};  // 1 element, > 0
-  View loss = {};              // 1 element
+  ConstView denominator = {};  // one positive element, by which the loss is divided
+  View loss = {};              // one element: the loss of all rows
   View row_loss_B = {};        // optional: the loss of each row, not divided by the denominator
   int64_t num_rows = 0;
   int64_t num_classes = 0;       // number of classes, at least 1
@@ -51,7 +51,7 @@ struct SoftmaxCrossEntropyFwdArgs {
   // kAdd adds the loss to the previous value of its destination.
   Accumulate accumulate = Accumulate::kOverwrite;
   double z_coefficient = 0.0;  // the coefficient of the z-loss must not be negative
-  View z_loss = {};            // 1 element, as loss; null: not stored
+  View z_loss = {};            // one element: the z-loss, a part of the loss; null if it is not to be stored
   // Distance in elements between rows of logits (0 means num_classes); used only on a GPU.
   int64_t row_stride = 0;
   // Scratch memory of row_loss_cuda_scratch_bytes(num_rows) bytes; used only by the CUDA kernel.
@@ -63,8 +63,8 @@ struct SoftmaxCrossEntropyFwdArgs {
 struct SoftmaxCrossEntropyBwdArgs {
   ConstView logits_BK = {};
   ConstView labels_B = {};     // i32
-  ConstView denominator = {};  // 1 element
-  ConstView d_loss = {};       // 1 element
+  ConstView denominator = {};  // one element, by which the loss is divided
+  ConstView d_loss = {};       // one element: the gradient with respect to the loss
   View d_logits_BK = {};
   int64_t num_rows = 0;
   int64_t num_classes = 0;
