@@ -31,19 +31,18 @@ int32_t count(const Kernel& kernel, const std::vector<double>& logits, DType dty
 }
 
 // Tests equal logits, NaN, infinities and rows without a label, with the count overwritten and added to its old value. The expected
-// predictions are those of torch.argmax.
+// predictions are those of torch.argmax. The comment on each row of logits states whether the prediction is correct.
 TEST(CountCorrect, CountsTheFirstOfTheLargestLogits) {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<double> logits = {1, 2, 3,  // the label has the largest logit: correct
-                                      3, 2, 1,  // another class has the largest logit: not correct
-                                      // The label has the second of two equal logits: not correct.
-                                      // The label has the first of two equal logits: correct.
-                                      2, 2, 1, 2, 2, 1,
-                                      0, -inf, -inf,  // correct
-                                      inf, inf, 0,    // correct
-                                      nan, 1, 0,      // the logit of the label is NaN: not correct
-                                      9, 1, 0};       // the row has no label, so it is not counted
+  const std::vector<double> logits = {1,   2,    3,     // correct
+                                      3,   2,    1,     // wrong prediction
+                                      2,   2,    1,     // the second of two equal logits: not correct
+                                      2,   2,    1,     // the first of two equal logits: correct
+                                      0,   -inf, -inf,  // correct
+                                      inf, inf,  0,     // correct
+                                      nan, 1,    0,     // NaN at the label: not correct
+                                      9,   1,    0};    // no label
   const std::vector<int32_t> labels = {2, 2, 1, 0, 0, 0, 0, -100};
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const auto check = [&](const auto& kernel) {
