@@ -105,8 +105,8 @@ double gelu_slope_exact(double x, Activation activation);
 // is therefore relatively accurate near 0 and far in the negative tail too. The error of the tanh form and of
 // SiLU is that of the exponent v, relative to 1 - S. ReLU is exact, except that a denormal may count as zero.
 double gelu_fwd_error_bound(double x, Activation activation, DType stored);
-// Returns a bound of |got - exact| for the backward kernels. The two terms of a slope cancel each other where the slope is zero, so the
-// error is relative to their magnitudes.
+// Returns a bound of |got - exact| for the backward kernels. The derivative is a sum of two terms, which cancel each other where the slope
+// is zero. The error is therefore relative to the magnitudes of the terms.
 double gelu_bwd_error_bound(double x, double d_y, Activation activation, DType stored);
 
 // The functions below run on an NVIDIA GPU. add.h states the rules for all CUDA kernels. Errors against the

@@ -67,7 +67,7 @@ struct TailFor16Bits {
 
 template <class Tail>
 __device__ __forceinline__ NormalTail normal_tail(float z) {
-  const float w = z * 0.849321800f;  // sqrt(log2(e) / 2)
+  const float w = z * 0.849321800f;  // the constant is sqrt(log2(e) / 2)
   return {fast_exp2(-(w * w)), Tail::ratio(z, fast_reciprocal(z + 3.5f))};
 }
 
@@ -163,7 +163,7 @@ template <typename T>
 struct Silu {
   static __device__ __forceinline__ Gate gate(float x) {
     const float cut = cut_to(x, 100.0f);
-    return gate_of(cut, cut * -1.44269504f);  // log2(e)
+    return gate_of(cut, cut * -1.44269504f);  // the constant is -log2(e)
   }
   static __device__ __forceinline__ float value(float x) { return x * gate(x).gate; }
   static __device__ __forceinline__ float slope(float x) { return gated_slope(x, gate(x), 1.0f); }

@@ -1,5 +1,5 @@
-// exp2, tanh and the normal distribution function on vectors of fp32. Compiled per target; included through
-// hwy/foreach_target.h. Thread-safe: pure functions.
+// exp2, tanh and the normal distribution function on vectors of fp32. Compiled once per instruction set
+// through hwy/foreach_target.h. Thread-safe: pure functions.
 //
 // The coefficients are minimax fits of the relative error, computed in 40 digits (Remez exchange algorithm)
 // and rounded to fp32:

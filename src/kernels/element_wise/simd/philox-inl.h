@@ -1,6 +1,6 @@
 // The random numbers of base/philox.h and the dropout factors on vectors, bit for bit equal to the scalar
-// functions. Compiled per target; included through hwy/foreach_target.h. Thread-safe: pure functions on their
-// operands.
+// functions. Compiled once per instruction set through hwy/foreach_target.h. Thread-safe: pure functions on
+// their operands.
 #if defined(PLIMSOLL_KERNELS_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_PHILOX_INL_H_
 #undef PLIMSOLL_KERNELS_PHILOX_INL_H_
@@ -25,9 +25,8 @@ inline constexpr int64_t kDropoutChunk = 256;
 // vector may draw more numbers than requested.
 inline constexpr int64_t kPhiloxSlack = 64;
 
-// Draws the numbers of blocks [first_block, first_block + num_blocks), and of at most 7 more blocks, with
-// philox4x32<kRounds>. A block gives eight 16-bit halves, the low half of each word first, in the memory
-// order of words.
+// Draws the numbers of blocks [first_block, first_block + num_blocks), and of at most 7 more blocks, with philox4x32<kRounds>. A block
+// gives eight numbers of 16 bits, the low half of each word first, in the order of the words in memory.
 #if HWY_TARGET == HWY_SCALAR
 template <int kRounds>
 HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
