@@ -70,7 +70,7 @@ void rope_cuda(const RopeArgs& args, CudaStream stream);
 inline double rope_table_error_bound(double scale, double angle, DType stored) {
   return 1.01 * std::abs(scale) * (unit_roundoff(stored) + 0x1p-50 * (1.0 + std::abs(angle)));
 }
-// Returns the error bound of y = a c - b s: two products, one of which is fused with the subtraction.
+// Returns the error bound of an element y = a c - b s, which has two products, one of them fused with the subtraction.
 inline double rope_error_bound(double a, double b, double c, double s, double y, DType stored) {
   return 2.02 * kRoundoffF32 * (std::abs(a * c) + std::abs(b * s)) + store_error_bound(stored, y);
 }

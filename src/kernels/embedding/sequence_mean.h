@@ -48,8 +48,8 @@ struct SequenceMeanBwdArgs {
 void sequence_mean_bwd_ref(const SequenceMeanBwdArgs& args);
 void sequence_mean_bwd_cpu(const SequenceMeanBwdArgs& args);
 
-// Returns a bound of |error| of a mean of `rows` rows: their sum has at most `rows` additions per term, and the division
-// rounds once. `mean_abs`: the exact mean of their magnitudes; `mean`: the exact mean.
+// Returns a bound on the error of the mean of `rows` rows. Each term of their sum takes part in at most `rows` additions, and the division
+// rounds once. `mean_abs` is the exact mean of the magnitudes, and `mean` is the exact mean.
 inline double sequence_mean_error_bound(int64_t rows, double mean_abs, double mean, DType stored) {
   return 1.01 * kRoundoffF32 * (static_cast<double>(rows) * mean_abs + std::abs(mean)) +
          store_error_bound(stored, mean);
