@@ -22,7 +22,7 @@
 
 #include "base/check.h"
 
-// Expand a row to its KernelFunction if it runs on that device, and to nothing otherwise.
+// Expand a catalog row to its KernelFunction if the implementation runs on that kind of device, and to nothing otherwise.
 #define PLIMSOLL_CPU_FUNCTION(kernel, implementation, backend, ...) \
   PLIMSOLL_CPU_FUNCTION_##backend(implementation)
 #define PLIMSOLL_CPU_FUNCTION_kRef(implementation) \
@@ -40,7 +40,7 @@
 
 namespace plimsoll {
 
-// A function of any type, with the name of its catalog row.
+// A kernel function of any type, with the name of the catalog row that it belongs to.
 class KernelFunction {
  public:
   template <typename Function>

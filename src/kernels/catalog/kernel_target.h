@@ -29,7 +29,7 @@ constexpr std::string_view fp32_products_name(Fp32Products products) {
 // the arena while the product runs.
 inline constexpr int64_t kCublasLtWorkspaceBytes = int64_t{32} << 20;
 
-// The most logits per row that top_logits (kernels/loss/top_logits.h) selects.
+// The largest number of logits per row that top_logits (kernels/loss/top_logits.h) can select.
 inline constexpr int64_t kMaxTopLogits = 64;
 
 struct KernelTarget {
