@@ -81,7 +81,7 @@ std::span<const KernelRow> kernel_rows() {
 }
 
 std::vector<const KernelRow*> kernel_rows_of(std::string_view kernel) {
-  // The map is built once, because a plan looks up the rows of every kind of op.
+  // A map from the name of a kernel to its rows. It is built only once, because a plan looks up the rows of every kind of op.
   static const std::map<std::string_view, std::vector<const KernelRow*>> kRowsOf = [] {
     std::map<std::string_view, std::vector<const KernelRow*>> rows;
     for (const KernelRow& row : kernel_rows()) rows[row.kernel].push_back(&row);

@@ -138,7 +138,7 @@ struct KernelMatrixEntry {
   // Empty if no implementation supports this type on this device.
   std::vector<std::string_view> implementations;
 };
-// Returns an entry for every kernel, floating type and device.
+// Returns an entry for every combination of a kernel, a floating-point type and a kind of device.
 std::vector<KernelMatrixEntry> kernel_matrix();
 // Returns the entries as a Markdown table for the documents: a line per kernel, a column per device and type, and in each cell the name of
 // the preferred implementation.

@@ -38,7 +38,8 @@ struct KernelTarget {
   CpuIsa isa = CpuIsa::kBaseline;                   // used on a CPU
   int sm = 0;                                       // compute capability of a GPU, 90 for 9.0; 0 on a CPU
   Fp32Products fp32_products = Fp32Products::kF32;  // used on a GPU
-  int64_t matmul_workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of each cuBLASLt product
+  // Size in bytes of the workspace of each cuBLASLt matrix product.
+  int64_t matmul_workspace_bytes = kCublasLtWorkspaceBytes;
 };
 
 // The answer of an implementation to a kernel problem: whether it supports the problem and, if not, the reason, which `plan --why` prints.

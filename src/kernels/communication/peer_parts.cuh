@@ -29,7 +29,7 @@ struct Part {
   const T* own = nullptr;
   T* sum = nullptr;
   int64_t count = 0;
-  int64_t copies = 0;   // distance in bytes from `own` to the copy of the first other rank
+  int64_t copies = 0;   // distance in bytes from `own` to the copy of the elements of the first other rank
   int64_t between = 0;  // distance in bytes between the copies of two other ranks
 };
 

@@ -48,7 +48,7 @@ void all_gather_ref(const RankSlicesArgs& args);
 // Requires: tensors, slices that are summed, and slices that are stored outside the tensors begin at multiples of 16 bytes.
 void reduce_scatter_cuda_peers(const RankSlicesArgs& args, CudaStream stream);
 void all_gather_cuda_peers(const RankSlicesArgs& args, CudaStream stream);
-// Exchange all tensors in one launch of NCCL.
+// Sum or gather all tensors in one launch of NCCL.
 void reduce_scatter_cuda_nccl(const RankSlicesArgs& args, CudaStream stream);
 void all_gather_cuda_nccl(const RankSlicesArgs& args, CudaStream stream);
 

@@ -63,7 +63,7 @@ void bias_add_fwd_cpu(const BiasAddFwdArgs& args);
 struct BiasGradArgs {
   ConstView d_y;  // shape [T, C]
   View d_b;       // shape [C]
-  View scratch;   // bias_grad_scratch_bytes(T, C) bytes, aligned to 4
+  View scratch;   // scratch memory of bias_grad_scratch_bytes(T, C) bytes, aligned to 4
   int64_t T = 0;
   int64_t C = 0;
   Accumulate accumulate = Accumulate::kOverwrite;

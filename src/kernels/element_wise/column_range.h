@@ -29,7 +29,7 @@ struct ColumnsFwdArgs {
   int64_t N = 0;
   int64_t K = 0;
   int64_t first = 0;
-  double scale = 1.0;  // the fast kernels round it to fp32
+  double scale = 1.0;  // factor of the result; the fast kernels round it to fp32
 };
 void columns_fwd_ref(const ColumnsFwdArgs& args);
 void columns_fwd_cpu(const ColumnsFwdArgs& args);

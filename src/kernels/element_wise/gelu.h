@@ -85,7 +85,7 @@ struct BiasGeluBwdArgs {
   ConstView d_y;  // shape [T, C]
   View d_h;       // shape [T, C]
   View d_b;       // shape [C]
-  View scratch;   // bias_gelu_bwd_scratch_bytes(T, C) bytes
+  View scratch;   // scratch memory of bias_gelu_bwd_scratch_bytes(T, C) bytes
   int64_t T = 0;
   int64_t C = 0;
   Activation activation = Activation::kGelu;
@@ -97,7 +97,7 @@ constexpr int64_t bias_gelu_bwd_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_scratch_bytes(T, C, 1);
 }
 
-// The scalar functions with which the references compute.
+// The activations, their slopes and their error bounds for one number in double. The references compute with these functions.
 double gelu_exact(double x, Activation activation);
 double gelu_slope_exact(double x, Activation activation);
 // Returns a bound of |got - exact| for the fast kernels. GELU computes the small quantity z * Phi(-z), z = |x|,

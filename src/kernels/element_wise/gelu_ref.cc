@@ -28,8 +28,8 @@ double logistic(double v) {
 struct Gate {
   double v;
   double gate;
-  double d_v;  // the derivative of v
-  // gate * (1 - gate), the logistic function's derivative.
+  double d_v;  // the derivative of v with respect to x
+  // Gate * (1 - gate), the derivative of the logistic function at v.
   double slope() const { return gate * logistic(-v); }
 };
 Gate gate_of(double x, Activation activation) {

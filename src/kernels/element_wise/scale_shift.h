@@ -50,7 +50,7 @@ struct ScaleShiftBwdArgs {
   View d_x_hat;     // shape [T, C]
   View d_gain;      // shape [C]
   View d_bias;      // shape [C]; may be null
-  View scratch;     // scale_shift_bwd_scratch_bytes(T, C) bytes
+  View scratch;     // scratch memory of scale_shift_bwd_scratch_bytes(T, C) bytes
   int64_t T = 0;
   int64_t C = 0;
   Accumulate accumulate = Accumulate::kOverwrite;

@@ -26,7 +26,7 @@
 
 namespace plimsoll {
 
-// An id that no table has.
+// The id of unused tokens in the result. It is an id that no table contains.
 inline constexpr int32_t kNoId = std::numeric_limits<int32_t>::max();
 
 struct SortIdsArgs {
@@ -41,7 +41,7 @@ struct SortIdsArgs {
 void sort_ids_ref(const SortIdsArgs& args);
 void sort_ids_cpu(const SortIdsArgs& args);
 
-// Checks the arguments against the contract. Errors: kInternal if they break it.
+// Checks the arguments against the requirements that are stated above. Errors: kInternal if they do not meet them.
 void check_sort_ids(const char* kernel, const SortIdsArgs& args);
 
 // The function below runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels.

@@ -152,8 +152,8 @@ double log_sum_of_ranks_cpu(const float* sums, const ClassColumns& columns) {
   return most + std::log(sum);
 }
 
-// Returns true if the label has the largest logit of all ranks. It must be the largest logit of its own rank; the function compares it with
-// the largest logits of the other ranks.
+// Returns true if the label has the largest logit of all ranks. The sums of the label's rank state whether it has the largest logit of that
+// rank; if so, the function compares its logit with the largest logits of the other ranks.
 bool predicts_label_cpu(const ClassSumsLossArgs& args, const float* sums, int64_t label) {
   const ClassColumns& columns = args.columns;
   if (sums[columns.label_is_largest()] == 0.0f) return false;

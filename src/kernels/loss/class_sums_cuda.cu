@@ -156,8 +156,8 @@ __device__ __forceinline__ double log_sum_of_ranks(const float* sums, const Clas
   return static_cast<double>(most) + log(sum);
 }
 
-// Returns true if the label has the largest logit of all ranks. It must be the largest logit of its own rank; the function compares it with
-// the largest logits of the other ranks.
+// Returns true if the label has the largest logit of all ranks. The sums of the label's rank state whether it has the largest logit of that
+// rank; if so, the function compares its logit with the largest logits of the other ranks.
 __device__ __forceinline__ bool predicts_label(const float* sums, const ClassColumns& columns, int64_t own) {
   if (sums[columns.label_is_largest()] == 0.0f) return false;
   const float limit = sums[columns.label_logit()];

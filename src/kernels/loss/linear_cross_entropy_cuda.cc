@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// A range of consecutive classes.
+// A range of consecutive classes, for which matrix products are computed separately.
 struct ClassRange {
   int64_t first = 0;
   int64_t count = 0;

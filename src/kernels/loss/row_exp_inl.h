@@ -9,7 +9,7 @@
 #endif
 
 #include <hwy/highway.h>
-// Highway's own headers must come before its math functions.
+// The headers of Highway must be included before those of its math functions.
 #include <hwy/contrib/math/math-inl.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ HWY_INLINE int64_t float_lanes() {
   return static_cast<int64_t>(hn::Lanes(FloatTag()));
 }
 
-// Returns exp(x), and NaN for NaN (Highway's Exp returns 0).
+// Returns exp(x). Returns NaN for NaN, unlike Exp of Highway, which returns 0.
 HWY_INLINE FloatVec exp_keeping_nan(FloatVec x) {
   const FloatTag tag;
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(tag, x));
@@ -71,7 +71,7 @@ HWY_INLINE float row_max(const float* x, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(tag, max));
 }
 
-// Returns the sum of exp(x - max).
+// Returns the sum of exp(x - max) over a row.
 HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max) {
   const FloatTag tag;
   const int64_t lanes = float_lanes();

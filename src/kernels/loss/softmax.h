@@ -35,7 +35,7 @@ struct SoftmaxFwdArgs {
 };
 
 struct SoftmaxBwdArgs {
-  ConstView y_BK = {};  // the output of the forward kernel
+  ConstView y_BK = {};  // the log-probabilities that the forward kernel computed
   ConstView d_y_BK = {};
   View d_x_BK = {};
   int64_t num_rows = 0;

@@ -66,7 +66,7 @@ TEST(LogSoftmax, MatchesTheReferenceOnEveryInstructionSet) {
           GuardedBuffer y(name + "/y", DType::kF32, n), d_x(name + "/d_x", DType::kF32, n);
           log_softmax({x.view(), y.view(), shape.B, shape.K});
           log_softmax_bwd({y32.view(), d_y.view(), d_x.view(), shape.B, shape.K});
-          // A row of one class has log-probability 0 and no gradient.
+          // If there is only one class, its log-probability and its gradient must be 0.
           const test::Zeros zeros = shape.K == 1 ? test::Zeros::kExpected : test::Zeros::kSuspicious;
           const auto fwd =
               compare(y, want, {.per_element = fwd_limits, .zeros = zeros, .shape = {shape.B, shape.K}});

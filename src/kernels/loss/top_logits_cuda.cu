@@ -39,7 +39,7 @@ __device__ __forceinline__ int32_t id_of(Key key) {
   return static_cast<int32_t>(~static_cast<uint32_t>(key));
 }
 
-// Returns the largest key of a warp's lanes.
+// Returns the largest key of the lanes of a warp. A key is a logit and its class as one number.
 __device__ __forceinline__ Key largest_of_warp(Key key) {
 #if __CUDA_ARCH__ >= 800
   // Two warp reductions of 32 bits take a fifth of the time of a reduction by five exchanges of 64 bits.

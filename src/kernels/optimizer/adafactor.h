@@ -52,7 +52,7 @@ struct AdafactorTensor {
   View low = {};
   int64_t rows = 1;  // number of rows; a vector has one row
   int64_t columns = 0;
-  int64_t first = 0;  // index, in the parameter, of the tensor's first element
+  int64_t first = 0;  // index of the tensor's first element within its parameter
 
   bool is_matrix() const { return row.data != nullptr; }
   int64_t count() const { return rows * columns; }
@@ -78,7 +78,7 @@ struct AdafactorArgs {
   // Selects the random numbers for the stochastic rounding of parameters that are stored only in bf16 (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
-  View scratch = {};  // scratch memory of all tensors, one after the other
+  View scratch = {};  // scratch memory for all tensors, one after the other
 
   // Calls read(name, field) for each constant of the update; `name` is that of the attribute of the op in the graph. A negative beta1 means
   // that the optimizer keeps no first moment.

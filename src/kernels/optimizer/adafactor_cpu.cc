@@ -113,10 +113,10 @@ HWY_EXPORT(update_row);
 
 namespace {
 
-// A tensor and its share of the scratch memory.
+// A tensor and the part of the scratch memory that belongs to it.
 struct Work {
   const AdafactorTensor& tensor;
-  size_t index;  // index of the tensor in the list
+  size_t index;  // index of the tensor in the list that the kernel updates
   AdafactorScratch layout;
   std::byte* scratch;
 
@@ -142,7 +142,7 @@ Tile tile_of(const Work& work, int64_t index) {
   return tile;
 }
 
-// Calls body(work) for every tensor in order.
+// Calls body(work) for every tensor of the list in order.
 template <typename Body>
 void for_each_work(const AdafactorArgs& args, Body&& body) {
   auto* scratch = static_cast<std::byte*>(args.scratch.data);
@@ -204,7 +204,7 @@ void add_squares(const Work& work, const Tile& tile, const StepScalars& step) {
   for (int64_t i = 0; i < tile.num_columns; ++i) step.blend(v[i], static_cast<double>(column_sums[i]));
 }
 
-// Computes the states of a matrix from the sums of its tiles.
+// Computes the row and column states of a matrix from the sums of squares of its tiles.
 void update_states(const Work& work, const StepScalars& step) {
   const AdafactorTensor& tensor = work.tensor;
   if (!tensor.is_matrix()) return;
@@ -236,13 +236,13 @@ void column_factors(const Work& work, const Tile& tile, float* factors) {
   for (int64_t i = 0; i < tile.num_columns; ++i) factors[i] = 1.0f / std::sqrt(x[i]);
 }
 
-// Calls `body` with the arrays of each row of a tile.
+// Calls `body` with the arrays of each row of a tile, converted to fp32.
 template <typename Body>
 void for_each_row(const Work& work, const Tile& tile, const StepScalars& step, const float* factors,
                   Body&& body) {
   const AdafactorTensor& tensor = work.tensor;
   const auto mean = static_cast<float>(tensor.is_matrix() ? work.mean() : 1.0);
-  // Buffers to which rows of 16-bit operands are converted.
+  // Buffers in which rows of 16-bit operands are converted to fp32.
   float gradients[kAdafactorTileColumns], parameters[kAdafactorTileColumns];
   const OptimizerTensor parameter = tensor.parameter();
   for (int64_t r = tile.first_row; r < tile.first_row + tile.num_rows; ++r) {

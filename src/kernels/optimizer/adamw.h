@@ -62,9 +62,9 @@ struct AdamwArgs {
 
 // The coefficients of one update, in double. adamw_coefficients() fails with kInternal for a step below 1 or a beta outside [0, 1).
 struct AdamwCoefficients {
-  double decay;             // lr * weight_decay
-  double step_size;         // lr / bc1
-  double inverse_sqrt_bc2;  // 1 / sqrt(bc2)
+  double decay;             // the coefficient lr * weight_decay of the formula
+  double step_size;         // the coefficient lr / bc1 of the formula
+  double inverse_sqrt_bc2;  // the coefficient 1 / sqrt(bc2) of the formula
   double one_minus_beta1;
   double one_minus_beta2;
   double clip;

@@ -30,7 +30,7 @@
 namespace plimsoll {
 
 struct GlobalNormArgs {
-  std::span<const OptimizerTensor> tensors = {};  // the norm is computed from the fields grad and count only
+  std::span<const OptimizerTensor> tensors = {};  // list of tensors, of which only the gradients are read
   ConstView loss = {};  // optional, one element: if the loss is not finite, the finite flag is 0 as well
   View norm = {};       // one element: the norm of all gradients
   View finite = {};     // optional, one element: 1 if every gradient is finite, otherwise 0

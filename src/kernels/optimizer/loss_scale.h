@@ -29,7 +29,7 @@ struct AdjustLossScaleArgs {
   View skipped = {};        // number of skipped steps of the run; read and written
   View unscaled_norm = {};  // norm of the unscaled gradients; written
   View used_scale = {};     // the scale before the adjustment; written
-  View skipped_out = {};    // a copy of `skipped` for the host; written
+  View skipped_out = {};    // a copy of `skipped` that the host reads; written
   double smallest = 1.0;
   int64_t growth_interval = 2000;
 };

@@ -25,7 +25,7 @@ struct OptimizerTensor {
   View param = {};
   ConstView grad = {};
   View m = {};        // AdamW's first moment, SGD's and Lion's momentum, Adagrad's sum of squares
-  View v = {};        // AdamW's second moment
+  View v = {};        // the second moment of AdamW
   int64_t count = 0;  // number of elements of each view
   // The index, within the parameter, of the first element of these views. It is not 0 if a call updates only a range of a parameter. The
   // random numbers are derived from it. It is a multiple of 4, unless a parameter consists of several tensors of a checkpoint.

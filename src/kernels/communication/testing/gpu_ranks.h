@@ -20,7 +20,7 @@
 
 namespace plimsoll::test {
 
-// A block of GPU memory.
+// A block of GPU memory, which the destructor frees.
 class GpuBlock {
  public:
   explicit GpuBlock(size_t bytes) { PLIMSOLL_CUDA(cudaMalloc(&data_, bytes)); }

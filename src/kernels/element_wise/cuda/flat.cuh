@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kFlatThreads)
       store_floats<Y, N>(y + pack_index * N, x);
     }
   }
-  // Handles the elements after the last whole pack.
+  // Processes one by one the elements that do not fill a whole pack (16 bytes of adjacent elements).
   if constexpr (N > 1) {
     const int64_t i = packs * N + threadIdx.x;
     if (blockIdx.x == 0 && i < n) {
@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(kFlatThreads)
   }
 }
 
-// Launches the kernel with packs of 16 bytes of y's type, so that neighbouring threads write neighbouring packs, or with single elements if
-// an address is not aligned for packs.
+// Launches the kernel. If all addresses are aligned to 16 bytes, each access has 16 bytes (a pack) of y's type, and neighbouring threads
+// write neighbouring packs. Otherwise each access is a single element.
 template <typename A, typename B, typename Y, class Function>
 void launch_flat(const ConstView& a, const ConstView& b, const View& y, int64_t n, const Function& function,
                  CudaStream stream) {

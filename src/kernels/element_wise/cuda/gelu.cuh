@@ -87,7 +87,7 @@ struct ErfGeluWith {
     return x < 0.0f ? -h : h + 1.0f;
   }
 };
-// Computes the erf form for activations of type T.
+// Computes GELU in its exact form, with the error function, for activations of type T.
 template <typename T>
 struct ErfGelu : ErfGeluWith<std::conditional_t<std::is_same_v<T, float>, TailForF32, TailFor16Bits>> {};
 

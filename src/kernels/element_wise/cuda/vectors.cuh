@@ -195,7 +195,7 @@ struct AnyFloatsOut {
   }
 };
 
-// A number in device memory, f32 or f64.
+// A number in device memory whose type, f32 or f64, is known only at run time.
 struct Scalar {
   void* data = nullptr;
   bool is_f64 = false;

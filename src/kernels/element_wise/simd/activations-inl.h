@@ -64,7 +64,7 @@ HWY_INLINE F32Vec gated_slope(F32Vec x, const Gate& g, F32Vec d_v) {
   return hn::IfThenElse(hn::Eq(x, x), hn::MulAdd(g.x, d_gate, g.gate), x);
 }
 
-// Computes x * gate with v = 2 sqrt(2/pi) (x + 0.044715 x^3).
+// GELU in its tanh form: x * gate with v = 2 sqrt(2/pi) (x + 0.044715 x^3).
 struct GeluTanhForm {
   static HWY_INLINE Gate gate(F32Vec x) {
     const F32Tag d;
@@ -83,7 +83,7 @@ struct GeluTanhForm {
   }
 };
 
-// Computes x * gate with v = x.
+// SiLU: x * gate with v = x.
 struct SiluForm {
   static HWY_INLINE Gate gate(F32Vec x) {
     const F32Vec cut = cut_to(x, 100.0f);

@@ -41,8 +41,8 @@ HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int
   }
 }
 #else
-// Computes one block per 64-bit lane. Between rounds the words of the counter are in the lower halves of the lanes; the upper halves
-// contain remains of the multiplications and are never read.
+// Computes one block of random numbers per 64-bit lane. Between rounds, the words of the counter are in the lower halves of the lanes. The
+// upper halves contain remains of the multiplications and are never read.
 template <int kRounds>
 HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
                               uint16_t* to) {
@@ -115,7 +115,7 @@ HWY_INLINE void dropout_factors(const DropoutSetup& setup, int64_t first_element
   philox_halves<kHalfRounds>(setup.where, first_block, (lead + count + 7) / 8, numbers);
   factors_of_numbers(numbers + lead, count, setup.threshold, setup.scale, factors);
 }
-// The size of the `factors` array of dropout_factors.
+// The number of elements that the `factors` array of dropout_factors must have.
 inline constexpr int64_t kDropoutFactors = kDropoutChunk + kPhiloxSlack;
 
 }  // namespace HWY_NAMESPACE

@@ -41,8 +41,7 @@ class Twins {
   void upload() {
     for (auto& [host, twin] : twins_) twin->upload();
   }
-  // Waits for the GPU, copies the bytes of every twin back to its host buffer and checks that no guard zone
-  // has changed.
+  // Waits for the GPU, copies the bytes of every GPU copy (twin) back to its host buffer, and checks that no guard zone has changed.
   void download() {
     for (auto& [host, twin] : twins_) {
       twin->download();

@@ -10,7 +10,7 @@ namespace {
 // In this kernel, each block sums one piece of the sorted tokens. One warp copies the gradient rows of the tokens into a ring buffer in
 // shared memory, as far ahead as the buffer has space. Other warps sum the rows that have arrived. One more warp writes zeros to the rows
 // of the table that have no token. A pack is a group of kN adjacent columns.
-constexpr int kN = 4;                                // columns per pack
+constexpr int kN = 4;                                // number of columns per pack
 constexpr int kPacks = 2;                            // number of packs per thread
 constexpr int kMostAdders = 128;                     // largest number of threads that sum rows
 constexpr int kColumns = kMostAdders * kPacks * kN;  // largest number of columns per block

@@ -30,7 +30,7 @@ __device__ __forceinline__ int64_t loss_row() {
 }
 
 // Returns the sum of term(x_k) over a row. Elements that a thread loads at once are added in fp32, everything else in double. Requires: all
-// threads of the row call it; `slots` as for block_sum (element_wise/cuda/reductions.cuh).
+// threads of the row call it; `slots` is the shared memory that block_sum (element_wise/cuda/reductions.cuh) needs.
 template <typename T, int N, class Term>
 __device__ __forceinline__ double row_sum(const T* x, int64_t num_classes, double* slots, const Term& term) {
   const int thread = static_cast<int>(threadIdx.x);

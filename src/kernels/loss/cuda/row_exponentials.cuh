@@ -142,8 +142,8 @@ __device__ __forceinline__ RowExponentials over_block(RowExponentials own, RowEx
   return all;
 }
 
-// Returns the exponentials of a whole row. Requires: as over_block. The entire row has been read when it
-// returns.
+// Returns the sum of exponentials of a whole row, and has read the entire row when it returns. Requires: all threads of the row call it;
+// `slots` is shared memory with one element per warp that no earlier call has used since the last barrier.
 template <typename T, int N>
 __device__ __forceinline__ RowExponentials row_exponentials(const T* x, int64_t num_classes,
                                                             RowExponentials* slots) {

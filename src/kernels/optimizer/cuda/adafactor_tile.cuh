@@ -41,8 +41,8 @@ struct AdafactorEntry {
 // The tile of a tensor that a thread block processes, and the columns that the current thread processes.
 struct AdafactorTile {
   int row, num_rows;
-  int64_t column;   // the thread's first column
-  int num_columns;  // number of columns of the thread, 0 to 4
+  int64_t column;   // the first column that the thread processes
+  int num_columns;  // number of columns that the thread processes, 0 to 4
   int index;        // index of the tile in the tensor
 
   __device__ __forceinline__ AdafactorTile(const AdafactorEntry& entry, uint32_t chunk)
