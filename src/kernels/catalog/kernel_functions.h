@@ -51,7 +51,7 @@ class KernelFunction {
 
   std::string_view implementation() const { return implementation_; }
   const std::type_info& type() const { return *type_; }
-  // Returns the function. Errors: kInternal if its type is not Function.
+  // Returns the pointer to the kernel function. Errors: kInternal if the type of the function is not Function.
   template <typename Function>
   Function* as() const {
     PLIMSOLL_CHECK(*type_ == typeid(Function),

@@ -108,7 +108,7 @@ constexpr int64_t bias_grad_cuda_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_cuda_scratch_bytes(T, C, 1);
 }
 
-// Returns column_sum_error_bound for the order in which the GPU adds.
+// Returns the error bound that column_sum_error_bound() returns, but for the order in which the GPU adds.
 inline double column_sum_cuda_error_bound(int64_t T, int64_t C, double magnitudes, double term_errors,
                                           double sum, DType stored) {
   return column_sum_cuda_depth(T, C) * kRoundoffF32 * magnitudes + term_errors +

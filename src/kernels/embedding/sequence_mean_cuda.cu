@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kMeanWidth* kSequenceMeanParts)
 __global__ void __launch_bounds__(256) sequence_mean_bwd_kernel(AnyFloats d_y, const int32_t* cu_seqlens,
                                                                 AnyFloatsOut d_x, int64_t C, int64_t B) {
   const int64_t row = blockIdx.x;
-  // Finds the sequence of the row: cu_seqlens[low] <= row < cu_seqlens[high], with cu_seqlens[B] = infinity.
+  // Finds the sequence that contains the row by a binary search: cu_seqlens[low] <= row < cu_seqlens[high], with cu_seqlens[B] = infinity.
   int64_t low = 0, high = B;
   while (high - low > 1) {
     const int64_t middle = (low + high) / 2;

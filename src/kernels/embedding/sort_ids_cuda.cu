@@ -52,7 +52,7 @@ struct Cluster {
   static __device__ __forceinline__ void sync() {
     cooperative_groups::this_cluster().sync();
   }
-  // A single block is not launched as a cluster, so its shared memory has no cluster address and is read directly.
+  // If a single block sorts the list, it is not launched as a cluster. Its shared memory then has no cluster address and is read directly.
   static __device__ __forceinline__ int read(int* shared, int block) {
     return block == rank() ? *shared : *cooperative_groups::this_cluster().map_shared_rank(shared, block);
   }

@@ -55,7 +55,7 @@ struct ClassShare {
   int64_t count = 0;  // number of classes of the rank, without padding
   constexpr bool has(int64_t label) const { return label >= first && label - first < count; }
 };
-// Returns the range of classes of a rank whose logits have `columns` columns.
+// Returns the range of classes that belong to a rank, if the logits of each rank have `columns` columns.
 constexpr ClassShare class_share(int64_t rank, int64_t columns, int64_t all_classes) {
   return {rank, rank * columns, std::clamp<int64_t>(all_classes - rank * columns, 0, columns)};
 }
@@ -135,8 +135,8 @@ void class_sums_bwd_cpu(const ClassSumsBwdArgs& args);
 void class_sums_loss_cpu(const ClassSumsLossArgs& args);
 void class_sums_loss_bwd_cpu(const ClassSumsLossBwdArgs& args);
 
-// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Errors: the bounds above, plus the
-// rounding of a store.
+// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Errors: the error bounds stated
+// above, plus the rounding when a result is stored.
 void class_sums_cuda(const ClassSumsArgs& args, CudaStream stream);
 void class_sums_bwd_cuda(const ClassSumsBwdArgs& args, CudaStream stream);
 void class_sums_loss_cuda(const ClassSumsLossArgs& args, CudaStream stream);

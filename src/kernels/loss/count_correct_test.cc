@@ -35,14 +35,14 @@ int32_t count(const Kernel& kernel, const std::vector<double>& logits, DType dty
 TEST(CountCorrect, CountsTheFirstOfTheLargestLogits) {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<double> logits = {1,   2,    3,     // correct
-                                      3,   2,    1,     // wrong prediction
+  const std::vector<double> logits = {1,   2,    3,     // the prediction is correct
+                                      3,   2,    1,     // the prediction is wrong
                                       2,   2,    1,     // the second of two equal logits: not correct
                                       2,   2,    1,     // the first of two equal logits: correct
-                                      0,   -inf, -inf,  // correct
-                                      inf, inf,  0,     // correct
-                                      nan, 1,    0,     // NaN at the label: not correct
-                                      9,   1,    0};    // no label
+                                      0,   -inf, -inf,  // the prediction is correct
+                                      inf, inf,  0,     // the prediction is correct
+                                      nan, 1,    0,     // the logit of the label is NaN: not correct
+                                      9,   1,    0};    // the row has no label
   const std::vector<int32_t> labels = {2, 2, 1, 0, 0, 0, 0, -100};
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const auto check = [&](const auto& kernel) {

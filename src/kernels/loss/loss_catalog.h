@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// On a GPU the scratch memory contains the loss of each row as an f64 until one thread block adds them.
+// The scratch memory of a loss on a GPU. It contains the loss of each row as an f64 until one thread block adds them.
 constexpr int64_t row_loss_cuda_scratch_bytes(int64_t num_rows) {
   return num_rows * 8;
 }

@@ -75,8 +75,8 @@ void log_softmax_fwd_cpu(const SoftmaxFwdArgs& args);
 void log_softmax_bwd_cpu(const SoftmaxBwdArgs& args);
 
 // The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Views
-// are f32, bf16 or f16, all of one type. Errors against the reference: the bounds above, plus the rounding of
-// the store.
+// are f32, bf16 or f16, all of one type. Errors against the reference: the error bounds stated above, plus
+// the rounding when a result is stored.
 
 void log_softmax_fwd_cuda(const SoftmaxFwdArgs& args, CudaStream stream);
 void log_softmax_bwd_cuda(const SoftmaxBwdArgs& args, CudaStream stream);

@@ -79,7 +79,8 @@ struct SoftmaxCrossEntropyBwdArgs {
   View row_z_losses = {};
 };
 
-// The arguments of a computation that replaces logits with their gradients, and computes the loss from the same sums of exponentials.
+// The arguments of the kernel that replaces logits with their gradients, and computes the loss from the sums of exponentials that the
+// gradients need.
 struct SoftmaxCrossEntropyInPlaceArgs {
   View logits_BK = {};  // f32 or bf16; the gradients overwrite the logits
   ConstView labels_B = {};
@@ -136,7 +137,7 @@ void softmax_cross_entropy_in_place_cpu(const SoftmaxCrossEntropyInPlaceArgs& ar
 // The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Logits
 // and d_logits are f32, bf16 or f16, both of one type; row_loss is f32; denominator, loss and d_loss are in
 // device memory and f32 or f64. Labels that are too large are not detected; the caller has validated them.
-// Errors against the reference: the bounds above, plus the rounding of the store.
+// Errors against the reference: the error bounds stated above, plus the rounding when a result is stored.
 
 // Compute the loss and the gradients on a GPU. Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8. args.accumulate states whether
 // the loss is added to its destination.

@@ -67,7 +67,7 @@ constexpr double global_norm_cuda_error(int64_t n) {
   return 0.5 * (8.0 * 0x1p-24 + square_sum_error(n));
 }
 
-// Computes the norm on a GPU. Scratch: kGlobalNormCudaScratchBytes, aligned to 16.
+// Computes the norm of the gradients on a GPU. Scratch: kGlobalNormCudaScratchBytes, aligned to 16.
 void global_norm_cuda(const GlobalNormArgs& args, CudaStream stream);
 void clip_coefficient_cuda(const ClipCoefficientArgs& args, CudaStream stream);
 

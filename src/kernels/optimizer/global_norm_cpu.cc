@@ -20,7 +20,7 @@ void for_each_grain(const ConstView& x, int64_t begin, int64_t count, const Body
   }
 }
 
-// Returns the index of the first tensor with a value that is not finite, or -1.
+// Returns the index of the first tensor that contains a NaN or an infinity, or -1 if there is none.
 int64_t find_first_bad(std::span<const OptimizerTensor> tensors) {
   std::array<int64_t, kMaxTensorTasks> found;
   found.fill(-1);

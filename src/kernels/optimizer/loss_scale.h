@@ -38,8 +38,8 @@ void adjust_loss_scale_ref(const AdjustLossScaleArgs& args);
 // Adjusts the scale on a CPU. Calls the reference, because only eight numbers are read and written.
 void adjust_loss_scale_cpu(const AdjustLossScaleArgs& args);
 
-// Runs on an NVIDIA GPU, on one thread. kernels/element_wise/add.h states the rules for all CUDA kernels.
-// Every view is in device memory.
+// The function below runs on an NVIDIA GPU, in one thread. kernels/element_wise/add.h states the rules
+// for all CUDA kernels. Every view is in device memory.
 
 void adjust_loss_scale_cuda(const AdjustLossScaleArgs& args, CudaStream stream);
 

@@ -31,7 +31,7 @@ double grain_square_sum(const float* x, int64_t count) {
   const hn::ScalableTag<double> doubles;
   const hn::Rebind<float, decltype(doubles)> floats;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(doubles));
-  // Four independent sums hide the latency of the fused multiply-add.
+  // Uses four independent sums, which hide the latency of the fused multiply-add.
   auto sum0 = hn::Zero(doubles), sum1 = sum0, sum2 = sum0, sum3 = sum0;
   int64_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {

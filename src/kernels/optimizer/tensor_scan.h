@@ -42,7 +42,8 @@ struct WeightCopyArgs {
 
 void copy_weights_cpu(const WeightCopyArgs& args);
 
-// Runs on an NVIDIA GPU. kernels/element_wise/add.h states the rules for all CUDA kernels.
+// The function below runs on an NVIDIA GPU. kernels/element_wise/add.h states the rules for all
+// CUDA kernels.
 void copy_weights_cuda(const WeightCopyArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

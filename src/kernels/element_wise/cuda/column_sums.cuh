@@ -10,7 +10,7 @@
 namespace plimsoll::cuda {
 
 inline constexpr int kColumnSumWarps = static_cast<int>(kCudaWarpsPerRowBlock);
-// Blocks per multiprocessor, chosen such that all blocks of a large tensor run at once on a GPU like the H100.
+// The number of blocks per multiprocessor, chosen such that all blocks of a large tensor run at the same time on a GPU like the H100.
 inline constexpr int kColumnSumBlocks = 4;
 inline constexpr int kMaxColumnSums = 3;
 
@@ -32,8 +32,8 @@ struct SumDestinations {
   AnyFloatsOut sum[kMaxColumnSums];  // destination of the sum; null if the sum is not needed
 };
 
-// Defined in column_sums.cu: adds up the partial sums into the destinations. The previous launch on the
-// stream must be the one that computes them; it may let this one begin early.
+// Adds up the partial sums into the destinations. Defined in column_sums.cu. The previous launch on the stream must be the one that
+// computes the partial sums; it may let this launch begin early.
 void add_up_partials(const PartialSums& partials, const SumDestinations& to, int num_sums, int64_t C,
                      const AddFlag& add, CudaStream stream);
 

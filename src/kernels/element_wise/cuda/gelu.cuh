@@ -149,7 +149,7 @@ template <typename T>
 struct TanhGelu {
   static __device__ __forceinline__ Gate gate(float x) {
     const float cut = cut_to(x, 15.0f);
-    // The constants are 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
+    // The two constants are 2 * sqrt(2/pi) * log2(e), and 0.044715 times this number.
     return gate_of(cut, cut * fmaf(cut * cut, -0.102943240f, -2.30220819f));
   }
   static __device__ __forceinline__ float value(float x) { return x * gate(x).gate; }

@@ -11,8 +11,8 @@ namespace plimsoll::cuda {
 inline constexpr int kRowsThreads = 256;
 inline constexpr int kRowsPerThread = 4;
 
-// Members of Function: f.prepare<N>(int64_t c, float (&p)[2][N]) loads the operands of the columns from c on, and
-// f.apply<N>(float (&x)[N], const float (&p)[2][N]) replaces x with results. y may be x.
+// A Function must have two members: f.prepare<N>(int64_t c, float (&p)[2][N]) loads the operands of the columns from c on, and
+// f.apply<N>(float (&x)[N], const float (&p)[2][N]) replaces x with results. y may be the same array as x.
 template <typename X, int N, class Function>
 __global__ void __launch_bounds__(kRowsThreads)
     rows_kernel(const X* x, X* y, int64_t T, int64_t C, Function function) {

@@ -159,7 +159,7 @@ struct AnyFloats {
   __device__ __forceinline__ const void* address(int64_t i) const {
     return static_cast<const char*>(data) + i * (dtype == DType::kF32 ? 4 : 2);
   }
-  // Loads N elements as floats, or returns zeros if the operand is absent.
+  // Loads N elements of the operand as floats, or returns zeros if the operand is absent.
   template <int N>
   __device__ __forceinline__ void load_or_zero(int64_t i, float (&x)[N]) const {
     if (data != nullptr) return load<N>(i, x);

@@ -70,7 +70,7 @@ struct GeluTanhForm {
     const F32Tag d;
     const F32Vec cut = cut_to(x, 15.0f);
     const F32Vec square = hn::Mul(cut, cut);
-    // The constants are 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
+    // The two constants are 2 * sqrt(2/pi) * log2(e), and 0.044715 times this number.
     const F32Vec slope = hn::NegMulAdd(square, hn::Set(d, 0.102943240f), hn::Set(d, -2.30220819f));
     return gate_of(cut, hn::Mul(cut, slope));
   }

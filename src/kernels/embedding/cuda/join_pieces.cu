@@ -21,7 +21,7 @@ __device__ __forceinline__ int64_t count_boundaries(const Pieces& a, int64_t pie
   const auto is_within = [&](int64_t far) {
     return a.sorted.id(kDirection < 0 ? (piece - far) * a.tokens - 1 : (piece + 1 + far) * a.tokens) == id;
   };
-  // Invariant of the search: boundaries before `low` are inside the run, and the boundary at `high` is not.
+  // Invariant of the search: boundaries before `low` are between two tokens of the id, and the boundary at `high` is not.
   int64_t low = 0, high = kDirection < 0 ? piece : a.count() - 1 - piece;
   while (low < high) {
     const int64_t step = ceil_div(high - low, 32);

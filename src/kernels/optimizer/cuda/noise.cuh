@@ -93,7 +93,7 @@ struct Noise {
   }
 
  private:
-  // Draws the random numbers of the aligned eight elements that contain element i.
+  // Draws the random numbers of eight elements: of element i, and of the others in the same aligned group of eight.
   __device__ __forceinline__ void draw_block(int64_t i, uint32_t (&words)[4]) const {
     const uint64_t block = static_cast<uint64_t>(i) / kHalvesOfBlock;
     words[0] = static_cast<uint32_t>(block);

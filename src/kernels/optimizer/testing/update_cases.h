@@ -72,7 +72,7 @@ inline void expect_no_change_when_not_finite(const TestedUpdate& update) {
   }
 }
 
-// Expects that elements whose gradients were always zero do not change, and that a NaN stays a NaN.
+// Expects that elements whose gradients were always zero do not change, and that an element whose gradient is NaN becomes NaN.
 inline void expect_no_step_without_gradient(const TestedUpdate& update) {
   for (const auto& kernel : {update.ref, update.cpu}) {
     TensorList list(update.name + "_zero", DType::kF32, {40});
