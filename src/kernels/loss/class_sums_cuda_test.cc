@@ -27,7 +27,7 @@ TEST(ClassSumsCuda, MatchTheReference) {
         run_twice(gpu, {&got}, [&] { class_sums_cuda(args, nullptr); });
         for (int64_t i = 0; i < c.num_sums(); ++i) {
           const int64_t column = i % c.columns.size();
-          // Of the class sums, only log_sum is computed in fp32. The sum of all logits is added in double and rounded once. The other
+          // Among the class sums, log_sum alone is computed in fp32. The sum of all logits is added in double and rounded once. The other
           // columns are logits or zeros, which are exact.
           const double bound = column == c.columns.log_sum(r)
                                    ? class_log_sum_error(args.share.count, std::abs(want.load(i)))
