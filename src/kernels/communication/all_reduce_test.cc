@@ -126,7 +126,7 @@ TEST(AllReduce, SendsSmallTensorsAtOnce) {
   testing::run_on_ranks(2, [&](testing::ThreadCommunicator& communicator) {
     reduced(all_reduce_cpu, catalog_rows::all_reduce_cpu_scratch(problem), communicator, DType::kF32);
     EXPECT_EQ(communicator.num_all_reduces,
-              3);  // operations: one for each tensor of 40,000 and 32,768 elements, one for all others
+              3);  // one operation per tensor of 40,000 or 32,768 elements, and one for all others
   });
 }
 
