@@ -28,8 +28,8 @@ const Part& part_of(const Problem& problem) {
   return *part;
 }
 
-// Calls a support or scratch function with the arguments that it takes: only the family's description of the problem, or the complete
-// problem before it.
+// Calls a support or scratch function of a catalog row with the arguments that it takes: either only the family's description of the
+// problem, or the complete problem before it.
 template <typename Result>
 Result call(Result (*function)(const Problem&), const Problem& problem) {
   return function(problem);
@@ -81,7 +81,7 @@ std::span<const KernelRow> kernel_rows() {
 }
 
 std::vector<const KernelRow*> kernel_rows_of(std::string_view kernel) {
-  // The map is built once, because a plan looks up the rows of every kind of op.
+  // A map from the name of a kernel to its rows. It is built only once, because a plan looks up the rows of every kind of op.
   static const std::map<std::string_view, std::vector<const KernelRow*>> kRowsOf = [] {
     std::map<std::string_view, std::vector<const KernelRow*>> rows;
     for (const KernelRow& row : kernel_rows()) rows[row.kernel].push_back(&row);
@@ -112,7 +112,7 @@ Support kernel_support(const KernelRow& row, const Problem& problem) {
 
 Selection select_kernel(const Problem& problem, std::string_view forced) {
   std::vector<const KernelRow*> candidates = kernel_rows_of(problem.kernel);
-  // Rows for the other kind of device are not candidates, and they do not appear among the refusals.
+  // Removes the rows for the other kind of device. They are not candidates and must not appear among the refusals.
   std::erase_if(candidates,
                 [&](const KernelRow* row) { return !runs_on(row->backend, problem.target.device); });
   if (!forced.empty()) {

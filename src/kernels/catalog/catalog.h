@@ -73,15 +73,15 @@ using FamilyProblem =
                  PagedAttentionDims, SortIdsProblem, EmbeddingProblem, LinearCrossEntropyProblem,
                  NormLinearProblem, AdafactorProblem, AllReduceProblem>;
 
-// A kernel applied to tensors of given sizes on a given target: the question that the catalog answers.
+// A kernel that is to be applied to tensors of given sizes on a given target. The catalog is asked which implementations support it.
 struct Problem {
-  std::string_view kernel = {};  // "attention_fwd"
+  std::string_view kernel = {};  // name of the kernel, for example "attention_fwd"
   DType dtype = DType::kF32;     // type of the activations
   KernelTarget target = {};
   FamilyProblem family = {};
 };
 
-// A set of element types; `|` combines the names in catalog_rows.
+// A set of element types. Namespace catalog_rows has names for them, which are combined by `|`.
 struct DTypeSet {
   uint32_t bits = 0;
   constexpr bool has(DType dtype) const { return ((bits >> static_cast<uint32_t>(dtype)) & 1u) != 0; }
@@ -89,12 +89,13 @@ struct DTypeSet {
 };
 
 struct KernelRow {
-  std::string_view kernel;          // "layer_norm_fwd"
-  std::string_view implementation;  // "layer_norm_fwd_cpu"; unique
+  std::string_view kernel;          // name of the kernel, for example "layer_norm_fwd"
+  std::string_view implementation;  // unique name of the implementation, for example "layer_norm_fwd_cpu"
   Backend backend;
   DTypeSet dtypes;
-  // The functions of the row. All three throw kInternal if the problem does not belong to the row's family. `support` requires a data type
-  // of `dtypes` and a device of the backend; the other two require a problem that `support` accepts.
+  // The support function of the row, the scratch function, and the function for the bytes that a library allocates. All three throw
+  // kInternal if the problem does not belong to the row's family. `support` requires a data type of `dtypes` and a device of the backend;
+  // the other two functions require a problem that `support` accepts.
   Support (*support)(const Problem&);
   int64_t (*scratch_bytes)(const Problem&);
   int64_t (*library_bytes)(const Problem&);
@@ -103,13 +104,13 @@ struct KernelRow {
 // Returns every row: by kernel in the order of the families' files, the fastest row of a kernel first and the
 // reference last.
 std::span<const KernelRow> kernel_rows();
-// Returns the rows of one kernel in the same order; none if the catalog does not have the kernel.
+// Returns the rows of one kernel, the fastest first and the reference last. The list is empty if the catalog does not have the kernel.
 std::vector<const KernelRow*> kernel_rows_of(std::string_view kernel);
 // Returns the row of one implementation, or null if there is none.
 const KernelRow* find_kernel_row(std::string_view implementation);
 
-// Returns whether the row's kernel accepts the problem, with a reason if not. Checks the device and the element type
-// before the row's own support function.
+// Returns whether the implementation of the row accepts the problem, with a reason if not. Checks the device and the element type before it
+// calls the row's own support function.
 Support kernel_support(const KernelRow& row, const Problem& problem);
 
 struct Refusal {
@@ -117,30 +118,33 @@ struct Refusal {
   std::string reason;
 };
 struct Selection {
-  const KernelRow* row = nullptr;  // null if every row refuses
-  int64_t scratch_bytes = 0;       // scratch memory of `row`
-  int64_t library_bytes = 0;       // upper bound of the bytes that its library allocates while it runs
-  std::vector<Refusal> refused;    // the rows for this device that come before `row`, with their reasons
+  const KernelRow* row = nullptr;  // the chosen row; null if every row refuses
+  int64_t scratch_bytes = 0;       // number of bytes of scratch memory that `row` needs
+  int64_t library_bytes = 0;  // upper bound of the bytes that the library of `row` allocates while it runs
+  // The rows for this device that are faster than `row` and refuse, with their reasons.
+  std::vector<Refusal> refused;
 };
 
 // Returns the first row that accepts the problem. If `forced` names an implementation, only that row is considered.
 // Errors: kUsage if `forced` is not an implementation of this kernel; the message lists the implementations.
 Selection select_kernel(const Problem& problem, std::string_view forced = {});
 
-// One line of the table of kernels by data type and device: the implementations in the order of preference.
+// The implementations of a kernel for a data type and a kind of device, in the order of preference: an entry of the table of kernels in the
+// documents.
 struct KernelMatrixEntry {
   std::string_view kernel;
   DType dtype;
   KernelDevice device;
-  std::vector<std::string_view> implementations;  // empty if there are none
+  // Empty if no implementation supports this type on this device.
+  std::vector<std::string_view> implementations;
 };
-// Returns an entry for every kernel, floating type and device.
+// Returns an entry for every combination of a kernel, a floating-point type and a kind of device.
 std::vector<KernelMatrixEntry> kernel_matrix();
-// Returns the matrix as a Markdown table for the documents: a line per kernel, a column per device and type, and in
-// each cell the name of the best row.
+// Returns the entries as a Markdown table for the documents: a line per kernel, a column per device and type, and in each cell the name of
+// the preferred implementation.
 std::string kernel_matrix_markdown();
 
-// Names for the entries of a catalog row. Families define further names in their own headers.
+// Names for the columns of a catalog row, such as element types and support functions. Families define further names in their own headers.
 namespace catalog_rows {
 inline constexpr DTypeSet kF64{1u << static_cast<uint32_t>(DType::kF64)};
 inline constexpr DTypeSet kF32{1u << static_cast<uint32_t>(DType::kF32)};

@@ -149,7 +149,7 @@ TEST(Catalog, TheMatrixHasEveryKernelOnceForEachTypeAndDevice) {
       << kernel_matrix_markdown();
 }
 
-// docs/KERNELS.md is generated. This test generates it into the build folder and compares the two.
+// docs/KERNELS.md must agree with the catalog. The test generates the document into the build folder and compares the two files.
 TEST(Catalog, ThePageOfKernelsIsCurrent) {
   const std::string fresh =
       "# Kernels\n\nThis page is generated from the catalog of kernels, and a test fails when it is stale. "

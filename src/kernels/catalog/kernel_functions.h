@@ -22,7 +22,7 @@
 
 #include "base/check.h"
 
-// Expand a row to its KernelFunction if it runs on that device, and to nothing otherwise.
+// Expand a catalog row to its KernelFunction if the implementation runs on that kind of device, and to nothing otherwise.
 #define PLIMSOLL_CPU_FUNCTION(kernel, implementation, backend, ...) \
   PLIMSOLL_CPU_FUNCTION_##backend(implementation)
 #define PLIMSOLL_CPU_FUNCTION_kRef(implementation) \
@@ -40,7 +40,7 @@
 
 namespace plimsoll {
 
-// A function of any type, with the name of its catalog row.
+// A kernel function of any type, with the name of the catalog row that it belongs to.
 class KernelFunction {
  public:
   template <typename Function>
@@ -51,7 +51,7 @@ class KernelFunction {
 
   std::string_view implementation() const { return implementation_; }
   const std::type_info& type() const { return *type_; }
-  // Returns the function. Errors: kInternal if its type is not Function.
+  // Returns the pointer to the kernel function. Errors: kInternal if the type of the function is not Function.
   template <typename Function>
   Function* as() const {
     PLIMSOLL_CHECK(*type_ == typeid(Function),

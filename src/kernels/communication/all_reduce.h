@@ -20,19 +20,20 @@
 namespace plimsoll {
 
 struct AllReduceArgs {
-  Communicator* communicator = nullptr;  // used on a CPU
+  Communicator* communicator = nullptr;  // used by the kernels on a CPU
   GpuCommunicator* gpus = nullptr;       // used by all_reduce_cuda_nccl
   PeerMemory* peers = nullptr;           // used by all_reduce_cuda_peers
-  // Owns the object that `peers` points to, if it was created for this call.
+  // Owns the object that `peers` points to, if the object was created only for this call.
   std::shared_ptr<PeerMemory> at_offsets = {};
   std::span<const ReducedTensor> tensors = {};
   View scratch = {};
 };
 
-// If the list has several tensors, copies the small ones into scratch memory and reduces them together. Reduces every other tensor in
-// place.
+// Sums the tensors on a CPU. If the list has several tensors, copies the small ones into scratch memory and reduces them together. Reduces
+// every other tensor in place.
 void all_reduce_cpu(const AllReduceArgs& args);
-// Gathers the tensors of all ranks and adds them in double precision, in the order of the ranks.
+// Gathers the tensors of all ranks and adds them in double precision, in the order of the ranks. Tests compare the other kernels with this
+// one.
 void all_reduce_ref(const AllReduceArgs& args);
 // Each rank sums its own slice of each tensor: copy engines copy the slices of the other ranks into scratch memory, a kernel adds them, and
 // copy engines copy the sums of the other ranks back. Small tensors are summed completely by every rank, by a kernel that reads them from

@@ -43,8 +43,8 @@ using Kernel = void (*)(const AllReduceArgs&, CudaStream);
 constexpr size_t kScratch = size_t{64} << 20;
 constexpr size_t kBlock = size_t{128} << 20;
 
-// Sums the tensors of one rank four times from the same data: twice launch by launch, and twice as a captured graph. Returns the tensors'
-// bytes after each sum.
+// Sums the tensors of one rank four times, each time from the same data: twice by launches, and twice by a captured CUDA graph. Returns the
+// bytes of the tensors after each sum.
 std::vector<std::vector<std::byte>> reduced(const Kernel& kernel, AllReduceArgs args, int rank, DType dtype,
                                             std::byte* device, CudaStream stream) {
   const Tensors host(dtype, rank);
@@ -56,8 +56,8 @@ std::vector<std::vector<std::byte>> reduced(const Kernel& kernel, AllReduceArgs 
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   std::vector<std::vector<std::byte>> results;
-  // The copies use pinned memory. A copy of pageable memory would hold locks of the driver while it waits for the stream, and
-  // the stream waits for the other threads, which need these locks.
+  // The copies use pinned memory. A copy of pageable memory would hold locks of the driver while it waits for the stream. The stream waits
+  // for the other threads, which need the same locks, so the test would never end.
   const PinnedMemory pinned(static_cast<int64_t>(host.bytes.size()));
   for (int run = 0; run < 4; ++run) {
     std::ranges::copy(host.bytes, pinned.data());
@@ -82,7 +82,7 @@ std::vector<std::vector<std::byte>> reduced(const Kernel& kernel, AllReduceArgs 
 
 const std::vector<DType> kTypes{DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
 
-// The bytes after the sum, by data type and run.
+// The bytes of the tensors after the sum, by data type and repetition.
 using Results = std::vector<std::vector<std::vector<std::byte>>>;
 
 void expect_sums(const std::vector<Results>& of_ranks) {
@@ -105,7 +105,8 @@ void expect_sums(const std::vector<Results>& of_ranks) {
           sum += of_rank.load(t, i);
           magnitude += std::abs(of_rank.load(t, i));
         }
-        // The error bound of the contract; the last terms are the rounding of `sum` and that of subnormal results.
+        // The error bound of all_reduce.h. The last two terms are the rounding of the expected `sum`, and the rounding of subnormal
+        // results.
         const double bound = (num_ranks - 1) * u * magnitude * 1.01 + u * std::abs(sum) * 1.01 +
                              num_ranks * std::ldexp(magnitude, -53) + std::ldexp(1.0, -24) * u;
         const double found = ConstView{found_bytes.data() + all[0].offsets[t], dtype}.load(i);
@@ -168,7 +169,7 @@ TEST(AllReduceCuda, MappedPeersSumTheTensorsOfAllGpus) {
   run_on_gpus_of_processes(num_ranks, "AllReduceCudaRank.*");
 }
 
-// One GPU cannot hold two ranks.
+// The test is skipped with one GPU, because two ranks cannot share a GPU.
 TEST(AllReduceCuda, TwoRanksOnOneGpuAreRefused) {
   testing::run_on_ranks(2, [&](Communicator& ranks) {
     try {

@@ -77,7 +77,7 @@ void expect_sums(const std::vector<double>& found, int num_ranks, DType dtype) {
   const double u = unit_roundoff(dtype);
   const double u_sums = dtype == DType::kF64 ? u : std::min(u, std::ldexp(1.0, -24));
   for (size_t i = 0; i < sums.size(); ++i) {
-    // The error bound of the contract, plus the rounding of the reference's sums in double precision.
+    // The error bound of all_reduce.h, plus the rounding of the sums that the reference computes in double precision.
     const double bound = (num_ranks - 1) * u_sums * magnitudes[i] * 1.01 + u * std::abs(sums[i]) * 1.01 +
                          num_ranks * std::ldexp(magnitudes[i], -53) + std::numeric_limits<double>::min();
     ASSERT_NEAR(found[i], sums[i], bound)
@@ -106,7 +106,7 @@ TEST(AllReduce, SumsTheTensorsOfAllRanks) {
   }
 }
 
-// The slices of all ranks must cover the whole tensor, and their copies must fit into the scratch memory.
+// The slices of all ranks together must cover the whole tensor, and the copies of the other ranks' slices must fit into the scratch memory.
 TEST(AllReduce, SlicesCoverATensor) {
   for (const int64_t count : {16'384, 16'385, 30'522 * 1024, 1'000'003}) {
     for (const int64_t ranks : {2, 3, 8}) {
@@ -120,13 +120,13 @@ TEST(AllReduce, SlicesCoverATensor) {
   EXPECT_EQ(peer_scratch_bytes_of(3, 2, 4), 256);
 }
 
-// Small tensors must be reduced together in one operation.
+// Small tensors must be reduced together in one operation, because each operation has a fixed cost.
 TEST(AllReduce, SendsSmallTensorsAtOnce) {
   const AllReduceProblem problem = problem_of(2, DType::kF32);
   testing::run_on_ranks(2, [&](testing::ThreadCommunicator& communicator) {
     reduced(all_reduce_cpu, catalog_rows::all_reduce_cpu_scratch(problem), communicator, DType::kF32);
     EXPECT_EQ(communicator.num_all_reduces,
-              3);  // operations: one for each tensor of 40,000 and 32,768 elements, one for all others
+              3);  // one operation per tensor of 40,000 or 32,768 elements, and one for all others
   });
 }
 

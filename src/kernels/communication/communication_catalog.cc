@@ -2,7 +2,8 @@
 
 namespace plimsoll {
 
-// Returns a number of elements such that slices begin at multiples of 256 bytes if elements have four bytes.
+// Returns the number of elements of a slice. It is a multiple of 64, so that slices begin at multiples of 256 bytes if elements have four
+// bytes.
 int64_t slice_elements(int64_t count, int64_t ranks) {
   constexpr int64_t kMultiple = 64;
   return ((count + ranks - 1) / ranks + kMultiple - 1) / kMultiple * kMultiple;

@@ -11,20 +11,21 @@ namespace plimsoll {
 // The kernel problem of all_reduce, reduce_scatter and all_gather.
 struct AllReduceProblem {
   int64_t ranks = 1;
-  int64_t largest_bytes = 0;  // bytes of the largest tensor
-  int64_t small_bytes = 0;    // sum of the bytes of all tensors that have fewer than kSmallTensorBytes
-  bool maps_peers = false;    // the GPUs map each other's memory
-  // Scratch memory into which the kernels with mapped memory copy the slices of other ranks.
+  int64_t largest_bytes = 0;  // number of bytes of the largest tensor
+  int64_t small_bytes = 0;  // number of bytes of all tensors together that are smaller than kSmallTensorBytes
+  bool maps_peers = false;  // true if each GPU maps the memory of the other GPUs
+  // Size of the scratch memory into which the kernels with mapped memory copy the slices of other ranks.
   int64_t peer_scratch_bytes = 0;
 };
 
-// Tensors of fewer bytes are copied into one block of memory and exchanged together, because every operation takes at least about as long
-// as sending this many bytes.
+// Tensors with fewer bytes are copied into one block of memory and exchanged together. Sending this many bytes takes about as long as the
+// fixed cost of an operation.
 inline constexpr int64_t kSmallTensorBytes = int64_t{64} << 10;
 
-// Returns the number of elements of the slice that a rank sums; the slices of the last ranks may be smaller.
+// Returns the number of elements of the slice (the part of a tensor that one rank sums). The slices of the last ranks may be smaller.
 int64_t slice_elements(int64_t count, int64_t ranks);
-// Returns the distance in bytes, in scratch memory, between the copies of two ranks' slices.
+// Returns the number of bytes that the copy of one rank's slice takes in scratch memory, which is also the distance between two such
+// copies.
 int64_t peer_copy_bytes(int64_t elements, int64_t element_bytes);
 // Return the scratch memory that all_reduce_cuda_peers and reduce_scatter_cuda_peers need for one tensor.
 int64_t peer_scratch_bytes_of(int64_t count, int64_t element_bytes, int64_t ranks);

@@ -1,6 +1,7 @@
 // Messages from one rank to another, between the stages of a pipeline.
-// send: waits until the rank `peer` has received the previous message in the channel, copies x into `room`, and starts to send `room`.
-// receive: y = the next message of the channel from the rank `peer`. With mapped memory, the message is copied from `room` of the sender.
+// send: waits until the rank `peer` has received the previous message in the channel, copies x into the send buffer `room`, and starts to
+// send the buffer. receive: y = the next message of the channel from the rank `peer`. With mapped memory, the receiver copies the message
+// from the send buffer of the sender.
 //
 // Shapes and types: any; both ranks state the same number of bytes. Nothing is computed: the bits are those of x. Aliasing: x and `room` do
 // not overlap. `room` must not change until the next send to the peer begins. Scratch: none. Repeatable. Cost: the bytes are sent over the
@@ -18,31 +19,31 @@
 namespace plimsoll {
 
 struct SendArgs {
-  Communicator* communicator = nullptr;  // used on a CPU
+  Communicator* communicator = nullptr;  // used by the kernels on a CPU
   PeerMemory* peers = nullptr;           // used by send_cuda_peers
   GpuMessages* messages = nullptr;       // used by send_cuda_nccl
   ConstView x = {};
   View room = {};
   int64_t bytes = 0;
   int peer = 0;
-  int64_t channel = 0;  // used on a CPU: the channel of the communicator
+  int64_t channel = 0;  // used on a CPU: the number of the communicator's channel
 };
 struct ReceiveArgs {
-  Communicator* communicator = nullptr;  // used on a CPU
+  Communicator* communicator = nullptr;  // used by the kernels on a CPU
   PeerMemory* peers = nullptr;           // used by receive_cuda_peers
   GpuMessages* messages = nullptr;       // used by receive_cuda_nccl
-  // Used by receive_cuda_peers: `room` of the sender, at the address where this rank maps it.
+  // Used by receive_cuda_peers: the send buffer of the sender, at the address where this rank maps it.
   ConstView room = {};
   View y = {};
   int64_t bytes = 0;
   int peer = 0;
-  int64_t channel = 0;  // used on a CPU: the channel of the communicator
+  int64_t channel = 0;  // used on a CPU: the number of the communicator's channel
 };
 
-// Copy a message as one block of memory.
+// Send and receive on a CPU. They copy a message as one block of memory.
 void send_cpu(const SendArgs& args);
 void receive_cpu(const ReceiveArgs& args);
-// Copy a message byte by byte.
+// The references of send and receive, which copy a message byte by byte.
 void send_ref(const SendArgs& args);
 void receive_ref(const ReceiveArgs& args);
 // Copy a message by copy engines, in memory that the GPUs of both ranks map. The stream waits for the other rank without a kernel.

@@ -17,8 +17,8 @@ constexpr size_t kMostBytes = 700'001;
 constexpr size_t kRoom = size_t{1} << 20;
 constexpr int kMessages = 3;
 
-// Offsets in the memory block of a rank: the message that it sends to the next rank is stored first, then the message that it receives from
-// the previous rank. The send buffer (`room`) follows at an offset that differs between the ranks.
+// The memory block of a rank contains the message that it sends to the next rank, then the message that it receives from the previous rank,
+// and then the send buffer, whose offset differs between the ranks. The constants are the offsets.
 constexpr size_t kSent = 0, kReceived = kRoom;
 size_t room_of(int rank) {
   return (2 + static_cast<size_t>(rank)) * kRoom;
@@ -34,7 +34,7 @@ std::vector<std::byte> bytes_of(int rank, int number, size_t bytes) {
   return message;
 }
 
-// Sends messages around the ring of all ranks, first launch by launch, and again as a captured graph.
+// Sends messages around the ring of all ranks, first by launches and then by a captured CUDA graph.
 void check_ring(PeerMemory& peers, std::byte* device, size_t bytes, CudaStream stream) {
   const int rank = peers.rank(), next = (rank + 1) % peers.size(),
             before = (rank + peers.size() - 1) % peers.size();
@@ -51,7 +51,7 @@ void check_ring(PeerMemory& peers, std::byte* device, size_t bytes, CudaStream s
       .peer = before};
   const auto exchange = [&] {
     send_cuda_peers(sent, stream);
-    // The sender may overwrite x after the send, because the message is sent from `room`.
+    // Overwrites x after the send. This must not change the message, because it is sent from the send buffer `room`.
     PLIMSOLL_CUDA(cudaMemsetAsync(device + kSent, 255, bytes, stream));
     receive_cuda_peers(received, stream);
   };

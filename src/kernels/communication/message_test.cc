@@ -20,7 +20,8 @@ std::vector<std::byte> message_of(int number, size_t bytes) {
   return message;
 }
 
-// Each message must arrive as it was when its send began, although the sender changes its memory afterwards, and in the order of the sends.
+// Each message must arrive with the bytes that it had when its send began, although the sender changes its memory afterwards. Messages must
+// arrive in the order of the sends.
 template <typename Send, typename Receive>
 void expect_messages_arrive(const Send& send, const Receive& receive) {
   constexpr int kMessages = 4;

@@ -1,6 +1,6 @@
-// Kernels that combine tensor ranges of this rank with the corresponding ranges of the other ranks, which are read in memory that this GPU
-// maps or in local copies of it. The collective kernels that use mapped memory share them. Thread-safe: each call only enqueues work on its
-// stream.
+// Kernels that combine ranges of the tensors of this rank with the corresponding ranges of the other ranks. They read the latter either in
+// the memory of the other GPUs, which this GPU maps, or in local copies. The collective kernels that use mapped memory share them.
+// Thread-safe: each call only enqueues work on its stream.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -19,28 +19,28 @@
 namespace plimsoll::cuda {
 
 inline constexpr int kPartThreads = 256;
-// The largest number of ranges per launch. Kernel arguments have limited space.
+// The largest number of ranges per launch, because kernel arguments have limited space.
 inline constexpr int kMostParts = 40;
 
-// A range of a tensor that one launch sums: the address of this rank's elements, the destination of the sums, and the distances to the
-// copies of the other ranks' elements.
+// A range of a tensor that one launch sums: the address of this rank's elements, the destination of the sums, and the distances from these
+// elements to the copies of the other ranks' elements.
 template <typename T>
 struct Part {
   const T* own = nullptr;
   T* sum = nullptr;
   int64_t count = 0;
-  int64_t copies = 0;   // distance in bytes from `own` to the copy of the first other rank
+  int64_t copies = 0;   // distance in bytes from `own` to the copy of the elements of the first other rank
   int64_t between = 0;  // distance in bytes between the copies of two other ranks
 };
 
-// The arguments of one launch.
+// The arguments of one launch: ranges or other items, and their number.
 template <typename Item>
 struct Parts {
   Item part[kMostParts];
 };
 
-// For each rank, the distance in bytes from an address in this rank's memory to the corresponding address in the memory of that rank, for
-// kernels that read other ranks' memory directly.
+// For each rank, the distance in bytes from an address in this rank's memory to the corresponding address in the memory of that rank.
+// Kernels use it to read the memory of other ranks directly.
 struct Distances {
   int64_t bytes[kMostPeers] = {};
 };
@@ -65,7 +65,8 @@ struct alignas(16) Vector {
   T values[kSize];
 };
 
-// Adds vector i of all ranks in the order of the ranks.
+// Returns the sum over the ranks of one vector of 16 bytes, added in the order of the ranks. of_rank(rank) must return the vector of a
+// rank.
 template <typename T, typename OfRank>
 __device__ Vector<T> sum_of(int ranks, const OfRank& of_rank) {
   using Sum = typename Accumulator<T>::Type;
@@ -81,7 +82,8 @@ __device__ Vector<T> sum_of(int ranks, const OfRank& of_rank) {
   return result;
 }
 
-// Calls work(i) for each whole vector of a range, and returns the number of elements in these vectors; the remaining elements are the tail.
+// Calls work(i) for each whole vector of 16 bytes of a range. Returns the number of elements in these vectors; the caller must process the
+// remaining elements.
 template <typename T, typename Work>
 __device__ int64_t for_each_vector(int64_t count, const Work& work) {
   const int64_t vectors = count / Vector<T>::kSize;
@@ -96,7 +98,7 @@ __device__ const T* at_distance(const T* address, int64_t bytes) {
   return reinterpret_cast<const T*>(reinterpret_cast<const char*>(address) + bytes);
 }
 
-// Sums the range number blockIdx.y over the ranks. of_rank(part, rank) returns the address of a rank's elements.
+// Sums a range over the ranks. of_rank(rank) must return the address of the elements of a rank.
 template <typename T, typename OfRank>
 __device__ void sum_part(const Part<T>& part, int ranks, const OfRank& of_rank) {
   using Sum = typename Accumulator<T>::Type;
@@ -111,7 +113,7 @@ __device__ void sum_part(const Part<T>& part, int ranks, const OfRank& of_rank) 
   part.sum[i] = static_cast<T>(sum);
 }
 
-// Sums slices in place. Copies of the slices of the other ranks are in scratch memory.
+// Sums the slices of this rank in place. Copies of the other ranks' elements are in scratch memory.
 template <typename T>
 __global__ void __launch_bounds__(kPartThreads)
     sum_slices(const __grid_constant__ Parts<Part<T>> parts, int ranks, int own_rank) {
@@ -123,7 +125,7 @@ __global__ void __launch_bounds__(kPartThreads)
   });
 }
 
-// Sums ranges, which it reads directly from the memory of all ranks.
+// Sums ranges whose elements it reads directly from the memory of all ranks.
 template <typename T>
 __global__ void __launch_bounds__(kPartThreads)
     sum_at_peers(const __grid_constant__ Parts<Part<T>> parts, int ranks,
@@ -132,8 +134,8 @@ __global__ void __launch_bounds__(kPartThreads)
   sum_part(part, ranks, [&](int rank) { return at_distance(part.own, distances.bytes[rank]); });
 }
 
-// Collects items and calls launch(parts, grid) for each kMostParts of them. vectors_of(item): the number of vectors of 16 bytes in an item.
-// The grid is such that a thread handles about four vectors of the largest item.
+// Calls launch(parts, grid) for groups of up to kMostParts items. vectors_of(item) must return the number of vectors of 16 bytes of an
+// item. The grid is so large that a thread handles about four vectors of the largest item.
 template <typename Item, typename VectorsOf, typename Launch>
 void launch_items(const std::vector<Item>& all, const VectorsOf& vectors_of, const Launch& launch) {
   for (size_t first = 0; first < all.size(); first += kMostParts) {
@@ -155,8 +157,8 @@ void launch_parts(const std::vector<Part<T>>& all, const Launch& launch) {
       all, [](const Part<T>& part) { return part.count / Vector<T>::kSize; }, launch);
 }
 
-// Copies every other rank's contribution to the slice of this rank into scratch memory by copy engines, and returns the range that
-// sum_slices adds. `own`: the first element of the slice; `between`: the distance in bytes between two copies.
+// Copies the elements of this rank's slice on every other rank into scratch memory, by copy engines. Returns the range that sum_slices()
+// must then add. `own` is the first element of the slice, and `between` is the distance in bytes between two copies.
 template <typename T>
 Part<T> copy_slices(const PeerMemory& peers, T* own, int64_t count, std::byte* scratch, int64_t between,
                     CudaStream stream) {

@@ -19,7 +19,8 @@ bool is_small(const DividedTensor& tensor) {
   return bytes_of(tensor, tensor.count) < kSmallTensorBytes;
 }
 
-// Sums small slices in place. That is safe because another rank reads only its own slice in the memory of this rank.
+// Computes reduce_scatter. Small slices are summed in place, which is safe because another rank reads only its own slice in the memory of
+// this rank.
 template <typename T>
 void scatter_sums(const RankSlicesArgs& args, CudaStream stream) {
   PeerMemory& peers = *args.peers;
@@ -45,16 +46,16 @@ void scatter_sums(const RankSlicesArgs& args, CudaStream stream) {
   peers.meet(PeerMemory::Point::kEnd, stream);
 }
 
-// The slices of a small tensor that one launch gathers from the other ranks. All sizes are in bytes.
+// A small tensor whose slices one launch gathers from the other ranks. All sizes are in bytes.
 struct Gathered {
   std::byte* to = nullptr;
-  // Distance from `to` to the slice of this rank, if that is stored outside the tensor, less the offset of the slice.
+  // The distance from `to` to the slice of this rank if the slice is stored outside the tensor; otherwise 0. It is the same on all ranks.
   int64_t from = 0;
   int64_t count = 0;
   int64_t slice = 0;
 };
 
-// Copies all slices except that of this rank. U: the type in which slices are copied; its size divides `slice`.
+// Copies the slices of all other ranks. U is the type in which elements are copied, whose size divides `slice`.
 template <typename U>
 __device__ void gather_units(const Gathered& tensor, int own_rank, const cuda::Distances& distances) {
   const int64_t units = tensor.count / static_cast<int64_t>(sizeof(U));
@@ -63,7 +64,7 @@ __device__ void gather_units(const Gathered& tensor, int own_rank, const cuda::D
     const int64_t at = i * static_cast<int64_t>(sizeof(U));
     const int64_t rank = at / tensor.slice;
     if (rank == own_rank) continue;
-    // A slice that is stored outside the tensor starts at offset 0 there, not at its offset in the tensor.
+    // If the slice is stored outside the tensor, it starts at offset 0 there, not at its offset in the tensor.
     const int64_t from = tensor.from == 0 ? at : at - rank * tensor.slice + tensor.from;
     *reinterpret_cast<U*>(tensor.to + at) =
         *reinterpret_cast<const U*>(tensor.to + from + distances.bytes[rank]);
@@ -107,7 +108,7 @@ void all_gather_cuda_peers(const RankSlicesArgs& args, CudaStream stream) {
       const int64_t bytes = bytes_of(tensor, tensor.count_of(peer));
       if (bytes <= 0) continue;
       std::byte* slice = to + bytes_of(tensor, tensor.first_of(peer));
-      // The slice of this rank needs no copy, unless it is stored outside the tensor.
+      // The slice of this rank is copied only if it is stored outside the tensor.
       if (peer == own_rank ? own == nullptr : is_small(tensor)) continue;
       const std::byte* from = (own == nullptr ? slice : own) + peers.distance_to(peer);
       PLIMSOLL_CUDA(

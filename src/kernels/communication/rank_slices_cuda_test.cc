@@ -17,15 +17,15 @@
 namespace plimsoll::test {
 namespace {
 
-// The number of elements of a tensor, and the number of elements of which a slice must be a multiple. Some slices are empty, and some are
-// smaller than others; the last tensors are larger than kSmallTensorBytes in every type.
+// The sizes of tensors that are divided into slices: the number of elements, and the number of elements of which a slice must be a
+// multiple. Some slices are empty, and some are smaller than others. The last tensors are larger than kSmallTensorBytes in every type.
 struct DividedSize {
   int64_t count;
   int64_t block;
 };
 const std::vector<DividedSize> kSummedSizes{{300, 256}, {0, 256},       {1000, 256},     {256, 256},
                                             {6000, 64}, {200'000, 256}, {5'000'011, 256}};
-// The sizes for tests that gather slices without summing them. Here slices may also have one element.
+// The sizes for tests that gather slices without summing them. Here a slice may also have a single element.
 const std::vector<DividedSize> kGatheredSizes{{2, 1},     {5, 1},         {300, 256},      {0, 256},
                                               {6000, 64}, {200'000, 256}, {5'000'011, 256}};
 
@@ -70,8 +70,8 @@ using SliceKernel = void (*)(const RankSlicesArgs&, CudaStream);
 constexpr size_t kSliceScratch = size_t{96} << 20;
 constexpr size_t kSliceBlock = size_t{192} << 20;
 
-// Runs the kernel three times from the same data: twice launch by launch, and once as a captured graph. Returns the tensors' bytes after
-// each run.
+// Runs the kernel three times from the same data: twice by launches, and once by a captured CUDA graph. Returns the bytes of the tensors
+// after each run.
 std::vector<std::vector<std::byte>> results_on_gpu(const SliceKernel& kernel, RankSlicesArgs args,
                                                    const DividedTensors& host, std::byte* device,
                                                    CudaStream stream) {
@@ -86,8 +86,8 @@ std::vector<std::vector<std::byte>> results_on_gpu(const SliceKernel& kernel, Ra
   args.tensors = tensors;
   args.scratch = {device + kSliceScratch, DType::kU8};
   std::vector<std::vector<std::byte>> results;
-  // The copies use pinned memory. A copy of pageable memory would hold locks of the driver while it waits for the stream, and
-  // the stream waits for the other threads, which need these locks.
+  // The copies use pinned memory. A copy of pageable memory would hold locks of the driver while it waits for the stream. The stream waits
+  // for the other threads, which need the same locks, so the test would never end.
   const PinnedMemory pinned(std::ssize(host.bytes));
   for (int run = 0; run < 3; ++run) {
     std::ranges::copy(host.bytes, pinned.data());
@@ -116,8 +116,8 @@ ConstView in(const std::vector<std::byte>& result, const DividedTensors& host, c
   return {result.data() + (static_cast<const std::byte*>(tensor.data.data) - host.bytes.data()), host.dtype};
 }
 
-// Every slice of every result must be the sum over the ranks, within the error bound of the contract. NCCL rounds each addition to the type
-// of the elements; mapped memory adds in fp32.
+// Every slice of every result must be the sum over the ranks, within the error bound of reduce_scatter.h. NCCL rounds each addition to the
+// type of the elements; the kernels with mapped memory add in fp32.
 void expect_sums_of_slices(const std::vector<std::vector<std::byte>>& results, DType dtype, int rank,
                            int num_ranks) {
   std::vector<DividedTensors> all;
@@ -174,7 +174,7 @@ void expect_gathered(const std::vector<std::vector<std::byte>>& results, DType d
 
 const std::vector<DType> kSliceTypes{DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
 
-// Checks both kernels on the GPU of one rank.
+// Checks reduce_scatter and all_gather on the GPU of one rank.
 void check_rank(const SliceKernel& reduce_scatter, const SliceKernel& all_gather, const RankSlicesArgs& args,
                 int rank, int num_ranks, std::byte* device, CudaStream stream) {
   for (const DType dtype : kSliceTypes) {

@@ -76,7 +76,8 @@ void run(const Kernel& kernel, int64_t scratch_bytes, Communicator& communicator
   kernel({.communicator = &communicator, .tensors = tensors.list, .scratch = {scratch.data(), DType::kU8}});
 }
 
-// Calls check(index, rank) for each element, with its index in the list and the rank to whose slice it belongs.
+// Calls check(index, rank) for each element. `index` is its index in the list of all elements, and `rank` is the rank whose slice contains
+// it.
 template <typename Check>
 void for_each_owned(int num_ranks, const Check& check) {
   size_t begin = 0;
@@ -101,7 +102,7 @@ void expect_sums(const std::vector<std::vector<double>>& results, int num_ranks,
       sum += one.load(0);
       magnitude += std::abs(one.load(0));
     }
-    // The error bound of the contract, plus the rounding of the reference's sums in double precision.
+    // The error bound of reduce_scatter.h, plus the rounding of the sums that the reference computes in double precision.
     const double bound = (num_ranks - 1) * u_sums * magnitude * 1.01 + u * std::abs(sum) * 1.01 +
                          num_ranks * std::ldexp(magnitude, -53) + std::numeric_limits<double>::min();
     ASSERT_NEAR(results[static_cast<size_t>(owner)][i], sum, bound)
@@ -161,14 +162,14 @@ TEST(AllGather, CopiesTheSliceOfEachRank) {
   }
 }
 
-// Small tensors must be exchanged together in one operation.
+// Small tensors must be exchanged together in one operation, because each operation has a fixed cost.
 TEST(ReduceScatter, SendsSmallTensorsAtOnce) {
   const AllReduceProblem problem = slices_problem(2, DType::kF32);
   testing::run_on_ranks(2, [&](testing::ThreadCommunicator& communicator) {
     Tensors tensors(numbers_of(communicator.rank(), 2), 2, DType::kF32);
     run(reduce_scatter_cpu, catalog_rows::all_reduce_cpu_scratch(problem), communicator, tensors);
     EXPECT_EQ(communicator.num_reduce_scatters,
-              3);  // operations: one for each tensor of 40,000 and 32,768 elements, one for all others
+              3);  // one operation per tensor of 40,000 or 32,768 elements, and one for all others
   });
 }
 

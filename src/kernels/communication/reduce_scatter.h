@@ -6,8 +6,8 @@
 // Shapes: any; every rank passes the same list. Types: reduce_scatter takes f64, f32, bf16 and f16, one type for all tensors of the list;
 // all_gather takes any type, which may differ from tensor to tensor. Accumulation and error bound: as all_reduce (all_reduce.h). all_gather
 // copies bytes. The order of the sums is fixed by the list and the number of ranks N; it may differ from that of all_reduce. Aliasing: y is
-// x; in an all_gather the slice of this rank may instead be in memory of its own. Scratch: communication_catalog.h. Repeatable. Cost: each
-// rank sends (N - 1) / N of the bytes. Errors: kDevice, as Communicator::all_reduce().
+// x; in an all_gather the slice of this rank may instead be stored outside y. Scratch: communication_catalog.h. Repeatable. Cost: each rank
+// sends (N - 1) / N of the bytes. Errors: kDevice, as Communicator::all_reduce().
 #pragma once
 
 #include <memory>
@@ -22,32 +22,33 @@
 namespace plimsoll {
 
 struct RankSlicesArgs {
-  Communicator* communicator = nullptr;  // used on a CPU
+  Communicator* communicator = nullptr;  // used by the kernels on a CPU
   GpuCommunicator* gpus = nullptr;       // used by kernels with NCCL
   PeerMemory* peers = nullptr;           // used by kernels with mapped memory
-  // Owns the object that `peers` points to, if it was created for this call.
+  // Owns the object that `peers` points to, if the object was created only for this call.
   std::shared_ptr<PeerMemory> at_offsets = {};
   std::span<const DividedTensor> tensors = {};
   View scratch = {};
 };
 
-// Copies the slices of this rank that are stored outside `data` into `data`.
+// Copies those slices of this rank that are stored outside the tensors into the tensors.
 void place_own_slices(const RankSlicesArgs& args);
 
-// Copy the slices of small tensors into scratch memory, in the order of the ranks, and exchange them as one tensor. All other tensors are
-// exchanged in place.
+// reduce_scatter and all_gather on a CPU. They copy the slices of small tensors into scratch memory, in the order of the ranks, and
+// exchange them as one tensor. All other tensors are exchanged in place.
 void reduce_scatter_cpu(const RankSlicesArgs& args);
 void all_gather_cpu(const RankSlicesArgs& args);
-// Gathers the tensors of all ranks and adds their slices in double precision, in the order of the ranks.
+// Gathers the tensors of all ranks and adds their slices in double precision, in the order of the ranks. Tests compare the other kernels
+// with this one.
 void reduce_scatter_ref(const RankSlicesArgs& args);
-// Broadcasts each slice of each tensor.
+// The reference of all_gather, in which each rank broadcasts its slice of each tensor.
 void all_gather_ref(const RankSlicesArgs& args);
-// Copy engines copy the slices of the other ranks: for reduce_scatter into scratch memory, where a kernel adds them, and for all_gather
-// into the tensors. One kernel reads small slices directly in the memory of the other GPUs. Requires: tensors, slices that are summed, and
-// slices that are stored outside the tensors begin at multiples of 16 bytes.
+// Use memory that the GPUs of all ranks map. Copy engines copy the slices of the other ranks: for reduce_scatter into scratch memory,
+// where a kernel adds them, and for all_gather into the tensors. One kernel reads small slices directly in the memory of the other GPUs.
+// Requires: tensors, slices that are summed, and slices that are stored outside the tensors begin at multiples of 16 bytes.
 void reduce_scatter_cuda_peers(const RankSlicesArgs& args, CudaStream stream);
 void all_gather_cuda_peers(const RankSlicesArgs& args, CudaStream stream);
-// Exchange all tensors in one launch of NCCL.
+// Sum or gather all tensors in one launch of NCCL.
 void reduce_scatter_cuda_nccl(const RankSlicesArgs& args, CudaStream stream);
 void all_gather_cuda_nccl(const RankSlicesArgs& args, CudaStream stream);
 

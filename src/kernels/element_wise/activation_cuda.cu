@@ -6,14 +6,15 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// The functors of the kernels. The forward ones take x; the backward ones take y as the first argument and d_y as the second.
+// Functors that the kernels apply to each element. The forward functors take x; the backward functors take y as the first argument and d_y
+// as the second.
 struct TanhFwd {
   static __device__ float of(float x, float) { return tanhf(x); }
 };
 struct TanhBwd {
   static __device__ float of(float y, float d_y) { return d_y * fmaf(-y, y, 1.0f); }
 };
-// Computes ReLU. NaN is passed through, because the comparison is false for it.
+// Computes ReLU. The comparison is false for NaN, so that the result is NaN as well.
 struct ReluFwd {
   static __device__ float of(float x, float) { return x < 0.0f ? 0.0f : x; }
 };

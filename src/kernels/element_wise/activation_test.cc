@@ -15,7 +15,7 @@ TEST(Tanh, StaysWithinItsBoundOverTheWholeRange) {
   std::vector<double> values;
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 4093) {
     const float value = std::bit_cast<float>(static_cast<uint32_t>(bits));
-    // Denormal numbers may stay denormal or be flushed to zero, depending on the thread's mode.
+    // Skips denormal numbers, because whether they are flushed to zero depends on the mode of the thread.
     if (std::isnormal(value)) values.push_back(static_cast<double>(value));
   }
   for (int i = 0; i < 400000; ++i)
@@ -61,8 +61,7 @@ TEST(Activations, AgreeWithTheReferences) {
       d_y.fill_normal();
       GuardedBuffer want_tanh("want tanh", DType::kF64, n);
       GuardedBuffer want_relu("want relu", DType::kF64, n);
-      // x is also used as the output y from which the gradients are computed: the formulas hold for any
-      // number.
+      // The gradient formulas hold for any output y, so the test uses x as y.
       GuardedBuffer want_d_tanh("want d_tanh", DType::kF64, n);
       GuardedBuffer want_d_relu("want d_relu", DType::kF64, n);
       tanh_fwd_ref({x.view(), want_tanh.view(), n});

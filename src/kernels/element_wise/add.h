@@ -23,9 +23,9 @@ namespace plimsoll {
 //   Aliasing: c may be a or b. Scratch: none. Cost: n FLOPs; 3n elements moved.
 //   Error: add_fwd_error_bound (one rounding in fp32 and one when storing).
 struct AddFwdArgs {
-  ConstView a;  // [n]
-  ConstView b;  // [n]
-  View c;       // [n]
+  ConstView a;  // shape [n]
+  ConstView b;  // shape [n]
+  View c;       // shape [n]
   int64_t n = 0;
 };
 void add_fwd_ref(const AddFwdArgs& args);
@@ -46,9 +46,9 @@ void accumulate_cpu(const AccumulateArgs& args);
 //   Aliasing: y may be x. Scratch: none. Cost: T*C FLOPs; 2*T*C + C elements moved.
 //   Error: add_fwd_error_bound.
 struct BiasAddFwdArgs {
-  ConstView x;  // [T, C]
-  ConstView b;  // [C]
-  View y;       // [T, C]
+  ConstView x;  // shape [T, C]
+  ConstView b;  // shape [C]
+  View y;       // shape [T, C]
   int64_t T = 0;
   int64_t C = 0;
 };
@@ -61,13 +61,13 @@ void bias_add_fwd_cpu(const BiasAddFwdArgs& args);
 //   reference needs none). d_b: f32, bf16, f16 or f64. Cost: T*C FLOPs; T*C + C elements moved, plus the scratch
 //   twice. Error: column_sum_error_bound.
 struct BiasGradArgs {
-  ConstView d_y;  // [T, C]
-  View d_b;       // [C]
-  View scratch;   // bias_grad_scratch_bytes(T, C) bytes, aligned to 4
+  ConstView d_y;  // shape [T, C]
+  View d_b;       // shape [C]
+  View scratch;   // scratch memory of bias_grad_scratch_bytes(T, C) bytes, aligned to 4
   int64_t T = 0;
   int64_t C = 0;
   Accumulate accumulate = Accumulate::kOverwrite;
-  int64_t row_stride = 0;  // CUDA only: elements from a row of d_y to the next; 0: C
+  int64_t row_stride = 0;  // distance in elements between rows of d_y (0 means C); used only on a GPU
 };
 void bias_grad_ref(const BiasGradArgs& args);
 void bias_grad_cpu(const BiasGradArgs& args);
@@ -108,7 +108,7 @@ constexpr int64_t bias_grad_cuda_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_cuda_scratch_bytes(T, C, 1);
 }
 
-// Returns column_sum_error_bound for the order in which the GPU adds.
+// Returns the error bound that column_sum_error_bound() returns, but for the order in which the GPU adds.
 inline double column_sum_cuda_error_bound(int64_t T, int64_t C, double magnitudes, double term_errors,
                                           double sum, DType stored) {
   return column_sum_cuda_depth(T, C) * kRoundoffF32 * magnitudes + term_errors +

@@ -84,7 +84,7 @@ TEST(BiasAdd, AgreesWithTheReference) {
   }
 }
 
-// Returns the sum of magnitudes of each column, for column_sum_error_bound.
+// Returns the sum of the magnitudes of each column, from which column_sum_error_bound computes the error bound.
 std::vector<double> column_magnitudes(const GuardedBuffer& values, RowsAndColumns shape) {
   std::vector<double> sums(static_cast<size_t>(shape.C), 0.0);
   for (int64_t i = 0; i < shape.size(); ++i)

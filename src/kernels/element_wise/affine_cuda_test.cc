@@ -14,7 +14,7 @@
 namespace plimsoll::test {
 namespace {
 
-// Returns every 4093rd finite fp32 number of both signs, and all numbers around 0: more than a million numbers.
+// Returns every 4093rd fp32 number with a magnitude below 1e37, and 300,000 numbers around 0: more than a million numbers in total.
 GuardedBuffer the_whole_range() {
   std::vector<double> values;
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 4093) {
@@ -57,7 +57,7 @@ TEST(GeluCuda, SixteenBitTypesStayWithinTheirBoundsForEveryNumber) {
     GuardedBuffer x("x", dtype, 65536), d_y("d_y", dtype, 65536);
     for (int64_t i = 0; i < 65536; ++i) {
       static_cast<uint16_t*>(x.view().data)[i] = static_cast<uint16_t>(i);
-      // Numbers that overflow are not compared; zero replaces them.
+      // Numbers that overflow are replaced by zero, because they cannot be compared.
       if (!std::isfinite(x.load(i)) || std::abs(x.load(i)) > 1e37) x.view().store(i, 0.0);
     }
     d_y.fill(1.0);
@@ -104,8 +104,8 @@ TEST(GeluCuda, NonFiniteInputsStayVisible) {
   }
 }
 
-// Error bounds if a bias is added first: the sum is rounded once; the slope of every activation is at most 1.13, and the slope of its
-// derivative is below 1.
+// Error bounds of an activation after a bias was added. The sum is rounded once; the slope of every activation is at most 1.13, and the
+// slope of its derivative is below 1.
 double bias_gelu_fwd_bound(double sum, Activation activation, DType dtype) {
   return gelu_fwd_cuda_error_bound(sum, activation, dtype) + 1.13 * kRoundoffF32 * std::abs(sum);
 }
@@ -174,12 +174,12 @@ void check_bias_gelu(const BiasGeluCase& test) {
     bias_gelu_fwd_cuda({gpu(h), gpu(b), gpu(y), shape.T, shape.C, activation}, nullptr);
     run(gpu(d_h), gpu(d_b));
   });
-  // ReLU makes half of the elements zero.
+  // ReLU maps half of the elements to zero, so zeros are expected in its results.
   const Zeros zeros = activation == Activation::kRelu ? Zeros::kExpected : Zeros::kSuspicious;
   expect_within(y, want_y, y_bounds, zeros);
   expect_within(d_h, want_d_h, d_h_bounds, zeros);
   expect_within(d_b, want_d_b, d_b_bounds);
-  run(gpu(d_y), gpu(d_b));  // d_h overwrites d_y
+  run(gpu(d_y), gpu(d_b));  // computes the gradient in place: d_h overwrites d_y
   gpu.download();
   expect_same_bits(d_y, d_h);
 }
@@ -195,7 +195,7 @@ TEST(BiasGeluCuda, AgreesWithTheReference) {
   }
 }
 
-// Runs one case per kernel: this test is for sanitizers, under which every allocation is slow.
+// Runs only a few small cases per kernel, because this test is for sanitizers, which make every allocation slow.
 TEST(BiasGeluCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_bias_gelu({{70, 384}, dtype, DType::kF32, Activation::kGelu, true});
@@ -274,7 +274,7 @@ void check_scale_shift(const ScaleShiftCase& test) {
   expect_within(d_x, want_d_x, d_x_bounds);
   expect_within(d_gain, want_gain, gain_bounds);
   if (has_bias) expect_within(d_bias, want_bias, bias_bounds);
-  run(gpu(x_hat));  // d_x_hat overwrites x_hat
+  run(gpu(x_hat));  // computes the gradient in place: d_x_hat overwrites x_hat
   gpu.download();
   expect_same_bits(x_hat, d_x);
 }
@@ -289,7 +289,7 @@ TEST(ScaleShiftCuda, AgreesWithTheReference) {
   }
 }
 
-// Runs one case per kernel: this test is for sanitizers, under which every allocation is slow.
+// Runs only a few small cases per kernel, because this test is for sanitizers, which make every allocation slow.
 TEST(ScaleShiftCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_scale_shift({{70, 384}, dtype, DType::kF32, true});

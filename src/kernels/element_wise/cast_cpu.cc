@@ -45,7 +45,7 @@ HWY_INLINE void store_any([[maybe_unused]] D d, hn::Vec<D> value, F16* to) {
 template <class D>
 HWY_INLINE hn::Vec<D> load_any(D d, const double* from) {
 #if HWY_TARGET == HWY_SCALAR
-  // Does not use Highway's scalar conversion, which turns an overflow into the largest finite number.
+  // The scalar conversion of Highway is not used, because it turns an overflow into the largest finite number.
   return hn::Set(d, static_cast<float>(*from));
 #else
   const hn::Rebind<double, D> d64;
@@ -66,8 +66,7 @@ HWY_INLINE void store_any(D d, hn::Vec<D> value, T* to) {
   store_f32(d, value, to);
 }
 
-// Converts vectors. Every conversion goes through fp32. If one of the types is double, all vectors have as many lanes as a vector of
-// doubles.
+// Converts whole vectors through fp32. If one of the types is double, all vectors have as many lanes as a vector of doubles.
 template <class From, class To>
 void cast_of(const From* x, To* y, int64_t n) {
   using Wide = hn::Rebind<float, hn::ScalableTag<double>>;
@@ -107,7 +106,7 @@ void cast_any(const CastFwdArgs& args) {
     with_floating_type(args.y.dtype, [&](auto to) HWY_ATTR {
       using From = decltype(from);
       using To = decltype(to);
-      // If the types are equal, the caller copies instead.
+      // If the types are equal, the caller has already copied the elements.
       if constexpr (!std::is_same_v<From, To>) cast_of(elements<From>(args.x), elements<To>(args.y), args.n);
     });
   });

@@ -9,9 +9,9 @@
 
 namespace plimsoll {
 
-// The number of elements per chunk: large enough that passing a chunk to a thread (about 1 us) costs little compared with moving its
-// elements (about 20 us), and small enough that a chunk of three fp32 operands fits into a core's second-level cache. A multiple of every
-// vector width.
+// The number of elements per chunk. It is so large that passing a chunk to a thread (about 1 us) costs little compared with moving its
+// elements (about 20 us), and so small that a chunk of three fp32 operands fits into the second-level cache of a core. It is a multiple of
+// every vector width.
 inline constexpr int64_t kElementsPerChunk = 32768;
 
 // Calls body(begin, end) for each chunk of [0, n).

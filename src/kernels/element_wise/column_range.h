@@ -23,13 +23,13 @@ namespace plimsoll {
 // Computes y[t, k] = scale * x[t, first + k].
 //   Aliasing: y may be x if K = N. Cost: T*K FLOPs; 2*T*K elements moved. Error: columns_error_bound.
 struct ColumnsFwdArgs {
-  ConstView x;  // [T, N]
-  View y;       // [T, K]
+  ConstView x;  // shape [T, N]
+  View y;       // shape [T, K]
   int64_t T = 0;
   int64_t N = 0;
   int64_t K = 0;
   int64_t first = 0;
-  double scale = 1.0;  // the fast kernels round it to fp32
+  double scale = 1.0;  // factor of the result; the fast kernels round it to fp32
 };
 void columns_fwd_ref(const ColumnsFwdArgs& args);
 void columns_fwd_cpu(const ColumnsFwdArgs& args);
@@ -38,9 +38,9 @@ void columns_fwd_cpu(const ColumnsFwdArgs& args);
 //   Aliasing: z may be x; then only the range is accessed. Cost: T*K FLOPs; 3*T*K elements moved in place,
 //   otherwise 2*T*N + T*K. Error: columns_error_bound.
 struct AddColumnsFwdArgs {
-  ConstView x;  // [T, N]
-  ConstView y;  // [T, K]
-  View z;       // [T, N]
+  ConstView x;  // shape [T, N]
+  ConstView y;  // shape [T, K]
+  View z;       // shape [T, N]
   int64_t T = 0;
   int64_t N = 0;
   int64_t K = 0;

@@ -8,7 +8,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Each thread computes one pack of a row. The thread index counts the packs of `width` columns of all rows.
+// Each thread computes one pack (16 bytes of adjacent elements) of a row. The index of the thread is the number of its pack, counted over
+// the `width` columns of all rows.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads) columns_kernel(const T* x, T* y, int64_t num_packs, int64_t width,
                                                            int64_t stride, int64_t first, float scale) {
@@ -24,7 +25,7 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const T* x, T* y, int
   store_floats<T, N>(y + t * width + k, values);
 }
 
-// Computes columns [begin, begin + width) of z: all columns, or only the range if z is x.
+// Computes columns [begin, begin + width) of z. These are all columns, or only those of the range if z is the same array as x.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     add_columns_kernel(const T* x, const T* y, T* z, int64_t num_packs, int64_t begin, int64_t width,

@@ -27,9 +27,9 @@
 namespace plimsoll {
 
 struct DropoutFwdArgs {
-  ConstView x;     // [n]
-  View y;          // [n]
-  int64_t n = 0;   // T * C
+  ConstView x;     // shape [n]
+  View y;          // shape [n]
+  int64_t n = 0;   // number of elements, T * C
   double p = 0.0;  // probability that an element becomes zero
   RandomSite where;
 };

@@ -50,7 +50,7 @@ TEST(Dropout, DrawsOtherNumbersForAnotherSeedStepOrSite) {
   });
 }
 
-// Ranks that divide the rows of a value draw the numbers of the whole value.
+// If ranks divide the rows of a tensor, each rank must use the random numbers that its elements have in the whole tensor.
 TEST(Dropout, APartHasTheMaskOfTheWhole) {
   constexpr int64_t kWhole = 4000, kPart = 1000;
   GuardedBuffer x("x", DType::kF32, kWhole), want("want", DType::kF32, kWhole);
@@ -100,7 +100,7 @@ TEST(Dropout, KeepsTheMeanAndDropsTheRequestedShare) {
   dropout_fwd_cpu({x.view(), y.view(), kCount, 0.1, kSite});
   double sum = 0.0;
   for (int64_t i = 0; i < kCount; ++i) sum += y.load(i);
-  // Five standard deviations of the mean: sqrt(p / (1 - p) / count) = 7.5e-4.
+  // The mean of the factors has a standard deviation of sqrt(p / (1 - p) / count) = 7.5e-4. The tolerance is five standard deviations.
   EXPECT_NEAR(sum / static_cast<double>(kCount), 1.0, 3.7e-3);
 }
 

@@ -1,6 +1,7 @@
-// Compares the element-wise kernels with the machine's copy bandwidth. Each line gives, per second, the bytes that a kernel must move
-// according to its contract; compare it with the line of Copy for the same size (one read and one write). Sizes: tensors of 1 MiB stay in
-// the second-level cache, those of 24 MiB have the size of one hidden layer of 32 x 128 tokens x 1536, and those of 256 MiB are in memory.
+// Compares the element-wise kernels with the machine's copy bandwidth. Each line of the output gives the bytes per second that a kernel
+// must move according to its contract. Compare it with the line `copy` for the same size, which reads and writes every byte once. Sizes:
+// tensors of 1 MiB stay in the second-level cache, those of 24 MiB have the size of one hidden layer of 32 x 128 tokens x 1536, and those
+// of 256 MiB are in memory.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -22,7 +23,7 @@ namespace {
 constexpr int64_t kColumns = 1536;
 constexpr RandomSite kSite{.seed = 42, .step = 1, .site = 2};
 
-// Tensors of T rows by kColumns. state.range(0) is KiB of fp32 per tensor, range(1) the number of threads.
+// Tensors of T rows and kColumns columns. state.range(0) is the size of a tensor in KiB of fp32, and range(1) is the number of threads.
 struct Tensors {
   DType dtype;
   int64_t T, n;
@@ -57,7 +58,7 @@ struct Tensors {
   }
 };
 
-// The baseline: a copy by the C library with the same chunks and threads.
+// The baseline: a copy by memcpy of the C library with the same chunks and threads as the kernels.
 void copy(benchmark::State& state) {
   Tensors tensors(state, DType::kF32);
   for (auto _ : state) {
@@ -106,8 +107,8 @@ void bias_gelu_bwd(benchmark::State& state) {
   }
   t.report(state, 3);
 }
-// x has T / 2 rows of two halves and has the size of a tensor; y and d_y each have half of that size. The forward kernel therefore moves
-// 1.5 tensors and the backward kernel 2.5.
+// x has T / 2 rows of two halves and the size of a whole tensor; y and d_y have half of that size each. The forward kernel therefore moves
+// 1.5 times the bytes of a tensor, and the backward kernel 2.5 times.
 template <DType kType>
 void glu_fwd(benchmark::State& state) {
   Tensors t(state, kType);

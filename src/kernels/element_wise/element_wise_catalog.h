@@ -13,8 +13,8 @@ namespace plimsoll {
 // The kernel problem of an element-wise, row-wise or loss kernel: the shape of its main operand. A value that is not a matrix counts as one
 // row.
 struct RowsProblem {
-  int64_t rows = 0;          // T, or B for a loss
-  int64_t columns = 0;       // C, or K for a loss
+  int64_t rows = 0;          // number of rows, called T or, by a loss, B
+  int64_t columns = 0;       // number of columns, called C or, by a loss, K
   int64_t sums_per_row = 1;  // number of values per row that a loss on a GPU stores before it adds them
 };
 
@@ -24,9 +24,9 @@ struct RowBlocks {
   int64_t rows_per_block = 1;
 };
 
-// Returns at most 64 blocks, which is enough parallelism and little scratch. A block has at least 16 rows, so that
-// combining the partial sums moves few bytes compared to what the blocks read, and at least 32768 elements, so that
-// assigning a block to a thread is cheap.
+// Returns at most 64 blocks, which give enough parallelism and need little scratch memory. A block has at least 16 rows, so that combining
+// the partial sums moves few bytes compared with what the blocks read, and at least 32768 elements, so that assigning a block to a thread
+// costs little.
 constexpr RowBlocks row_blocks(int64_t T, int64_t C) {
   if (T <= 0) return {0, 1};
   const int64_t by_work = (32768 + std::max<int64_t>(C, 1) - 1) / std::max<int64_t>(C, 1);
@@ -47,20 +47,20 @@ constexpr int64_t column_sums_scratch_bytes(int64_t T, int64_t C, int64_t num_su
   return num_sums * row_blocks(T, C).num_blocks * partial_row_stride(C) * 4;
 }
 
-// Returns the largest number of additions that a term of a column sum takes part in. This number times the unit roundoff
-// times the sum of the terms' magnitudes bounds the error of the sum (Higham, "Accuracy and Stability of Numerical
-// Algorithms", section 4.2).
+// Returns the largest number of additions that one term of a column sum takes part in. This number times the unit roundoff times the sum of
+// the terms' magnitudes bounds the error of the sum (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
 constexpr double column_sum_depth(int64_t T, int64_t C) {
   const RowBlocks blocks = row_blocks(T, C);
   return static_cast<double>(std::min(T, blocks.rows_per_block) + blocks.num_blocks + 2);
 }
 
-// The division into blocks of rows on a GPU. A thread block handles a group of kCudaColumnsPerBlock columns, and the warps of all thread
-// blocks take the rows in turn. There are enough thread blocks to fill a current GPU twice, but so few that the partial sums stay small
-// compared to the data that is read.
+// The division of rows into blocks on a GPU. A thread block handles kCudaColumnsPerBlock adjacent columns, and the warps of all thread
+// blocks take the rows in turn. There are enough thread blocks to fill a current GPU twice, but so few that the partial sums have few bytes
+// compared with the data that is read.
 inline constexpr int64_t kCudaColumnsPerBlock = 256;
 inline constexpr int64_t kCudaWarpsPerRowBlock = 8;
-// The number of threads that add the partial sums of a column. Each adds its share in order; their results are then added in order.
+// The number of threads that add the partial sums of a column. Each thread adds some of them in order; the results of the threads are then
+// added in order.
 inline constexpr int64_t kCudaPartialStrands = 32;
 constexpr RowBlocks cuda_row_blocks(int64_t T, int64_t C) {
   if (T <= 0) return {0, 1};
@@ -77,12 +77,12 @@ constexpr int64_t cuda_partial_stride(int64_t C) {
 constexpr int64_t column_sums_cuda_scratch_bytes(int64_t T, int64_t C, int64_t num_sums) {
   return num_sums * cuda_row_blocks(T, C).num_blocks * cuda_partial_stride(C) * 4;
 }
-// Returns the largest number of additions that a partial sum takes part in until the column sum is complete. Adding to
+// Returns the largest number of additions that one partial sum takes part in until the sum of the column is complete. Adding the result to
 // the previous value of the output counts as one.
 constexpr int64_t cuda_partial_depth(int64_t num_blocks) {
   return (num_blocks + kCudaPartialStrands - 1) / kCudaPartialStrands + kCudaPartialStrands + 1;
 }
-// Returns the number that column_sum_depth() defines, for the order of additions on a GPU.
+// Returns the same number as column_sum_depth(), but for the order of additions on a GPU.
 constexpr double column_sum_cuda_depth(int64_t T, int64_t C) {
   const int64_t num_blocks = cuda_row_blocks(T, C).num_blocks;
   const int64_t num_warps = std::max<int64_t>(1, num_blocks * kCudaWarpsPerRowBlock);

@@ -33,7 +33,7 @@ TEST(AddCuda, AgreesWithTheReferenceForMixedTypes) {
         Twins gpu;
         run_twice(gpu, {&c}, [&] { add_fwd_cuda({gpu(a), gpu(b), gpu(c), n}, nullptr); });
         expect_within(c, want, bounds, Zeros::kSuspicious);
-        add_fwd_cuda({gpu(a), gpu(b), gpu(a), n}, nullptr);  // the output overwrites the first input
+        add_fwd_cuda({gpu(a), gpu(b), gpu(a), n}, nullptr);  // the result overwrites the first input
         gpu.download();
         expect_same_bits(a, c);
       }
@@ -65,7 +65,7 @@ TEST(AccumulateCuda, AddsOrOverwritesByTheFlagOnTheDevice) {
     d.fill_normal();
     for (const bool adds : {false, true}) {
       GuardedBuffer flag = integers(DType::kI32, {adds ? 5 : 0});
-      // The overwritten values may be anything; here they are poison.
+      // If the result overwrites its destination, the old values must have no effect, so they are NaN here.
       if (adds) into.fill_uniform();
       for (int64_t i = 0; i < n; ++i) want.view().store(i, d.load(i) + (adds ? into.load(i) : 0.0));
       Twins gpu;
@@ -132,7 +132,7 @@ TEST(BiasGradCuda, AgreesWithTheReferenceOverwritingAndAdding) {
   }
 }
 
-// Runs one case per kernel: this test is for sanitizers, under which every allocation is slow.
+// Runs only a few small cases per kernel, because this test is for sanitizers, which make every allocation slow.
 TEST(BiasGradCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_bias_grad({70, 384}, dtype, 1);
@@ -212,8 +212,8 @@ TEST(ActivationsCuda, NonFiniteInputsStayVisible) {
 }
 
 TEST(CastCuda, RoundsAsTheReferenceDoes) {
-  // Numbers next to values that bf16 represents: each upper half of an fp32 number with a lower half of 0x8000 (a tie), 0x7fff or 1.
-  // Also zeros, infinities and numbers near the limits of f16.
+  // Returns fp32 numbers near numbers that bf16 represents: every upper half with the lower halves 0x8000 (a tie), 0x7fff and 1. Adds
+  // zeros, infinities and numbers near the limits of the range of f16.
   std::vector<double> values{0.0, -0.0, HUGE_VAL, -HUGE_VAL, 65519.0, 65520.0, 1e-7, 3e38, -6e-8, 3e-8};
   for (uint32_t i = 0; i < 65536; ++i) {
     const float value = std::bit_cast<float>((i << 16) | (i % 3 == 0 ? 0x8000u : i % 3 == 1 ? 0x7fffu : 1u));
@@ -237,7 +237,7 @@ TEST(DropoutCuda, MaskEqualsTheCpusBitForBit) {
   for (const DType dtype : cuda_types()) {
     for (const int64_t n : {1, 3, 4, 5, 8, 13, 63, 256, 257, 1000, 32771, 100003}) {
       for (const double p : {0.1, 0.5, 0.999}) {
-        // A rank's part of a larger value begins at a later block of random numbers.
+        // Tests the part of a tensor that belongs to one rank. The random numbers of its elements begin at a later block of the generator.
         RandomSite site = kSite;
         site.first_block = p == 0.5 ? 3 : 0;
         GuardedBuffer x("x", dtype, n), y("y", dtype, n), want("want", DType::kF32, n), rng = rng_buffer();

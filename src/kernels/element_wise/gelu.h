@@ -35,8 +35,8 @@ namespace plimsoll {
 //   Aliasing: y may be x. Scratch: none. Cost: about 40 FLOPs per element; 2n elements moved.
 //   Error: gelu_fwd_error_bound.
 struct GeluFwdArgs {
-  ConstView x;  // [n]
-  View y;       // [n]
+  ConstView x;  // shape [n]
+  View y;       // shape [n]
   int64_t n = 0;
   Activation activation = Activation::kGelu;
 };
@@ -47,9 +47,9 @@ void gelu_fwd_cpu(const GeluFwdArgs& args);
 //   Aliasing: d_x may be x or d_y. Scratch: none. Cost: about 45 FLOPs per element; 3n elements moved.
 //   Error: gelu_bwd_error_bound.
 struct GeluBwdArgs {
-  ConstView x;    // [n]
-  ConstView d_y;  // [n]
-  View d_x;       // [n]
+  ConstView x;    // shape [n]
+  ConstView d_y;  // shape [n]
+  View d_x;       // shape [n]
   int64_t n = 0;
   Activation activation = Activation::kGelu;
 };
@@ -61,9 +61,9 @@ void gelu_bwd_cpu(const GeluBwdArgs& args);
 //   Error: gelu_fwd_error_bound at h + b, plus 1.13 (the steepest slope of all activations) times
 //   the fp32 rounding of the sum.
 struct BiasGeluFwdArgs {
-  ConstView h;  // [T, C]
-  ConstView b;  // [C]
-  View y;       // [T, C]
+  ConstView h;  // shape [T, C]
+  ConstView b;  // shape [C]
+  View y;       // shape [T, C]
   int64_t T = 0;
   int64_t C = 0;
   Activation activation = Activation::kGelu;
@@ -80,12 +80,12 @@ void bias_gelu_fwd_cpu(const BiasGeluFwdArgs& args);
 //   fp32 rounding of the sum (|f''| < 1; ReLU depends on the sum's sign alone, which is exact). Error of d_b:
 //   column_sum_error_bound.
 struct BiasGeluBwdArgs {
-  ConstView h;    // [T, C]
-  ConstView b;    // [C]
-  ConstView d_y;  // [T, C]
-  View d_h;       // [T, C]
-  View d_b;       // [C]
-  View scratch;   // bias_gelu_bwd_scratch_bytes(T, C) bytes
+  ConstView h;    // shape [T, C]
+  ConstView b;    // shape [C]
+  ConstView d_y;  // shape [T, C]
+  View d_h;       // shape [T, C]
+  View d_b;       // shape [C]
+  View scratch;   // scratch memory of bias_gelu_bwd_scratch_bytes(T, C) bytes
   int64_t T = 0;
   int64_t C = 0;
   Activation activation = Activation::kGelu;
@@ -97,7 +97,7 @@ constexpr int64_t bias_gelu_bwd_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_scratch_bytes(T, C, 1);
 }
 
-// The scalar functions with which the references compute.
+// The activations, their slopes and their error bounds for one number in double. The references compute with these functions.
 double gelu_exact(double x, Activation activation);
 double gelu_slope_exact(double x, Activation activation);
 // Returns a bound of |got - exact| for the fast kernels. GELU computes the small quantity z * Phi(-z), z = |x|,
@@ -105,8 +105,8 @@ double gelu_slope_exact(double x, Activation activation);
 // is therefore relatively accurate near 0 and far in the negative tail too. The error of the tanh form and of
 // SiLU is that of the exponent v, relative to 1 - S. ReLU is exact, except that a denormal may count as zero.
 double gelu_fwd_error_bound(double x, Activation activation, DType stored);
-// Returns a bound of |got - exact| for the backward kernels. The two terms of a slope cancel each other where the slope is zero, so the
-// error is relative to their magnitudes.
+// Returns a bound of |got - exact| for the backward kernels. The derivative is a sum of two terms, which cancel each other where the slope
+// is zero. The error is therefore relative to the magnitudes of the terms.
 double gelu_bwd_error_bound(double x, double d_y, Activation activation, DType stored);
 
 // The functions below run on an NVIDIA GPU. add.h states the rules for all CUDA kernels. Errors against the

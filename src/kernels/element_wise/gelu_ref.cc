@@ -24,12 +24,12 @@ double logistic(double v) {
   return v >= 0.0 ? 1.0 / (1.0 + e) : e / (1.0 + e);
 }
 
-// The activations x * gate with gate = logistic(v(x)).
+// The activations of the form x * gate with gate = logistic(v(x)).
 struct Gate {
   double v;
   double gate;
-  double d_v;  // the derivative of v
-  // gate * (1 - gate), the logistic function's derivative.
+  double d_v;  // the derivative of v with respect to x
+  // Gate * (1 - gate), the derivative of the logistic function at v.
   double slope() const { return gate * logistic(-v); }
 };
 Gate gate_of(double x, Activation activation) {
@@ -59,7 +59,7 @@ Errors value_errors(double x, Activation activation) {
     case Activation::kGeluTanh:
     case Activation::kSilu: {
       const double v = gate_of(x, activation).v;
-      // The kernels set a gate below 2^-125 to 0: below x = -86.6 for SiLU.
+      // The kernels set a gate below 2^-125 to 0, which for SiLU is the case below x = -86.6.
       const double floor = activation == Activation::kSilu ? 2.1e-36 : 4e-37;
       return {4.0 * exact + exact * logistic(-v) * (6.0 * std::abs(v) + 4.0), floor};
     }
@@ -81,7 +81,7 @@ Errors slope_errors(double x, Activation activation) {
     case Activation::kSilu: {
       const Gate g = gate_of(x, activation);
       double roundoffs = 3.0 * exact + 2.0 * g.gate + g.slope() * (6.0 * std::abs(g.v) + 4.0);
-      // For large |x| the following product is 0, both in fp32 and in this formula.
+      // For large |x| the slope is 0, so the following product is 0, both in fp32 and in this formula.
       if (g.slope() > 0.0) roundoffs += z * g.slope() * g.d_v * (12.0 * std::abs(g.v) + 8.0);
       return {roundoffs, 1e-35};
     }

@@ -12,13 +12,13 @@
 namespace plimsoll::test {
 namespace {
 
-// ReLU makes half of the elements zero.
+// ReLU maps half of the elements to zero, so zeros are expected in its results.
 Zeros zeros_of(Activation activation) {
   return activation == Activation::kRelu ? Zeros::kExpected : Zeros::kSuspicious;
 }
 
-// Returns every 4093rd finite fp32 (a prime, so that all low bits occur) of both signs, and the numbers
-// around the places where the formulas change: more than a million numbers.
+// Returns every 4093rd finite fp32 number of both signs (4093 is a prime, so that all values of the low bits occur), and the numbers around
+// the points where the formulas change: more than a million numbers.
 GuardedBuffer the_whole_range() {
   std::vector<double> values;
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 4093) {
@@ -76,7 +76,7 @@ TEST(Gelu, SlopeStaysWithinItsBoundOverTheWholeRange) {
   }
 }
 
-// Returns whether an activation maps this infinity to a finite number.
+// Returns true if the activation maps this infinity to a finite number.
 bool maps_to_finite(double infinity, Activation activation) {
   return activation == Activation::kTanh || (activation == Activation::kRelu && infinity < 0.0);
 }
@@ -100,8 +100,8 @@ TEST(Gelu, NonFiniteInputsStayVisible) {
   });
 }
 
-// Error bounds with a preceding bias: the sum is rounded once, and the slope of an activation is at most 1.13,
-// the slope of its derivative below 1.
+// Error bounds of an activation after a bias was added. The sum is rounded once; the slope of an activation is at most 1.13, and the slope
+// of its derivative is below 1.
 double bias_gelu_fwd_bound(double sum, Activation activation, DType dtype) {
   return gelu_fwd_error_bound(sum, activation, dtype) + 1.13 * kRoundoffF32 * std::abs(sum);
 }
@@ -212,7 +212,7 @@ void check_bias_gelu(const BiasGeluCase& test) {
                   EXPECT_TRUE(compare(d_b, want_d_b, limit_of(d_b_bounds)).ok())
                       << compare(d_b, want_d_b, limit_of(d_b_bounds));
                   EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
-                  // d_h overwrites d_y.
+                  // Computes the gradient in place: d_h overwrites d_y.
                   GuardedBuffer in_place("in place", dtype, shape.size());
                   in_place.assign(d_y.to_doubles());
                   bias_gelu_bwd({h.view(), b.view(), in_place.view(), in_place.view(), d_b.view(),
@@ -279,7 +279,7 @@ TEST(BiasGelu, GradientsAreTheDerivatives) {
     };
     expect_gradient(h, d_h, loss);
     expect_gradient(b, d_b, loss);
-    // Applies the same test to the kernels without a bias.
+    // The gradient of the kernels without a bias is tested in the same way.
     GuardedBuffer d_x("d_x", DType::kF64, shape.size());
     gelu_bwd_ref({h.view(), weights.view(), d_x.view(), shape.size(), activation});
     expect_gradient(h, d_x, [&] {

@@ -17,10 +17,11 @@
 
 namespace plimsoll {
 
-// Computes y. Aliasing: none. Scratch: none. Cost: about 41 FLOPs per element of y; 3 T F elements moved.
+// Computes y = f(g) u. Aliasing: none. Scratch: none. Cost: about 41 FLOPs per element of y; 3 T F
+// elements moved.
 struct GluFwdArgs {
-  ConstView x;  // [T, 2 F]
-  View y;       // [T, F]
+  ConstView x;  // shape [T, 2 F]
+  View y;       // shape [T, F]
   int64_t T = 0;
   int64_t F = 0;
   Activation activation = Activation::kSilu;
@@ -32,9 +33,9 @@ void glu_fwd_cuda(const GluFwdArgs& args, CudaStream stream);
 // Computes d_x = [d_g | d_u]. For finite x, rows in which d_y is zero give zero. Aliasing: d_x may be x. Scratch: none.
 // Cost: about 85 FLOPs per element of d_y; 5 T F elements moved.
 struct GluBwdArgs {
-  ConstView x;    // [T, 2 F]
-  ConstView d_y;  // [T, F]
-  View d_x;       // [T, 2 F]
+  ConstView x;    // shape [T, 2 F]
+  ConstView d_y;  // shape [T, F]
+  View d_x;       // shape [T, 2 F]
   int64_t T = 0;
   int64_t F = 0;
   Activation activation = Activation::kSilu;
@@ -57,7 +58,7 @@ inline double glu_bwd_error_bound(double gate, double up, double d_y, Activation
                  2.0 * kRoundoffF32 * std::abs(d_gate)) +
          store_error_bound(stored, d_gate) + 1e-37;
 }
-// Return the same bounds on a GPU, where GELU of 16-bit activations is less exact. `activations` is the type of x and d_y.
+// Return the error bounds of y and of d_g on a GPU, where GELU of 16-bit activations is less exact. `activations` is the type of x and d_y.
 inline double glu_fwd_cuda_error_bound(double gate, double up, Activation activation, DType activations,
                                        DType stored) {
   const double coarse = gelu_fwd_cuda_error_bound(gate, activation, activations) -

@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// An operand of a call. A null operand has an absent view.
+// An operand of a call. If the caller passed no such operand, its view is null.
 struct Operand {
   const char* name;
   ConstView view;
@@ -58,7 +58,7 @@ void with_fast_type(DType dtype, const Body& body) {
   return body(BF16{});
 }
 
-// Returns the elements; null for an absent view. Requires: fast_type_of has checked the type.
+// Returns the address of the elements, or null for a null view. Requires: fast_type_of has checked the type.
 template <class T>
 const T* elements(const ConstView& view) {
   return static_cast<const T*>(view.data);

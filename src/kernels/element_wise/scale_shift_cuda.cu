@@ -8,7 +8,7 @@ namespace cuda {
 namespace {
 
 struct Affine {
-  AnyFloats gain, bias;  // bias.data is null if there is no bias
+  AnyFloats gain, bias;  // the address bias.data is null if there is no bias
 
   template <int N>
   __device__ void prepare(int64_t c, float (&p)[2][N]) const {

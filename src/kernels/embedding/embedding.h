@@ -44,17 +44,17 @@ namespace plimsoll {
 inline constexpr int kMaxEmbeddingTables = 4;
 
 struct EmbeddingSumFwdArgs {
-  std::array<ConstView, kMaxEmbeddingTables> tables = {};  // [V_k, C]; on a CPU all of one type
-  std::array<ConstView, kMaxEmbeddingTables> ids = {};     // [T] i32
+  std::array<ConstView, kMaxEmbeddingTables> tables = {};  // shape [V_k, C]; on a CPU all of one type
+  std::array<ConstView, kMaxEmbeddingTables> ids = {};     // i32 of shape [T]
   int num_tables = 0;
-  View x;  // [T, C]
+  View x;  // shape [T, C]
   int64_t T = 0;
   int64_t C = 0;
   int64_t num_tokens = 0;
-  int64_t first_row = 0;  // row of the whole table that is row 0 of table_0
-  int64_t num_rows = 0;   // number of rows that table_0 contains; 0: the whole table
+  int64_t first_row = 0;  // the row of the whole table that is stored as row 0 of table_0
+  int64_t num_rows = 0;   // number of rows that table_0 contains; 0 means the whole table
 };
-// Returns the row of table_0 that belongs to an id, or -1 if table_0 does not contain it.
+// Returns the row of table_0 that belongs to an id. Returns -1 if table_0 contains only some rows of the table, and not this one.
 constexpr int64_t row_in_first_table(int64_t id, int64_t first_row, int64_t num_rows) {
   if (num_rows == 0) return id;
   return id >= first_row && id - first_row < num_rows ? id - first_row : -1;
@@ -62,23 +62,24 @@ constexpr int64_t row_in_first_table(int64_t id, int64_t first_row, int64_t num_
 void embedding_sum_fwd_ref(const EmbeddingSumFwdArgs& args);
 void embedding_sum_fwd_cpu(const EmbeddingSumFwdArgs& args);
 
-// An element of `sorted`.
+// A token and its id: an element of `sorted`, which is in the order of the ids.
 struct IdOfToken {
   int32_t id, token;
 };
 
 struct EmbeddingBwdArgs {
-  ConstView d_x;     // [T, C]
-  ConstView sorted;  // [T, 2] i32: (id, token)
-  View d_table;      // [V, C]
+  ConstView d_x;     // shape [T, C]
+  ConstView sorted;  // i32 of shape [T, 2], the pairs (id, token)
+  View d_table;      // shape [V, C]
   int64_t T = 0;
   int64_t C = 0;
-  int64_t V = 0;  // rows of d_table
+  int64_t V = 0;  // number of rows that d_table contains
   int64_t first_row = 0;
-  int64_t table_rows = 0;   // number of rows of the whole table; 0: V, because d_table is the whole table
-  int64_t padding_id = -1;  // tokens of this id do not change its row; -1: no padding id
+  int64_t table_rows = 0;  // number of rows of the whole table; 0 means that d_table is the whole table
+  // Tokens with this id do not change its row of the gradient; -1 means that there is no such id.
+  int64_t padding_id = -1;
   Accumulate accumulate = Accumulate::kOverwrite;
-  View scratch;  // only the CUDA kernel needs it
+  View scratch;  // scratch memory, used only by the CUDA kernel
 };
 void embedding_bwd_ref(const EmbeddingBwdArgs& args);
 void embedding_bwd_cpu(const EmbeddingBwdArgs& args);
@@ -96,11 +97,11 @@ double embedding_bwd_error_bound(int64_t num_terms, double abs_sum);
 // Reads the number of tokens from *num_tokens in device memory; if `num_tokens` is null, it is args.num_tokens.
 void embedding_sum_fwd_cuda(const EmbeddingSumFwdArgs& args, const int32_t* num_tokens, CudaStream stream);
 
-// The sorted tokens are divided into pieces of kEmbeddingPiece tokens, or into longer ones for large batches. The terms of an id are added
-// in the order of its tokens within a piece, then the sums of its pieces are added, in an order that depends on the ids only: every run
-// gives the same bits. For tables of two rows, each warp adds the tokens of each row that it handles, and then the blocks' sums are added
-// up. Adds to d_table if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Error: embedding_bwd_error_bound. Scratch:
-// embedding_bwd_cuda_scratch_bytes, aligned to 16.
+// Computes embedding_bwd on a GPU. The sorted tokens are divided into pieces of kEmbeddingPiece tokens, or longer ones for large batches.
+// Within a piece, the terms of an id are added in the order of its tokens; then the sums of the pieces are added in an order that depends
+// only on the ids, so that every run gives the same bits. For tables of two rows, each warp adds the tokens that it handles for each row,
+// and then the sums of the blocks are added. Adds to d_table if *accumulate is not 0; if `accumulate` is null, args.accumulate decides.
+// Error: embedding_bwd_error_bound. Scratch: embedding_bwd_cuda_scratch_bytes, aligned to 16.
 void embedding_bwd_cuda(const EmbeddingBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 
 }  // namespace plimsoll

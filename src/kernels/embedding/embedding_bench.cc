@@ -1,5 +1,5 @@
-// Benchmarks sums of embeddings and their gradients at the sizes of MiniLM and BERT-base. Bytes per second count the bytes that the
-// contract states.
+// Benchmarks sums of embeddings and their gradients at the sizes of MiniLM and BERT-base. The bytes per second that it prints count
+// the bytes that embedding.h states as moved.
 #include <benchmark/benchmark.h>
 
 #include <vector>

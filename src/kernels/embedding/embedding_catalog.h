@@ -11,26 +11,26 @@ namespace plimsoll {
 // The kernel problem of embedding_sum_fwd and embedding_bwd.
 struct EmbeddingProblem {
   int64_t tokens = 0;   // T
-  int64_t columns = 0;  // C, the width of a row of the table
+  int64_t columns = 0;  // number of columns of the table, called C in embedding.h
 };
 // The kernel problem of sort_ids.
 struct SortIdsProblem {
-  int64_t tokens = 0;     // T, per list
-  int64_t rows = 0;       // V, of the largest table
-  int64_t num_lists = 0;  // lists of ids, one per table
+  int64_t tokens = 0;     // number of tokens per list of ids, called T in sort_ids.h
+  int64_t rows = 0;       // number of rows of the largest table, called V in sort_ids.h
+  int64_t num_lists = 0;  // number of lists of ids, one per table
 };
 
-// The scratch memory contains, for each id, the position of its next token.
+// The scratch memory of sort_ids on a CPU. It contains, for each id, the position of the next token with this id.
 constexpr int64_t sort_ids_scratch_bytes(int64_t V) {
   return (V * 4 + 63) / 64 * 64;
 }
-// On a GPU the scratch memory contains the pairs of each list between the passes of the sort.
+// The scratch memory of sort_ids on a GPU. Between the passes of the sort, it contains the (id, token) pairs of each list.
 constexpr int64_t sort_ids_cuda_scratch_bytes(int64_t T, int64_t num_lists) {
   return num_lists * T * 8;
 }
 
-// On a GPU the sorted tokens are divided into pieces of kEmbeddingPiece tokens or more. The scratch memory contains two rows of fp32 per
-// piece: the sums of its first and of its last id, whose tokens may continue in the neighbouring pieces.
+// On a GPU, embedding_bwd divides the sorted tokens into pieces of kEmbeddingPiece tokens or more. The scratch memory contains two rows of
+// fp32 per piece: the sums of its first and of its last id, whose tokens may continue in the neighbouring pieces.
 inline constexpr int64_t kEmbeddingPiece = 32;
 constexpr int64_t embedding_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {
   const int64_t pieces = (T + kEmbeddingPiece - 1) / kEmbeddingPiece;

@@ -65,13 +65,13 @@ struct Block {
   int64_t first_row, end_row, first_column, end_column;
 };
 
-// Returns the first pair of an id, or the position at which it would be inserted.
+// Returns the first (id, token) pair of an id, or the position at which it would be inserted.
 const IdOfToken* first_of(std::span<const IdOfToken> sorted, int64_t id) {
   return std::lower_bound(sorted.data(), sorted.data() + sorted.size(), id,
                           [](const IdOfToken& pair, int64_t wanted) { return pair.id < wanted; });
 }
 
-// Adds the gradients of the tokens to each row of the block, in the order of the tokens.
+// Adds the gradients of the tokens to each row of a block of the table's gradient, in the order of the tokens.
 template <class DX>
 void gather_gradients(const EmbeddingBwdArgs& args, const Block& block) {
   const F32Tag d;
@@ -97,8 +97,8 @@ void gather_gradients(const EmbeddingBwdArgs& args, const Block& block) {
   }
 }
 
-// The number of rows per task. Small tables have long sums, so their tasks divide the columns as well. Elements are independent, so the
-// division into tasks does not change the bits.
+// The number of rows of the gradient that one task computes. In a small table, a row is the sum of many tokens, so the tasks divide the
+// columns as well. Elements are independent, so the division into tasks does not change the bits.
 constexpr int64_t kBwdRowsPerTask = 64;
 constexpr int64_t kBwdColumnsPerTask = 128;
 

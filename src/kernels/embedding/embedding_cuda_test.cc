@@ -34,7 +34,7 @@ void check_sum(const SumCase& test) {
     tables.emplace_back(fmt::format("{}/table{}", name, k), test.table, kRows[k] * test.C)
         .fill_normal(0.1, 1.0);
     ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, test.T).fill_indices(kRows[k]);
-    // Ids of unused rows must not be read: they are far outside the table here.
+    // The ids of unused rows are far outside the table, because no kernel may read them.
     for (int64_t t = test.num_tokens; t < test.T; ++t) ids.back().view().store(t, 1e9);
   }
   GuardedBuffer got(name + "/x", test.x, test.T * test.C), want(name + "/want", DType::kF64, test.T * test.C),
@@ -54,7 +54,7 @@ void check_sum(const SumCase& test) {
   }
   args.x = want.view();
   on_gpu.x = gpu(got);
-  on_gpu.num_tokens = 0;  // the kernel must use the number in device memory
+  on_gpu.num_tokens = 0;  // passes 0 by value, because the kernel must use the number in device memory
   embedding_sum_fwd_ref(args);
   run_twice(gpu, {&got}, [&] { embedding_sum_fwd_cuda(on_gpu, gpu(num_tokens).as<int32_t>(), nullptr); });
   std::vector<double> limits(static_cast<size_t>(test.T * test.C));
@@ -82,8 +82,8 @@ TEST(EmbeddingSumCuda, MatchesTheReferenceWithinItsBound) {
   }
 }
 
-// The outputs of ranks that each have some rows of the first table must add up to the lookup in the whole table. The elements are small
-// integers, whose sums are exact.
+// If each rank has some rows of the first table, the sum of the ranks' outputs must equal the lookup in the whole table. The elements are
+// small integers, so that the sums are exact.
 TEST(EmbeddingSumCuda, SomeRowsOfTheFirstTableAddUp) {
   constexpr int64_t T = 70, V = 37, kPart = 24, kTokens = 65;
   for (const DType dtype : cuda_types()) {
@@ -135,12 +135,13 @@ void check_sort(int64_t T, int64_t num_tokens, std::vector<int64_t> rows) {
   SortIdsArgs args{.num_lists = static_cast<int>(num_lists),
                    .T = T,
                    .V = *std::ranges::max_element(rows),
-                   .num_tokens = 0,  // the kernel must use the number in device memory
+                   // Passes 0 by value, because the kernel must use the number in device memory.
+                   .num_tokens = 0,
                    .scratch = gpu(scratch)};
   std::vector<GuardedBuffer*> outputs;
   for (size_t k = 0; k < rows.size(); ++k) {
     ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, T).fill_indices(rows[k]);
-    // Ids of unused tokens must not be read: they are far outside the table here.
+    // The ids of unused tokens are far outside the table, because no kernel may read them.
     for (int64_t t = num_tokens; t < T; ++t) ids.back().view().store(t, 1e9);
     want.push_back(sorted_ids(name + "/want", ids.back(), T, args.V, num_tokens));
     args.ids[k] = gpu(ids.back());
@@ -160,13 +161,13 @@ TEST(SortIdsCuda, EqualsTheReference) {
   }
 }
 
-// Tests batches with more tokens than the blocks process at once.
+// Tests batches with more tokens than the blocks of the kernel process at the same time.
 TEST(SortIdsCuda, TakesLargeBatches) {
   check_sort(70000, 69000, {30522, 512, 2});
   check_sort(140000, 140000, {2});
 }
 
-// The distribution of ids: over the whole table, few distinct ids, or a single id.
+// The ids of the tokens: distributed over the whole table, a few distinct ids, or a single id.
 enum class Spread : uint8_t { kAll, kFew, kOne };
 
 struct TableGradientCase {
@@ -191,7 +192,7 @@ void check_table_gradient(const TableGradientCase& test) {
   for (int64_t t = num_tokens; t < T; ++t) ids.view().store(t, 1e9);
   if (adds) got.fill(0.25);
   want.fill(adds ? 0.25 : 0.0);
-  // Computes the reference in one pass over the tokens.
+  // Computes the expected sums in one pass over the tokens.
   std::vector<double> sums(static_cast<size_t>(V * C), adds ? 0.25 : 0.0);
   std::vector<int64_t> terms(static_cast<size_t>(V), adds ? 1 : 0);
   for (int64_t t = 0; t < num_tokens; ++t) {
@@ -247,7 +248,7 @@ TEST(EmbeddingBwdCuda, TakesManyTokensAndLongRuns) {
   check_table_gradient({300, 2052, 40, 290, 3, DType::kF32, Spread::kFew, false});
 }
 
-// Tests batches that are so large that pieces are longer: 64 tokens for a batch of 40000, and 128 for the larger
+// Tests batches that are so large that the pieces of the sorted tokens are longer: 64 tokens for a batch of 40000, and 128 for the larger
 // ones. One id occurs in 1094 pieces, which is more than a block loads at once.
 TEST(EmbeddingBwdCuda, TakesLargeBatches) {
   for (const Spread spread : {Spread::kAll, Spread::kFew, Spread::kOne}) {
@@ -273,7 +274,8 @@ TEST(EmbeddingBwdCuda, AddsUpTablesOfTwoRows) {
 
 struct RowsCase {
   int64_t T, V, num_ids;
-  std::vector<std::pair<int64_t, int64_t>> parts;  // first row and number of rows of each part
+  // For each rank, its first row of the table and its number of rows.
+  std::vector<std::pair<int64_t, int64_t>> parts;
 };
 
 void check_parts(const RowsCase& test) {
@@ -308,7 +310,7 @@ void check_parts(const RowsCase& test) {
   }
 }
 
-// Includes sums of many tokens: with 5 ids and 257 tokens, the tokens of an id continue past the end of a piece.
+// Tests sums of many tokens: with 5 ids and 257 tokens, the tokens of an id continue past the end of a piece.
 TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
   for (const int64_t num_ids : {97, 5}) {
     check_parts({257, 97, num_ids, {{0, 2}, {2, 2}, {4, 66}, {70, 27}}});
@@ -316,7 +318,7 @@ TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
   check_parts({1000, 2, 2, {{0, 1}, {1, 1}}});
 }
 
-// Tests that the kernel can be captured after a copy and after two streams were joined.
+// Tests that the kernel can be captured in a CUDA graph after a copy and after two streams were joined.
 TEST(EmbeddingBwdCuda, IsCapturedAfterCopies) {
   constexpr int64_t T = 300, C = 64, V = 40;
   GuardedBuffer d_x("captured/d_x", DType::kBF16, T * C), ids("captured/ids", DType::kI32, T),
@@ -372,7 +374,7 @@ TEST(EmbeddingBwdCuda, IsCapturedAfterCopies) {
   expect_same_bits(got, want);
 }
 
-// Lengths 3, 0, 1, 4, 0 in T = 10 rows: two rows are unused, two sequences are empty.
+// The sequences have lengths 3, 0, 1, 4 and 0 in T = 10 rows, so two rows are unused and two sequences are empty.
 const std::vector<int64_t> kCuSeqlens = {0, 3, 3, 4, 8, 8};
 
 TEST(FirstTokenCuda, EqualsTheReference) {

@@ -44,7 +44,7 @@ struct FwdCase {
     for (int k = 0; k < num_tables; ++k) {
       tables.emplace_back(fmt::format("{}/table{}", name, k), table, kRows[k] * C).fill_normal(0.1, 1.0);
       ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, T).fill_indices(kRows[k]);
-      // Ids of unused rows must not be read: they are far outside the table here.
+      // The ids of unused rows are far outside the table, because no kernel may read them.
       for (int64_t t = num_tokens; t < T; ++t) ids.back().view().store(t, 1e9);
     }
     for (int k = 0; k < num_tables; ++k) {
@@ -97,8 +97,8 @@ TEST(EmbeddingSumFwd, MatchesTheReferenceWithinItsBound) {
   EXPECT_EQ(num_cases, 2 * 2 * 4 * 4 * 4);
 }
 
-// The outputs of ranks that each have some rows of the first table must add up to the lookup in the whole table. Adding zeros is exact, and
-// so is adding small integers.
+// If each rank has some rows of the first table, the sum of the ranks' outputs must equal the lookup in the whole table. Adding zeros is
+// exact, and so is adding small integers.
 TEST(EmbeddingSumFwd, SomeRowsOfTheFirstTableAddUp) {
   constexpr int64_t T = 70, C = 40, V = 37, kPart = 24, kTokens = 65;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -170,7 +170,8 @@ struct BwdCase {
     kernel(args);
   }
   void run(Accumulate accumulate) { run(accumulate, embedding_bwd_cpu); }
-  // Computes the limit of each element from its terms; `old` contains the previous d_table, or is empty if it is overwritten.
+  // Computes the largest allowed difference of each element from the terms of its sum. `old` contains the previous d_table, or is empty if
+  // d_table is overwritten.
   std::vector<double> limits(const std::vector<double>& old) const {
     std::vector<double> sums(static_cast<size_t>(args.V * args.C));
     std::vector<int64_t> terms(static_cast<size_t>(args.V), old.empty() ? 0 : 1);
@@ -309,7 +310,7 @@ TEST(EmbeddingCatalog, AsksForTheScratchOfTheKernel) {
 
 TEST(Embedding, MissingOrWronglyTypedOperandsAreInternalErrors) {
   FwdCase test(2, 4, 4, 4, DType::kF32, DType::kF32);
-  EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);  // x is missing
+  EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);  // fails because the view x is missing
   test.args.x = test.got.view();
   test.args.ids[1].dtype = DType::kI64;
   EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);

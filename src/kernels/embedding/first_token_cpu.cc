@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// Copies a row if the types are equal, otherwise converts it element by element; there are only a few rows.
+// Copies a row if the types are equal. Otherwise converts it element by element, which is fast enough because there are only a few rows.
 void move_row(ConstView from, int64_t from_row, View to, int64_t to_row, int64_t C) {
   if (from.dtype == to.dtype) {
     const auto row_bytes = static_cast<size_t>(C * dtype_bytes(to.dtype));

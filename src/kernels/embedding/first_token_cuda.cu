@@ -17,8 +17,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t c = threadIdx.x; c < C; c += kThreads) out.store(b * C + c, used ? x.at(row * C + c) : 0.0f);
 }
 
-// Returns the sequence that begins (kFirst) or ends (kLast) with a row, or -1. If several sequences begin at the row, all but the last of
-// them are empty, and the last is returned. Requires: cu_seqlens does not decrease.
+// Returns the sequence that begins (kFirst) or ends (kLast) with a row, or -1 if there is none. If several sequences begin at the row, all
+// but the last of them are empty, and the last one is returned. Requires: cu_seqlens does not decrease.
 __device__ int64_t sequence_of_row(int64_t row, const int32_t* cu_seqlens, int64_t B, SequenceRow which) {
   int64_t low = 0;  // invariant: cu_seqlens[low] <= row < cu_seqlens[high], with cu_seqlens[B] = infinity
   int64_t high = B;
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Computes the same gradient with 16-byte stores. Requires: d_x and d_out have the same type.
+// Computes the gradient with stores of 16 bytes. Requires: d_x and d_out have the same type.
 template <typename X>
 __global__ void __launch_bounds__(kThreads)
     first_token_bwd_packs_kernel(const X* d_out, const int32_t* cu_seqlens, X* d_x, int64_t T, int64_t C,

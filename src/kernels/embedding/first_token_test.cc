@@ -13,7 +13,7 @@ namespace {
 
 using test::GuardedBuffer;
 
-// Lengths 3, 0, 1, 4, 0 in T = 10 rows: two rows are unused, two sequences are empty.
+// The sequences have lengths 3, 0, 1, 4 and 0 in T = 10 rows, so two rows are unused and two sequences are empty.
 constexpr int32_t kCuSeqlens[] = {0, 3, 3, 4, 8, 8};
 
 TEST(FirstToken, TakesTheFirstRowOfEachSequence) {

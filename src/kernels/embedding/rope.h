@@ -35,9 +35,9 @@ namespace plimsoll {
 // two neighbours in cu_seqlens; rows from cu_seqlens[B] on are given the length 0.
 //   Scratch: none. Cost: T D / 2 sines and cosines in double; T D elements moved.
 struct RopeTableArgs {
-  ConstView positions;   // i32[T]
-  ConstView cu_seqlens;  // i32[B + 1]
-  View table;            // [T, D]
+  ConstView positions;   // i32 of shape [T]
+  ConstView cu_seqlens;  // i32 of shape [B + 1]
+  View table;            // shape [T, D]
   int64_t T = 0;
   int64_t B = 0;
   int64_t D = 0;
@@ -52,9 +52,9 @@ enum class RopeDirection : uint8_t { kForward, kTransposed };
 // Rotates x by the table. Rows of zeros give rows of zeros. Aliasing: y may be x. Scratch: none. Cost: 3 T H D FLOPs;
 // 2 T N + T D elements moved, 2 T H D + T D if y is x.
 struct RopeArgs {
-  ConstView x;      // [T, N]
-  ConstView table;  // [T, D]
-  View y;           // [T, N]
+  ConstView x;      // shape [T, N]
+  ConstView table;  // shape [T, D]
+  View y;           // shape [T, N]
   int64_t T = 0;
   int64_t N = 0;
   int64_t H = 0;
@@ -70,7 +70,7 @@ void rope_cuda(const RopeArgs& args, CudaStream stream);
 inline double rope_table_error_bound(double scale, double angle, DType stored) {
   return 1.01 * std::abs(scale) * (unit_roundoff(stored) + 0x1p-50 * (1.0 + std::abs(angle)));
 }
-// Returns the error bound of y = a c - b s: two products, one of which is fused with the subtraction.
+// Returns the error bound of an element y = a c - b s, which has two products, one of them fused with the subtraction.
 inline double rope_error_bound(double a, double b, double c, double s, double y, DType stored) {
   return 2.02 * kRoundoffF32 * (std::abs(a * c) + std::abs(b * s)) + store_error_bound(stored, y);
 }

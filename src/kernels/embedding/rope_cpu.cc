@@ -20,7 +20,7 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Rotates one row. `sign` is 1, or -1 for the transposed rotation.
+// Rotates one row. `sign` is 1, or -1 for the transposed rotation, which is the gradient.
 template <class T>
 HWY_INLINE void rotate_row(const T* x, const float* table, T* y, int64_t H, int64_t D, float sign) {
   const F32Tag d;
@@ -66,7 +66,7 @@ HWY_AFTER_NAMESPACE();
 namespace plimsoll {
 HWY_EXPORT(rope_any);
 
-// Uses the sines and cosines of the C library, which are slow, because a table is computed only once per batch and all layers share it.
+// Calls the slow sine and cosine of the C library, because the table is computed only once per batch for all layers.
 void rope_table_cpu(const RopeTableArgs& args) {
   PLIMSOLL_CHECK(args.positions && args.cu_seqlens && args.table.dtype == DType::kF32,
                  "rope_table_cpu: positions, cu_seqlens and table must be present, and table must be f32");

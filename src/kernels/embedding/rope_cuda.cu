@@ -17,7 +17,8 @@ struct TableArgs {
   RopeFrequencies frequencies;
 };
 
-// Returns the length of the sequence of row t, or 0 for a tail row. The sequence ends at the first offset above t.
+// Returns the length of the sequence that row t belongs to, or 0 for a tail row. The sequence ends at the first offset in cu_seqlens that
+// is above t.
 __device__ int length_of_sequence(const int32_t* cu_seqlens, int B, int64_t t) {
   if (t >= cu_seqlens[B]) return 0;
   int low = 0, high = B;  // invariant: cu_seqlens[low] <= t < cu_seqlens[high]
@@ -28,7 +29,7 @@ __device__ int length_of_sequence(const int32_t* cu_seqlens, int B, int64_t t) {
   return cu_seqlens[high] - cu_seqlens[low];
 }
 
-// Computes one pair of one row per thread. Neighbouring threads compute neighbouring pairs.
+// Computes the cosine and sine of one frequency for one row per thread. Neighbouring threads compute neighbouring frequencies.
 __global__ void __launch_bounds__(kThreads) rope_table_kernel(const __grid_constant__ TableArgs args) {
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t t = at / args.half;
@@ -36,8 +37,8 @@ __global__ void __launch_bounds__(kThreads) rope_table_kernel(const __grid_const
   if (t >= args.T) return;
   const RopeFrequencies& f = args.frequencies;
   double frequency = f.beyond[i];
-  // Only the RoPE types that have an original length (such as dynamic and longrope) have frequencies that depend on the length of the
-  // sequence.
+  // Searches for the length of the sequence only if the frequencies depend on it. This is the case for the RoPE types that have an original
+  // length, such as dynamic and longrope.
   if (f.original > 0) {
     const int length = length_of_sequence(args.cu_seqlens, args.B, t);
     if (length <= f.original) {
@@ -94,7 +95,7 @@ template <typename T, int N>
 void launch_rope(const RopeArgs& args, CudaStream stream) {
   const int64_t units_of_head = args.D / 2 / N;
   const int64_t rotated = args.H * units_of_head;
-  // If y is x, units of heads that are not rotated need no copy.
+  // If y is the same array as x, the heads that are not rotated need no copy.
   const int64_t units = args.x.data == args.y.data ? rotated : args.N / args.D * units_of_head;
   const int64_t blocks = ceil_div(args.T * units, kThreads);
   if (blocks == 0) return;

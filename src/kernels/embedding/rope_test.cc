@@ -12,7 +12,7 @@
 namespace plimsoll::test {
 namespace {
 
-// Lengths 3, 0, 9, 1 in 16 rows: three rows are unused. Positions restart in each sequence.
+// The sequences have lengths 3, 0, 9 and 1 in 16 rows, so three rows are unused. Positions restart in each sequence.
 constexpr int32_t kCuSeqlens[] = {0, 3, 3, 12, 13};
 constexpr int32_t kPositions[] = {0, 1, 2, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0};
 constexpr int64_t T = 16, B = 4;
@@ -56,7 +56,7 @@ TEST(RopeTable, AgreesWithTheReferenceForEveryType) {
         run_with_one_and_two_threads({&table}, [&] { rope_table(table_args(parameters, D, table.view())); });
         EXPECT_TRUE(compare(table, want, limit_of(bounds, Zeros::kExpected)).ok())
             << compare(table, want, limit_of(bounds, Zeros::kExpected));
-        // The row of the fifth token of the longest sequence must have the values of the formula.
+        // The table's row for the fifth token of the longest sequence must have the values of the formula.
         EXPECT_NEAR(table.load(7 * D), f.scale * std::cos(4.0 * f.frequency(0, D, 9)), 1e-6);
         EXPECT_NEAR(table.load(7 * D + D / 2), f.scale * std::sin(4.0 * f.frequency(0, D, 9)), 1e-6);
       });
@@ -66,8 +66,8 @@ TEST(RopeTable, AgreesWithTheReferenceForEveryType) {
   EXPECT_EQ(checked, 24);
 }
 
-// The frequencies of dynamic and longrope must follow the token's own sequence: one sequence has 9 tokens and is longer than the original
-// length of 8, the others are not.
+// For the RoPE types dynamic and longrope, the frequencies must follow the length of the token's own sequence. One sequence has 9 tokens
+// and is longer than the original length of 8; the other sequences are not.
 TEST(RopeTable, LengthsOfOtherSequencesDoNotMatter) {
   constexpr int64_t D = 4;
   for (const RopeType type : {RopeType::kDynamic, RopeType::kLongRope}) {
@@ -78,12 +78,14 @@ TEST(RopeTable, LengthsOfOtherSequencesDoNotMatter) {
     rope_table_cpu(table_args(p, D, table.view()));
     const RopeFrequencies f = rope_frequencies(p, D);
     EXPECT_NE(f.frequency(1, D, 3), f.frequency(1, D, 9));
-    EXPECT_NEAR(table.load(1 * D + 1), std::cos(f.frequency(1, D, 3)), 1e-7);  // second token of three
-    EXPECT_NEAR(table.load(4 * D + 1), std::cos(f.frequency(1, D, 9)), 1e-7);  // second token of nine
+    // Second token of the sequence with three tokens.
+    EXPECT_NEAR(table.load(1 * D + 1), std::cos(f.frequency(1, D, 3)), 1e-7);
+    // Second token of the sequence with nine tokens.
+    EXPECT_NEAR(table.load(4 * D + 1), std::cos(f.frequency(1, D, 9)), 1e-7);
   }
 }
 
-// Tests a position so large that angles in fp32 would have an error of 10^-2.
+// Tests a position so large that angles that are computed in fp32 would have an error of 10^-2.
 TEST(RopeTable, FarPositionsKeepTheirPrecision) {
   constexpr int32_t kFar = 1000003, kStart[] = {0, 1};
   GuardedBuffer table("table", DType::kF32, 2);

@@ -27,9 +27,9 @@
 namespace plimsoll {
 
 struct SequenceMeanFwdArgs {
-  ConstView x;           // [T, C]
-  ConstView cu_seqlens;  // [B + 1] i32
-  View y;                // [B, C]
+  ConstView x;           // shape [T, C]
+  ConstView cu_seqlens;  // i32 of shape [B + 1]
+  View y;                // shape [B, C]
   int64_t T = 0;
   int64_t C = 0;
   int64_t B = 0;
@@ -38,9 +38,9 @@ void sequence_mean_fwd_ref(const SequenceMeanFwdArgs& args);
 void sequence_mean_fwd_cpu(const SequenceMeanFwdArgs& args);
 
 struct SequenceMeanBwdArgs {
-  ConstView d_y;         // [B, C]
-  ConstView cu_seqlens;  // [B + 1] i32
-  View d_x;              // [T, C]
+  ConstView d_y;         // shape [B, C]
+  ConstView cu_seqlens;  // i32 of shape [B + 1]
+  View d_x;              // shape [T, C]
   int64_t T = 0;
   int64_t C = 0;
   int64_t B = 0;
@@ -48,8 +48,8 @@ struct SequenceMeanBwdArgs {
 void sequence_mean_bwd_ref(const SequenceMeanBwdArgs& args);
 void sequence_mean_bwd_cpu(const SequenceMeanBwdArgs& args);
 
-// Returns a bound of |error| of a mean of `rows` rows: their sum has at most `rows` additions per term, and the division
-// rounds once. `mean_abs`: the exact mean of their magnitudes; `mean`: the exact mean.
+// Returns a bound on the error of the mean of `rows` rows. Each term of their sum takes part in at most `rows` additions, and the division
+// rounds once. `mean_abs` is the exact mean of the magnitudes, and `mean` is the exact mean.
 inline double sequence_mean_error_bound(int64_t rows, double mean_abs, double mean, DType stored) {
   return 1.01 * kRoundoffF32 * (static_cast<double>(rows) * mean_abs + std::abs(mean)) +
          store_error_bound(stored, mean);

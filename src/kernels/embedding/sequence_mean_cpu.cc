@@ -18,7 +18,7 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The number of columns that one task sums in fp32.
+// The number of columns that one task sums.
 constexpr int64_t kMeanColumns = 512;
 
 template <class X, class Y>

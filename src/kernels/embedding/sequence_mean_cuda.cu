@@ -8,7 +8,8 @@ namespace {
 
 constexpr int kMeanWidth = 32;
 
-// Computes kMeanWidth columns of one sequence's mean per block. blockDim = (kMeanWidth columns, kSequenceMeanParts partial sums of rows).
+// Each block computes kMeanWidth columns of the mean of one sequence. The dimensions of a block are kMeanWidth columns and
+// kSequenceMeanParts partial sums over rows.
 __global__ void __launch_bounds__(kMeanWidth* kSequenceMeanParts)
     sequence_mean_fwd_kernel(AnyFloats x, const int32_t* cu_seqlens, AnyFloatsOut y, int64_t C) {
   __shared__ float sums[kSequenceMeanParts][kMeanWidth];
@@ -27,11 +28,11 @@ __global__ void __launch_bounds__(kMeanWidth* kSequenceMeanParts)
   y.store(b * C + c, end > first ? sum / static_cast<float>(end - first) : 0.0f);
 }
 
-// Writes one row per block.
+// Computes the gradient of one row per block.
 __global__ void __launch_bounds__(256) sequence_mean_bwd_kernel(AnyFloats d_y, const int32_t* cu_seqlens,
                                                                 AnyFloatsOut d_x, int64_t C, int64_t B) {
   const int64_t row = blockIdx.x;
-  // Finds the sequence of the row: cu_seqlens[low] <= row < cu_seqlens[high], with cu_seqlens[B] = infinity.
+  // Finds the sequence that contains the row by a binary search: cu_seqlens[low] <= row < cu_seqlens[high], with cu_seqlens[B] = infinity.
   int64_t low = 0, high = B;
   while (high - low > 1) {
     const int64_t middle = (low + high) / 2;

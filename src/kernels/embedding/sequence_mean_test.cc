@@ -10,7 +10,7 @@
 namespace plimsoll::test {
 namespace {
 
-// Lengths 3, 0, 1, 200, 0 in T = 210 rows: six rows are unused, two sequences are empty.
+// The sequences have lengths 3, 0, 1, 200 and 0 in T = 210 rows, so six rows are unused and two sequences are empty.
 constexpr int32_t kStarts[] = {0, 3, 3, 4, 204, 204};
 constexpr int64_t kRows = 210, kSequences = 5;
 const ConstView kOffsets{kStarts, DType::kI32};
@@ -19,7 +19,8 @@ void check_forward(int64_t C, DType from, DType to) {
   GuardedBuffer x("mean/x", from, kRows * C), y("mean/y", to, kSequences * C),
       want("mean/want", DType::kF64, kSequences * C);
   x.fill_normal(0.5, 1.0);
-  for (int64_t i = 204 * C; i < kRows * C; ++i) x.view().store(i, 1e30);  // unused rows are not read
+  // Unused rows are huge, because no kernel may read them.
+  for (int64_t i = 204 * C; i < kRows * C; ++i) x.view().store(i, 1e30);
   sequence_mean_fwd_ref({x.view(), kOffsets, want.view(), kRows, C, kSequences});
   std::vector<double> bounds;
   for (int64_t b = 0; b < kSequences; ++b) {

@@ -26,12 +26,12 @@
 
 namespace plimsoll {
 
-// An id that no table has.
+// The id of unused tokens in the result. It is an id that no table contains.
 inline constexpr int32_t kNoId = std::numeric_limits<int32_t>::max();
 
 struct SortIdsArgs {
-  std::array<ConstView, kMaxEmbeddingTables> ids = {};  // [T] i32
-  std::array<View, kMaxEmbeddingTables> sorted = {};    // [T, 2] i32: (id, token)
+  std::array<ConstView, kMaxEmbeddingTables> ids = {};  // i32 of shape [T]
+  std::array<View, kMaxEmbeddingTables> sorted = {};    // i32 of shape [T, 2], the pairs (id, token)
   int num_lists = 0;
   int64_t T = 0;
   int64_t V = 0;
@@ -41,7 +41,7 @@ struct SortIdsArgs {
 void sort_ids_ref(const SortIdsArgs& args);
 void sort_ids_cpu(const SortIdsArgs& args);
 
-// Checks the arguments against the contract. Errors: kInternal if they break it.
+// Checks the arguments against the requirements that are stated above. Errors: kInternal if they do not meet them.
 void check_sort_ids(const char* kernel, const SortIdsArgs& args);
 
 // The function below runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels.

@@ -5,12 +5,13 @@
 
 namespace plimsoll {
 
-// Sorts by counting, on one thread, because this takes only a small fraction of the time of the gradient.
+// A counting sort on one thread, because this takes only a small fraction of the time of the gradient.
 void sort_ids_cpu(const SortIdsArgs& args) {
   constexpr const char* kKernel = "sort_ids_cpu";
   check_sort_ids(kKernel, args);
   PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{} needs scratch memory, but has none", kKernel);
-  auto* next = static_cast<int32_t*>(args.scratch.data);  // for each id, the position of its next token
+  // For each id, the position to which its next token is written.
+  auto* next = static_cast<int32_t*>(args.scratch.data);
   for (size_t k = 0; k < static_cast<size_t>(args.num_lists); ++k) {
     const int32_t* ids = args.ids[k].as<int32_t>();
     auto* sorted = static_cast<IdOfToken*>(args.sorted[k].data);

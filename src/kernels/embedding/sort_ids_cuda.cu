@@ -12,20 +12,21 @@
 namespace plimsoll::cuda {
 namespace {
 
-// A radix sort in one launch, by digits of 8 bits, the lowest first. The blocks of a list form one cluster, which has barriers and whose
-// blocks can read each other's counts. Each block sorts a range of positions: it counts the tokens of each digit and then moves them, tile
-// by tile. Before compute capability 9.0 there are no clusters, and one block sorts a list.
+// Sorts each list by a radix sort in one launch, by digits of 8 bits, the lowest first. The blocks that sort a list form a cluster, which
+// has barriers and whose blocks can read each other's counts. Each block sorts a range of positions: it counts the tokens of each digit and
+// then moves them, a tile of tokens at a time. Before compute capability 9.0 there are no clusters, and one block sorts a list.
 constexpr int kBits = 8;
 constexpr int kDigits = 1 << kBits;
 constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / 32;
-constexpr int kRounds = 8;      // largest number of tokens of a tile per thread
-constexpr int kMostBlocks = 8;  // the largest cluster that every GPU with clusters supports
+constexpr int kRounds = 8;  // largest number of tokens that a thread handles in a tile
+// The largest number of blocks of a cluster that every GPU with clusters supports.
+constexpr int kMostBlocks = 8;
 static_assert(kThreads >= kDigits);
 
 struct List {
-  const int32_t* ids;  // ids in the original order of the tokens
-  int2* halves[2];     // destinations of the passes, used in turn
+  const int32_t* ids;  // the ids of the tokens in their original order
+  int2* halves[2];     // two arrays of (id, token) pairs to which the passes write in turn
 };
 
 struct Sort {
@@ -33,12 +34,12 @@ struct Sort {
   int64_t T;
   int32_t V;
   Integer num_tokens;
-  int num_bits;       // bits of the largest key, which is V
-  int rounds;         // tokens per thread in a tile
-  int64_t per_block;  // tokens per block, a multiple of the tile size
+  int num_bits;       // number of bits of V, the largest key
+  int rounds;         // number of tokens that a thread handles in a tile
+  int64_t per_block;  // number of tokens per block, a multiple of the size of a tile
 };
 
-// The blocks that sort one list: a cluster or a single block.
+// The blocks that sort one list: a cluster, or a single block.
 struct Cluster {
 #if __CUDA_ARCH__ >= 900
   static __device__ __forceinline__ int rank() {
@@ -47,11 +48,11 @@ struct Cluster {
   static __device__ __forceinline__ int size() {
     return static_cast<int>(cooperative_groups::this_cluster().num_blocks());
   }
-  // A barrier: afterwards every thread sees all earlier writes to any memory.
+  // Waits for all threads of all blocks of the list. Afterwards every thread sees all earlier writes to any memory.
   static __device__ __forceinline__ void sync() {
     cooperative_groups::this_cluster().sync();
   }
-  // A single block is not launched as a cluster, so its shared memory has no cluster address and is read directly.
+  // If a single block sorts the list, it is not launched as a cluster. Its shared memory then has no cluster address and is read directly.
   static __device__ __forceinline__ int read(int* shared, int block) {
     return block == rank() ? *shared : *cooperative_groups::this_cluster().map_shared_rank(shared, block);
   }
@@ -73,20 +74,20 @@ struct Cluster {
 
 // One pass of the radix sort: its source, its destination, and the digit by which it sorts.
 struct Pass {
-  const int2* from;  // null in the first pass, which reads the list's ids
+  const int2* from;  // null in the first pass, which reads the ids of the list instead
   int2* to;
   int shift;
   int32_t V;
 
-  // Returns the digit of an id. kNoId counts as V, which is larger than every id.
+  // Returns the digit of an id by which this pass sorts. kNoId counts as V, which is larger than every id.
   __device__ __forceinline__ int digit(int32_t id) const { return (min(id, V) >> shift) & (kDigits - 1); }
 };
 
-// The tokens of a tile that one thread handles, one per round. In each round, the tokens of the threads of a warp are adjacent.
+// The tokens that one thread handles in a tile, one per round. In each round, the tokens of the threads of a warp are adjacent.
 struct Tile {
   int2 pairs[kRounds];
-  int rank[kRounds];  // position among the warp's tokens with the same digit
-  int64_t first;      // position of the thread's token in the first round
+  int rank[kRounds];  // for each token, the number of earlier tokens of the warp with the same digit
+  int64_t first;      // position of the token that the thread handles in the first round
   int64_t end;
   int rounds;
 
@@ -109,7 +110,7 @@ struct Tile {
       }
     }
   }
-  // Computes the ranks of the tokens, and writes the number of the warp's tokens per digit to `counts`.
+  // Computes `rank` for each token of the thread, and writes to `counts` how many tokens of the warp have each digit.
   __device__ __forceinline__ void count(const Pass& pass, int* counts) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for (int digit = lane; digit < kDigits; digit += 32) counts[digit] = 0;
@@ -136,7 +137,7 @@ struct Tile {
       __syncwarp();
     }
   }
-  // Moves the tokens. `next` contains, per digit, the destination of the warp's first token.
+  // Moves the tokens to their destinations. `next` contains, for each digit, the destination of the warp's first token with this digit.
   __device__ __forceinline__ void move(const Pass& pass, const int* next) const {
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
@@ -146,7 +147,7 @@ struct Tile {
   }
 };
 
-// Returns exclusive sums over the first kDigits threads. All threads must call it.
+// Returns the sum of the values of all earlier threads, for the first kDigits threads. Requires: all threads call it.
 __device__ __forceinline__ int exclusive_sum(int value, int* warp_sums) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -163,8 +164,9 @@ __device__ __forceinline__ int exclusive_sum(int value, int* warp_sums) {
   return sum - value;
 }
 
-// Returns the position of the block's first token with the thread's digit: after all tokens with lower digits, and after those with the
-// same digit in earlier blocks. `total` contains the counts of a block. Requires: every block has written its counts.
+// Returns the destination of the block's first token with the digit of this thread: after all tokens with lower digits, and after those
+// with the same digit in earlier blocks. `total` contains the number of tokens of each digit in a block. Requires: every block has written
+// its counts.
 __device__ __forceinline__ int first_place(int* total, int* warp_sums) {
   const int thread = static_cast<int>(threadIdx.x);
   int all = 0, before = 0;
@@ -270,7 +272,7 @@ void sort_ids_cuda(const SortIdsArgs& args, const int32_t* num_tokens, CudaStrea
                   .num_bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(args.V))),
                   .rounds = 0,
                   .per_block = 0};
-  // Chooses the buffers such that the last pass writes to the result.
+  // Chooses the arrays of the passes such that the last pass writes to the result.
   const int passes = (sort.num_bits + cuda::kBits - 1) / cuda::kBits;
   for (int k = 0; k < args.num_lists; ++k) {
     const auto index = static_cast<size_t>(k);

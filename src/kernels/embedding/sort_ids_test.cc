@@ -18,7 +18,8 @@ namespace {
 using test::GuardedBuffer;
 using test::sorted_ids;
 
-// Each pair must belong to the list, pairs must be ordered by id and within an id by token, and unused tokens must come last.
+// Checks that each pair belongs to the list, that the pairs are in the order of the ids and, within an id, of the tokens, and that unused
+// tokens come last.
 TEST(SortIds, PairsRiseByIdAndThenByToken) {
   for (const int64_t V : {1, 2, 300}) {
     for (const auto& [T, num_tokens] : {std::pair<int64_t, int64_t>{1, 0}, {1, 1}, {90, 61}, {700, 700}}) {
@@ -61,7 +62,7 @@ TEST(SortIds, EqualsTheReferenceForSeveralLists) {
         args.sorted[k] = got.emplace_back("lists/got", DType::kI32, 2 * T).view();
       }
       args.scratch = {};
-      EXPECT_THROW(sort_ids(args), Error);  // the scratch memory is missing
+      EXPECT_THROW(sort_ids(args), Error);  // fails because the scratch memory is missing
       GuardedBuffer scratch("lists/scratch", DType::kU8, sort_ids.scratch_bytes());
       args.scratch = scratch.view();
       sort_ids(args);

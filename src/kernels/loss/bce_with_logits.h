@@ -32,35 +32,35 @@
 
 namespace plimsoll {
 
-// The number of elements of a row that are added in fp32 before the partial sum is added in double.
+// The number of elements of a row whose terms are added in fp32. The sums of these blocks are added in double.
 inline constexpr int64_t kBceSumBlock = 256;
 
 struct BceWithLogitsFwdArgs {
   ConstView x_BK = {};
   ConstView labels_BK = {};
-  ConstView denominator = {};  // 1 element, > 0
-  View loss = {};              // 1 element
+  ConstView denominator = {};  // one positive element, by which the loss is divided
+  View loss = {};              // one element: the loss of all rows
   int64_t num_rows = 0;
-  int64_t num_real_rows = 0;  // Requires: 0 <= num_real_rows <= num_rows
+  int64_t num_real_rows = 0;  // number of real rows, from 0 to num_rows
   int64_t num_classes = 0;
   Accumulate accumulate = Accumulate::kOverwrite;
-  View scratch = {};  // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
+  // Scratch memory of row_loss_cuda_scratch_bytes(num_rows) bytes; used only by the CUDA kernel.
+  View scratch = {};
 };
 
 struct BceWithLogitsBwdArgs {
   ConstView x_BK = {};
   ConstView labels_BK = {};
-  ConstView denominator = {};  // 1 element
-  ConstView d_loss = {};       // 1 element
+  ConstView denominator = {};  // one element, by which the loss is divided
+  ConstView d_loss = {};       // one element: the gradient with respect to the loss
   View d_x_BK = {};
   int64_t num_rows = 0;
   int64_t num_real_rows = 0;
   int64_t num_classes = 0;
 };
 
-// Returns a bound on the absolute error of the loss, given the mean over real elements of |x| + |x y| + 1.
-// Each term takes at most 6 roundings of numbers of that size (exp and log1p are within 2 ulp each) and a
-// chain of 256/4 + 3 additions.
+// Returns a bound on the absolute error of the loss, given the mean of |x| + |x y| + 1 over the real elements. Each term takes at most 6
+// roundings of numbers of that size (exp and log1p are within 2 ulp each) and a chain of 256/4 + 3 additions.
 constexpr double bce_with_logits_fwd_error(double mean_magnitude) {
   return 0x1p-24 * (6.0 + static_cast<double>(kBceSumBlock) + 3.0) * mean_magnitude;
 }

@@ -18,13 +18,14 @@ double bce_row(const float* x, const float* labels, int64_t n) {
   const FloatTag tag;
   return sum_rows(x, labels, n, kBceSumBlock, [&](FloatVec v, FloatVec y) HWY_ATTR {
     const FloatVec e = exp_keeping_nan(hn::Neg(hn::Abs(v)));
-    // A fused operation rounds only once, so that for a confident, correct prediction the two terms cancel exactly.
+    // Computes max(x, 0) - x y by a fused operation, which rounds only once. For a confident, correct prediction the two terms then cancel
+    // exactly.
     const FloatVec linear = hn::NegMulAdd(v, y, hn::Max(v, hn::Zero(tag)));
     return hn::Add(linear, hn::Log1p(tag, e));
   });
 }
 
-// Computes the gradients of a row. d_x may be x.
+// Computes the gradients of a row. d_x may be the same array as x.
 void bce_bwd_row(const float* x, const float* labels, float* d_x, int64_t n, double scale) {
   const FloatTag tag;
   const FloatVec one = hn::Set(tag, 1.0f);

@@ -48,21 +48,21 @@
 
 namespace plimsoll {
 
-// The range of classes of one rank.
+// The range of classes whose logits one rank has.
 struct ClassShare {
   int64_t rank = 0;
   int64_t first = 0;
-  int64_t count = 0;  // number of classes, without padding
+  int64_t count = 0;  // number of classes of the rank, without padding
   constexpr bool has(int64_t label) const { return label >= first && label - first < count; }
 };
-// Returns the range of classes of a rank whose logits have `columns` columns.
+// Returns the range of classes that belong to a rank, if the logits of each rank have `columns` columns.
 constexpr ClassShare class_share(int64_t rank, int64_t columns, int64_t all_classes) {
   return {rank, rank * columns, std::clamp<int64_t>(all_classes - rank * columns, 0, columns)};
 }
 
 struct ClassSumsArgs {
   ConstView logits_BK = {};
-  ConstView labels_B = {};  // i32, numbered among the classes of all ranks
+  ConstView labels_B = {};  // i32; labels number the classes of all ranks
   View sums_BS = {};
   int64_t num_rows = 0;
   int64_t row_stride = 0;  // distance in elements between two rows of logits
@@ -76,11 +76,11 @@ struct ClassSumsBwdArgs {
   ConstView d_sums_BS = {};
   View d_logits_BK = {};
   int64_t num_rows = 0;
-  int64_t row_stride = 0;   // distance in elements between two rows of logits, and of d_logits
-  int64_t num_columns = 0;  // K, with padding
+  int64_t row_stride = 0;   // distance in elements between two rows of logits and also of d_logits
+  int64_t num_columns = 0;  // number of columns of d_logits including padding, called K above
   ClassShare share = {};
   ClassColumns columns = {};
-  // CPU only, f32, for bf16 logits: cross_entropy_wide_row_floats(num_columns) per thread.
+  // Used only on a CPU for bf16 logits: f32 scratch memory of cross_entropy_wide_row_floats(num_columns) elements per thread.
   View wide_row = {};
 };
 
@@ -89,15 +89,16 @@ struct ClassSumsLossArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   View loss = {};
-  View z_loss = {};       // null: not stored
-  View num_correct = {};  // i32; null: not counted; if not null, requires columns.counts
+  View z_loss = {};  // null if the z-loss is not to be stored
+  // i32: the number of correct predictions. It may be null, and must be null if columns.counts is not set.
+  View num_correct = {};
   int64_t num_rows = 0;
   int64_t num_classes = 0;   // V
-  int64_t rank_classes = 0;  // K; class k belongs to rank k / K
+  int64_t rank_classes = 0;  // number of classes per rank, called K above; class k belongs to rank k / K
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
   ClassColumns columns = {};
-  View scratch = {};  // CUDA only
+  View scratch = {};  // scratch memory, used only by the CUDA kernel
 };
 
 struct ClassSumsLossBwdArgs {
@@ -113,13 +114,13 @@ struct ClassSumsLossBwdArgs {
   ClassColumns columns = {};
 };
 
-// Returns a bound on the absolute error of log_sum_r, u = 2^-24: the logarithm turns the relative error of the sum into an absolute one,
-// and storing the result adds u of its magnitude.
+// Returns a bound on the absolute error of log_sum_r, with u = 2^-24. The logarithm turns the relative error of the sum into an absolute
+// error, and storing the result adds u times its magnitude.
 constexpr double class_log_sum_error(int64_t num_classes, double magnitude) {
   return softmax_sum_error(num_classes) + 0x1p-24 * magnitude;
 }
-// Returns a bound on the absolute error of an element of d_logits: the error of the probability times |d_log_sum|, and the roundings of
-// the product and of the sums, whose terms have at most the magnitude `largest`.
+// Returns a bound on the absolute error of an element of d_logits. It consists of the error of the probability times |d_log_sum|, and of
+// the roundings of the product and of the sums, whose terms have at most the magnitude `largest`.
 constexpr double class_sums_bwd_error(int64_t num_classes, double d_log_sum, double largest) {
   return softmax_fwd_error(num_classes) * d_log_sum + 0x1p-22 * largest;
 }
@@ -134,8 +135,8 @@ void class_sums_bwd_cpu(const ClassSumsBwdArgs& args);
 void class_sums_loss_cpu(const ClassSumsLossArgs& args);
 void class_sums_loss_bwd_cpu(const ClassSumsLossBwdArgs& args);
 
-// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Errors: the bounds above, plus the
-// rounding of a store.
+// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Errors: the error bounds stated
+// above, plus the rounding when a result is stored.
 void class_sums_cuda(const ClassSumsArgs& args, CudaStream stream);
 void class_sums_bwd_cuda(const ClassSumsBwdArgs& args, CudaStream stream);
 void class_sums_loss_cuda(const ClassSumsLossArgs& args, CudaStream stream);

@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Stores the sums of the row `x` of logits, in the order of args.columns. Requires: they are zero.
+// Computes the sums of one row `x` of logits and stores them in the columns that args.columns states. Requires: `sums` contains zeros.
 void class_sums_of_row(const ClassSumsArgs& args, const float* x, int64_t label, float* sums) {
   const ClassColumns& columns = args.columns;
   const ClassShare& share = args.share;
@@ -46,7 +46,7 @@ void class_sums_of_row(const ClassSumsArgs& args, const float* x, int64_t label,
   sums[columns.label_is_largest()] = is_first ? 1.0f : 0.0f;
 }
 
-// Stores the gradients of a row of logits. `x` and `d_x` may be the same row.
+// Computes the gradients of a row of logits. `x` and `d_x` may be the same row.
 template <typename T>
 void class_gradient_of_row(const ClassSumsBwdArgs& args, const float* x, int64_t label, const float* d_sums,
                            T* d_x) {
@@ -76,7 +76,7 @@ void class_gradient_of_row(const ClassSumsBwdArgs& args, const float* x, int64_t
   std::fill(d_x + n, d_x + args.num_columns, T{});
 }
 
-// Stores the gradients of row `b`. bf16 logits are widened into `wide`.
+// Computes the gradients of row `b` of the logits. bf16 logits are first converted to fp32 in the buffer `wide`.
 void class_gradient(const ClassSumsBwdArgs& args, int64_t b, int64_t label, float* wide) {
   const float* d_sums = args.d_sums_BS.as<float>() + b * args.columns.size();
   if (args.logits_BK.dtype == DType::kF32) {
@@ -143,7 +143,7 @@ void class_sums_bwd_cpu(const ClassSumsBwdArgs& args) {
 
 namespace {
 
-// Returns log Z, computed from a row of sums.
+// Returns log Z, the logarithm of the sum of exponentials over the classes of all ranks, computed from one row of class sums.
 double log_sum_of_ranks_cpu(const float* sums, const ClassColumns& columns) {
   const float* log_sums = sums + columns.log_sum(0);
   const auto most = static_cast<double>(*std::max_element(log_sums, log_sums + columns.ranks));
@@ -152,8 +152,8 @@ double log_sum_of_ranks_cpu(const float* sums, const ClassColumns& columns) {
   return most + std::log(sum);
 }
 
-// Returns true if the label has the largest logit of all ranks. It must be the largest logit of its own rank; the function compares it with
-// the largest logits of the other ranks.
+// Returns true if the label has the largest logit of all ranks. The sums of the label's rank state whether it has the largest logit of that
+// rank; if so, the function compares its logit with the largest logits of the other ranks.
 bool predicts_label_cpu(const ClassSumsLossArgs& args, const float* sums, int64_t label) {
   const ClassColumns& columns = args.columns;
   if (sums[columns.label_is_largest()] == 0.0f) return false;
@@ -166,7 +166,7 @@ bool predicts_label_cpu(const ClassSumsLossArgs& args, const float* sums, int64_
   return true;
 }
 
-// The loss of a row or of several rows, and the number of correct predictions.
+// The loss of one or more rows, and the number of correct predictions among them.
 struct CountedLoss {
   RowLoss loss;
   int32_t num_correct = 0;
@@ -177,7 +177,7 @@ struct CountedLoss {
   }
 };
 
-// The estimated cost of one sum, in logits. It decides how many rows each thread gets.
+// The estimated cost of processing one column of class sums, relative to that of one logit. It determines how many rows each thread gets.
 constexpr int64_t kLogitsPerSum = 4;
 
 }  // namespace

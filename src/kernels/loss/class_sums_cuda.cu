@@ -6,17 +6,18 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// The rows of logits of a rank.
+// The logits of one rank: their rows and columns, and the labels.
 struct ClassRows {
   const int32_t* labels = nullptr;
   int64_t num_rows = 0;
-  int64_t stride = 0;       // distance in elements between two rows
-  int64_t num_columns = 0;  // number of columns of the gradients, with padding
+  int64_t stride = 0;       // distance in elements between two rows of logits
+  int64_t num_columns = 0;  // number of columns of the gradients of the logits, including padding
   ClassShare share;
   ClassColumns columns;
 };
 
-// Returns the maximum over the threads of a row, ignoring NaNs. Requires: as block_sum.
+// Returns the maximum of `value` over the threads that process a row, ignoring NaNs. The requirements are those of block_sum
+// (element_wise/cuda/reductions.cuh).
 __device__ __forceinline__ float block_max(float value, float* slots) {
   const uint32_t warps = blockDim.x / 32;
   value = warp_max(value);
@@ -28,8 +29,8 @@ __device__ __forceinline__ float block_max(float value, float* slots) {
   return most;
 }
 
-// The largest logit of a row, and the number of classes that precede class `label` in descending order of logits: those whose logit is
-// above `limit`, the logit of the label, and those with a smaller number and an equal logit.
+// The largest logit of a row, and the number of classes that precede class `label` if classes are sorted by descending logits. These are
+// the classes whose logit is above `limit`, the logit of the label, and those with a smaller number and an equal logit.
 struct BeatenLabel {
   float most = -INFINITY;
   float better = 0.0f;
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(kLossThreads)
   if (threadIdx.x == 0) {
     for (int64_t s = 0; s < a.columns.size(); ++s) sums[s] = 0.0f;
   }
-  if (label < 0) return;  // `label` is the same for all threads of the row
+  if (label < 0) return;  // All threads of the row have the same `label`, so they take the same branch.
   const T* x = logits + row * a.stride;
   const bool has_label = a.share.has(label);
   float label_logit[1] = {0.0f};
@@ -134,7 +135,7 @@ __global__ void __launch_bounds__(kLossThreads)
       store_floats<T, N>(d_x + k, values);
     }
   }
-  // The thread that stored the pack with the label also writes the gradient at the label, so that its two stores are in order.
+  // The gradient at the label is written by the thread that wrote the neighbouring gradients before, so that its two stores are in order.
   if (has_label && threadIdx.x == static_cast<uint32_t>(own_label) / N % blockDim.x) {
     const double p = exp(static_cast<double>(label_logit[0]) - static_cast<double>(all.reference)) / all.sum;
     const double of_label = static_cast<double>(d_sums[a.columns.label_logit()]);
@@ -145,7 +146,7 @@ __global__ void __launch_bounds__(kLossThreads)
 
 inline constexpr int kSumsThreads = 256;
 
-// Returns log Z, computed from a row of sums.
+// Returns log Z, the logarithm of the sum of exponentials over the classes of all ranks, computed from one row of class sums.
 __device__ __forceinline__ double log_sum_of_ranks(const float* sums, const ClassColumns& columns) {
   float most = -FLT_MAX;
   for (int64_t r = 0; r < columns.ranks; ++r) most = fmaxf(most, sums[columns.log_sum(r)]);
@@ -155,8 +156,8 @@ __device__ __forceinline__ double log_sum_of_ranks(const float* sums, const Clas
   return static_cast<double>(most) + log(sum);
 }
 
-// Returns true if the label has the largest logit of all ranks. It must be the largest logit of its own rank; the function compares it with
-// the largest logits of the other ranks.
+// Returns true if the label has the largest logit of all ranks. The sums of the label's rank state whether it has the largest logit of that
+// rank; if so, the function compares its logit with the largest logits of the other ranks.
 __device__ __forceinline__ bool predicts_label(const float* sums, const ClassColumns& columns, int64_t own) {
   if (sums[columns.label_is_largest()] == 0.0f) return false;
   const float limit = sums[columns.label_logit()];
@@ -167,7 +168,7 @@ __device__ __forceinline__ bool predicts_label(const float* sums, const ClassCol
   return true;
 }
 
-// The parameters of the loss of a row of sums.
+// The parameters from which the kernels compute the loss from class sums.
 struct SumsLoss {
   const int32_t* labels = nullptr;
   int64_t num_rows = 0;

@@ -27,8 +27,8 @@ TEST(ClassSumsCuda, MatchTheReference) {
         run_twice(gpu, {&got}, [&] { class_sums_cuda(args, nullptr); });
         for (int64_t i = 0; i < c.num_sums(); ++i) {
           const int64_t column = i % c.columns.size();
-          // Only log_sum is computed in fp32. The sum of all logits is added in double and rounded once, and the other columns are logits
-          // or zeros, which are exact.
+          // Among the class sums, log_sum alone is computed in fp32. The sum of all logits is added in double and rounded once. The other
+          // columns are logits or zeros, which are exact.
           const double bound = column == c.columns.log_sum(r)
                                    ? class_log_sum_error(args.share.count, std::abs(want.load(i)))
                                : column > c.columns.label_logit() ? 0x1p-23 * std::abs(want.load(i))
@@ -70,7 +70,7 @@ TEST(ClassSumsCuda, GradientsMatchTheReference) {
                            store_error_bound(dtype, std::abs(want.load(i))));
         }
         expect_within(got, want, bounds);
-        args.d_logits_BK = gpu(logits);  // d_logits overwrites the logits
+        args.d_logits_BK = gpu(logits);  // computes the gradients in place: d_logits overwrites the logits
         class_sums_bwd_cuda(args, nullptr);
         gpu.download();
         for (int64_t i = 0; i < size; ++i) ASSERT_EQ(logits.load(i), got.load(i)) << i;
@@ -103,7 +103,7 @@ TEST(ClassSumsCuda, LossMatchesTheReference) {
       class_sums_loss_cuda(fwd, nullptr);
       class_sums_loss_bwd_cuda(bwd, nullptr);
     });
-    // The kernel and the reference add the rows in double, in different orders.
+    // The kernel and the reference both add the losses of the rows in double, but in different orders.
     const double bound = unit_roundoff(DType::kF64) * (64.0 + static_cast<double>(c.division.rows)) * 40.0;
     EXPECT_NEAR(loss.load(0), want.load(0), bound);
     EXPECT_NEAR(z_loss.load(0), want_z.load(0), bound);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNoClass = -std::numeric_limits<double>::infinity();
 
-// The logits of the classes of a rank in one row.
+// The logits of the classes of one rank in one row.
 struct RankRow {
   ConstView logits;
   int64_t begin = 0;
@@ -53,8 +53,8 @@ double log_sum_of_ranks(const ConstView& sums, int64_t row, const ClassColumns& 
   return most + std::log(sum);
 }
 
-// Returns true if the label has the largest logit of all ranks. It must be the largest logit of its own rank; the function compares it with
-// the largest logits of the other ranks.
+// Returns true if the label has the largest logit of all ranks. The sums of the label's rank state whether it has the largest logit of that
+// rank; if so, the function compares its logit with the largest logits of the other ranks.
 bool predicts_label(const ClassSumsLossArgs& args, int64_t row, int64_t label) {
   const int64_t begin = row * args.columns.size();
   if (args.sums_BS.load(begin + args.columns.label_is_largest()) == 0.0) return false;

@@ -23,9 +23,9 @@ using testing::Division;
 using testing::for_each_case;
 using testing::kNan;
 
-// In double, the loss computed from the sums of all ranks must equal that of the logits of all classes, and so must its gradient and the
-// number of correct predictions. A term of the loss or of its gradient takes fewer than 64 roundings of numbers that are not larger than
-// the bounds below, in addition to the sums over the classes, which the two ways of computing add in different orders.
+// If the classes are divided between ranks, the loss that is computed in double from the sums of all ranks must equal the loss of the
+// undivided logits, and so must its gradient and the number of correct predictions. A term of the loss or of its gradient takes fewer than
+// 64 roundings of numbers that do not exceed the bounds below. In addition, the sums over the classes are added in different orders.
 TEST(ClassSums, GiveTheLossOfAllClasses) {
   for_each_case(DType::kF64, [](Classes& c) {
     const Division& d = c.division;
@@ -61,7 +61,8 @@ TEST(ClassSums, GiveTheLossOfAllClasses) {
     class_sums_loss_ref(c.loss_args(sums.view(), loss.view(), z_loss.view(), {&num_correct, DType::kI32}));
     class_sums_loss_bwd_ref(c.loss_bwd_args(sums.view(), d_sums.view()));
     const double u = unit_roundoff(DType::kF64) * (64.0 + static_cast<double>(d.classes));
-    const double largest = 40.0;  // exceeds |log Z|, every logit's magnitude and z_coefficient log(Z)^2
+    // Larger than |log Z|, the magnitude of every logit, and z_coefficient log(Z)^2.
+    const double largest = 40.0;
     EXPECT_NEAR(loss.load(0), want_loss.load(0), u * largest);
     EXPECT_NEAR(z_loss.load(0), want_z.load(0), u * largest);
     if (c.variant.counts) {
@@ -95,8 +96,8 @@ TEST(ClassSums, Fp32MatchesTheReference) {
         EXPECT_EQ(got.broken_guard(), GuardedBuffer::kIntact);
         for (int64_t i = 0; i < c.num_sums(); ++i) {
           const int64_t column = i % c.columns.size();
-          // Only log_sum is computed in fp32. The sum of all logits is added in double and rounded once, and the other columns are logits
-          // or zeros, which are exact.
+          // Among the class sums, log_sum alone is computed in fp32. The sum of all logits is added in double and rounded once. The other
+          // columns are logits or zeros, which are exact.
           const double bound = column == c.columns.log_sum(r)
                                    ? class_log_sum_error(share.count, std::abs(want.load(i)))
                                : column > c.columns.label_logit() ? 0x1p-23 * std::abs(want.load(i))
@@ -120,7 +121,7 @@ TEST(ClassSumsLoss, Fp32MatchesTheReference) {
     int32_t want_correct = -1;
     class_sums_loss_ref(c.loss_args(sums.view(), want.view(), want_z.view(), {&want_correct, DType::kI32}));
     class_sums_loss_bwd_ref(c.loss_bwd_args(sums.view(), want_d.view()));
-    // The kernel and the reference add the rows in double, in different orders.
+    // The kernel and the reference both add the losses of the rows in double, but in different orders.
     const double bound = unit_roundoff(DType::kF64) * (64.0 + static_cast<double>(c.division.rows)) * 40.0;
     test::FastRows(class_sums_loss_ref).for_each(DType::kF32, [&](const auto& kernel) {
       GuardedBuffer loss("loss", DType::kF64, 1), z_loss("z", DType::kF64, 1);
@@ -139,8 +140,8 @@ TEST(ClassSumsLoss, Fp32MatchesTheReference) {
   });
 }
 
-// Compares the gradients of the logits of every rank with the reference. In place, `kernel` processes bf16 logits with one row of scratch
-// memory.
+// Compares the gradients of the logits of every rank with the reference. bf16 logits are replaced by their gradients, and `kernel` gets
+// scratch memory for one row of them.
 template <typename Kernel>
 void check_bwd(Classes& c, DType dtype, const Kernel& kernel) {
   const Division& d = c.division;
@@ -177,11 +178,11 @@ TEST(ClassSumsBwd, MatchesTheReference) {
       check_bwd(c, DType::kF32, kernel);
     });
   });
-  // linear_cross_entropy with 16-bit activations calls the kernel in place on bf16 logits.
+  // Tests the gradients of bf16 logits in place, because linear_cross_entropy calls the kernel in this way if activations have 16 bits.
   for_each_case(DType::kBF16, [](Classes& c) { check_bwd(c, DType::kBF16, class_sums_bwd_cpu); });
 }
 
-// If a logit on one rank is NaN, the loss of all ranks must be NaN.
+// If a logit of one rank is NaN or infinite, the loss that is computed from the sums of all ranks must be NaN.
 TEST(ClassSumsLoss, IsNanIfALogitIsNotANumber) {
   for (const double bad : {kNan, std::numeric_limits<double>::infinity()}) {
     Classes c({7, 37, 2, 24}, {}, DType::kF32);

@@ -1,5 +1,5 @@
-// The number of correct predictions of a classifier: contract. Thread-safe: kernels keep no state. Views are used
-// only during the call.
+// Counts the correct predictions of a classifier: contract. Thread-safe: kernels keep no state. Views are used only
+// during the call.
 //
 // Shape letters: B rows, K classes; dense, row-major.
 //
@@ -23,18 +23,20 @@ namespace plimsoll {
 
 struct CountCorrectArgs {
   ConstView logits_BK = {};
-  ConstView labels_B = {};  // i32; Requires: < num_classes
-  View count = {};          // i32, 1 element
+  ConstView labels_B = {};  // i32; every label must be below num_classes
+  View count = {};          // one i32 element: the number of correct predictions
   int64_t num_rows = 0;
-  int64_t num_classes = 0;                         // Requires: >= 1
-  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd adds to the previous count
-  int64_t row_stride = 0;  // CUDA only: elements from a row of logits to the next; 0: num_classes
+  int64_t num_classes = 0;  // number of classes, at least 1
+  // kAdd adds the count to the previous value of its destination.
+  Accumulate accumulate = Accumulate::kOverwrite;
+  // Distance in elements between rows of logits (0 means num_classes); used only on a GPU.
+  int64_t row_stride = 0;
 };
 
 void count_correct_ref(const CountCorrectArgs& args);
 void count_correct_cpu(const CountCorrectArgs& args);
 
-// Runs on an NVIDIA GPU. Views are in device memory.
+// Counts the correct predictions on an NVIDIA GPU. All views are in device memory.
 void count_correct_cuda(const CountCorrectArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

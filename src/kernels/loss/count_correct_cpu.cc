@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if no element of [begin, end) fulfils the comparison with `limit`. A block is compared without a branch, so
-// that the compiler can use vectors, and the loop ends at the first block with a hit.
+// Returns true if no element of [begin, end) fulfils the comparison with `limit`. The elements of a block are compared without branches, so
+// that the compiler can use SIMD vectors. The search ends after the first block with an element that fulfils it.
 template <typename Load, typename Compare>
 bool none_of(int64_t begin, int64_t end, const Load& load, const Compare& beats) {
   constexpr int64_t kBlock = 256;

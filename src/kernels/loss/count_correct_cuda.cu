@@ -10,7 +10,7 @@ struct CountedRows {
   const int32_t* labels = nullptr;
   int64_t num_rows = 0;
   int64_t num_classes = 0;
-  int64_t stride = 0;  // distance in elements between two rows
+  int64_t stride = 0;  // distance in elements between two rows of logits
 };
 
 __global__ void set_zero_kernel(int32_t* count) {
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kLossThreads)
   const int64_t row = loss_row();
   if (row >= a.num_rows) return;
   const int32_t label = a.labels[row];
-  if (label < 0) return;  // `label` is the same for all threads of the row
+  if (label < 0) return;  // All threads of the row have the same `label`, so they take the same branch.
   const T* x = logits + row * a.stride;
   float at_label[1];
   load_floats<T, 1>(x + label, at_label);

@@ -30,19 +30,19 @@ int32_t count(const Kernel& kernel, const std::vector<double>& logits, DType dty
   return result;
 }
 
-// Tests ties, NaN, infinities, rows without a label, and adding to the count as well as overwriting it, with the
-// numbers that torch.argmax gives.
+// Tests equal logits, NaN, infinities and rows without a label, with the count overwritten and added to its old value. The expected
+// predictions are those of torch.argmax. The comment on each row of logits states whether the prediction is correct.
 TEST(CountCorrect, CountsTheFirstOfTheLargestLogits) {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<double> logits = {1,   2,    3,     // correct
-                                      3,   2,    1,     // wrong prediction
+  const std::vector<double> logits = {1,   2,    3,     // the prediction is correct
+                                      3,   2,    1,     // the prediction is wrong
                                       2,   2,    1,     // the second of two equal logits: not correct
                                       2,   2,    1,     // the first of two equal logits: correct
-                                      0,   -inf, -inf,  // correct
-                                      inf, inf,  0,     // correct
-                                      nan, 1,    0,     // NaN at the label: not correct
-                                      9,   1,    0};    // no label
+                                      0,   -inf, -inf,  // the prediction is correct
+                                      inf, inf,  0,     // the prediction is correct
+                                      nan, 1,    0,     // the logit of the label is NaN: not correct
+                                      9,   1,    0};    // the row has no label
   const std::vector<int32_t> labels = {2, 2, 1, 0, 0, 0, 0, -100};
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const auto check = [&](const auto& kernel) {
@@ -54,7 +54,8 @@ TEST(CountCorrect, CountsTheFirstOfTheLargestLogits) {
   }
 }
 
-// Tests rows of every length around the blocks that are compared at once, with the label at every kind of position.
+// Tests rows whose length is near a multiple of the blocks in which the kernel compares elements, with labels at many positions of these
+// blocks.
 TEST(CountCorrect, MatchesTheReferenceOnRandomRows) {
   for (const int64_t K : {1, 2, 7, 255, 256, 257, 1000, 50257}) {
     const int64_t B = K > 10000 ? 6 : 64;

@@ -1,5 +1,6 @@
-// CPU code that bce_with_logits and mse share around the arithmetic of a row: losses that are a sum over
-// elements. Rows after the real ones do not count and get gradients of zero. Thread-safe: no state.
+// CPU code that bce_with_logits and mse share, whose losses are sums over elements: the loops over the
+// rows. Rows after the real ones are not part of the loss and get gradients of zero. Thread-safe: no
+// state.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 
 namespace plimsoll {
 
-// Computes a loss. row(x, labels, K) must return the sum over a row of K elements.
+// Computes a loss. row(x, labels, K) must return the sum of the terms of a row of K elements.
 template <typename Args, typename Row>
 void element_loss_fwd_cpu(const Args& args, Row* row) {
   PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows,
@@ -22,7 +23,8 @@ void element_loss_fwd_cpu(const Args& args, Row* row) {
   store_loss(args.loss, sum / (args.denominator.load(0) * static_cast<double>(K)), args.accumulate);
 }
 
-// Computes a gradient. row(x, labels, d_x, K, scale) must set d_x to scale times the slope of each term divided by `factor`.
+// Computes the gradient of a loss. row(x, labels, d_x, K, scale) must set each element of d_x to scale times the derivative of the
+// element's term divided by `factor`, because `scale` already contains this factor.
 template <typename Args, typename Row>
 void element_loss_bwd_cpu(const Args& args, double factor, Row* row) {
   PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows,

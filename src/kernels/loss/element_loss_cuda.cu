@@ -11,7 +11,8 @@ namespace {
 struct Bce {
   static constexpr double kFactor = 1.0;
   static __device__ double term(float x, float label) {
-    // A fused operation rounds only once, so that for a confident, correct prediction the two terms cancel exactly.
+    // Computes max(x, 0) - x y by a fused operation, which rounds only once. For a confident, correct prediction the two terms then cancel
+    // exactly.
     const float linear = fmaf(-x, label, x < 0.0f ? 0.0f : x);
     return static_cast<double>(linear + log1pf(expf(-fabsf(x))));
   }

@@ -29,7 +29,7 @@ struct ElementLossCase {
 enum class Loss { kBce, kMse };
 constexpr Loss kLosses[] = {Loss::kBce, Loss::kMse};
 
-// The sizes are those of a bucket; only the first R rows are real.
+// Sizes of the tested tensors: B rows, of which only the first R are real, and K columns.
 struct Shape {
   int64_t B, R, K;
 };
@@ -41,7 +41,7 @@ struct ElementLossTensors {
     x.fill_normal(0.0, 4.0);
     labels.fill_uniform(0.0, 1.0);
     denominator = static_cast<double>(s.R);
-    // Rows after the real ones contain poison, because no kernel may read them.
+    // Fills the rows after the real ones with NaN, because no kernel may read them.
     for (int64_t i = s.R * s.K; i < s.B * s.K; ++i) {
       x.view().store(i, std::numeric_limits<double>::quiet_NaN());
     }
@@ -84,7 +84,7 @@ struct ElementLossTensors {
     if (loss == Loss::kBce) return bce_with_logits_bwd_cpu(bwd<BceWithLogitsBwdArgs>(d_x));
     mse_bwd_cpu(bwd<MseBwdArgs>(d_x));
   }
-  // Returns the error bounds of the contracts.
+  // Return the error bounds that the headers of the two losses state.
   double fwd_limit(double want) const {
     if (loss == Loss::kMse) return (0x1p-24 + 0x1p-53 * static_cast<double>(shape.B * shape.K)) * want;
     double magnitude = 0.0;

@@ -47,13 +47,15 @@ namespace plimsoll {
 struct LinearCrossEntropyFwdArgs {
   ConstView x_BH = {};
   ConstView w_KH = {};
-  ConstView bias_K = {};  // null without bias
+  ConstView bias_K = {};  // null if the layer has no bias
   ConstView labels_B = {};
-  ConstView denominator = {};  // 1 element, > 0
-  View loss = {};              // 1 element
-  View z_loss = {};            // 1 element; null: not stored
-  View num_correct = {};       // i32, 1 element; null: not counted
-  View sums_BS = {};           // if ranks divide the classes: replaces loss, z_loss and num_correct
+  ConstView denominator = {};  // one positive element, by which the loss is divided
+  View loss = {};              // one element: the loss of all rows
+  View z_loss = {};            // one element: the z-loss, a part of the loss; null if it is not to be stored
+  // One i32 element: the number of correct predictions; null if they are not to be counted.
+  View num_correct = {};
+  // Used if ranks divide the classes: receives the class sums instead of loss, z_loss and num_correct.
+  View sums_BS = {};
   ClassShare share = {};
   std::span<std::byte> scratch = {};
 };
@@ -64,8 +66,9 @@ struct LinearCrossEntropyBwdArgs {
   ConstView bias_K = {};
   ConstView labels_B = {};
   ConstView denominator = {};
-  ConstView d_loss = {};     // 1 element
-  ConstView d_sums_BS = {};  // if ranks divide the classes: replaces d_loss and denominator
+  ConstView d_loss = {};  // one element: the gradient with respect to the loss
+  // Used instead of d_loss and the denominator if ranks divide the classes: gradients of the class sums.
+  ConstView d_sums_BS = {};
   ClassShare share = {};
   View d_x_BH = {};
   std::span<std::byte> scratch = {};
@@ -78,11 +81,13 @@ struct LinearCrossEntropyGradArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
-  ConstView d_sums_BS = {};  // if ranks divide the classes: replaces d_loss and denominator
+  // Used instead of d_loss and the denominator if ranks divide the classes: gradients of the class sums.
+  ConstView d_sums_BS = {};
   ClassShare share = {};
-  View d_w_KH = {};  // null: not computed
+  View d_w_KH = {};  // null if the gradient of the weight is not to be computed
   View d_bias_K = {};
-  Accumulate accumulate = Accumulate::kOverwrite;  // applies to d_w and d_bias
+  // States whether d_w and d_bias are added to their destinations.
+  Accumulate accumulate = Accumulate::kOverwrite;
   std::span<std::byte> scratch = {};
 };
 
@@ -93,14 +98,16 @@ struct LinearCrossEntropyWithGradientsArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
-  ConstView d_sums_BS = {};  // if ranks divide the classes: replaces d_loss and denominator
+  // Used instead of d_loss and the denominator if ranks divide the classes: gradients of the class sums.
+  ConstView d_sums_BS = {};
   ClassShare share = {};
-  View loss = {};    // 1 element
-  View z_loss = {};  // 1 element; null: not stored
-  View d_x_BH = {};  // null: not computed
-  View d_w_KH = {};  // null: not computed
+  View loss = {};    // one element: the loss of all rows
+  View z_loss = {};  // one element: the z-loss, a part of the loss; null if it is not to be stored
+  View d_x_BH = {};  // null if the gradient of x is not to be computed
+  View d_w_KH = {};  // null if the gradient of the weight is not to be computed
   View d_bias_K = {};
-  Accumulate accumulate = Accumulate::kOverwrite;  // applies to d_w and d_bias
+  // States whether d_w and d_bias are added to their destinations.
+  Accumulate accumulate = Accumulate::kOverwrite;
   std::span<std::byte> scratch = {};
 };
 
@@ -109,15 +116,17 @@ struct LinearCrossEntropyWithGradientsArgs {
 constexpr double linear_cross_entropy_row_error(int64_t num_classes, double logit_error) {
   return 2.0 * logit_error + softmax_cross_entropy_row_error(num_classes);
 }
-// Returns an error bound for one element of d_z, with scale = |d_loss / denominator|, without the rounding of its store. Requires:
-// logit_error <= 1/8, so that exp(2 e) - 1 <= 2.3 e. A z-loss multiplies the probability, and its factor has the error of log Z.
+// Returns a bound on the error of one element of d_z, without the rounding of its store, with scale = |d_loss / denominator|. A z-loss
+// multiplies the probability by a factor that has the error of log Z. Requires: logit_error <= 1/8, so that exp(2 e) - 1 <= 2.3 e for e =
+// logit_error.
 constexpr double linear_cross_entropy_d_logit_error(int64_t num_classes, double logit_error, double scale,
                                                     const ZLossBound& z = {}) {
   return (2.3 * logit_error * z.gradient_factor() + 2.0 * z.coefficient * logit_error) * scale +
          softmax_cross_entropy_bwd_error(num_classes, scale, z);
 }
 
-// The references process the same chunks as the fast kernels, and call the reference of each kernel that the fast kernels call.
+// The references process the same chunks as the fast kernels. Where a fast kernel calls another kernel, they call the reference of that
+// kernel.
 void linear_cross_entropy_fwd_ref(const LinearCrossEntropyProblem& problem,
                                   const LinearCrossEntropyFwdArgs& args);
 void linear_cross_entropy_bwd_ref(const LinearCrossEntropyProblem& problem,
@@ -127,8 +136,8 @@ void linear_cross_entropy_grad_ref(const LinearCrossEntropyProblem& problem,
 void linear_cross_entropy_with_gradients_ref(const LinearCrossEntropyProblem& problem,
                                              const LinearCrossEntropyWithGradientsArgs& args);
 
-// A computation that is ready to run: its matrix products are chosen and compiled, and its memory is allocated. run() requires that args
-// match the problem. Errors: as PreparedMatmul.
+// A computation that is ready to run: its matrix products are chosen and compiled, and its memory is allocated. Requires: the arguments of
+// run() have the shapes and types of the problem. Errors: as PreparedMatmul.
 template <typename Args>
 class PreparedLossChunks {
  public:
@@ -153,7 +162,7 @@ void for_each_loss_chunk(int64_t rows, int64_t chunk_rows, Body&& body) {
   }
 }
 
-// Returns the view that starts at element `first`; null stays null.
+// Returns the part of the view that starts at element `first`, or a null view if the view is null.
 template <typename AnyView>
 AnyView view_from(AnyView view, int64_t first) {
   if (!view) return view;
@@ -174,8 +183,8 @@ inline CountCorrectArgs count_of_chunk(const LinearCrossEntropyFwdArgs& args, Co
           .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite};
 }
 
-// Return the arguments of the two computations that replace the loss if ranks divide the classes: the class sums of a chunk of rows, and
-// the gradients that replace the logits of a chunk.
+// Return the arguments of the two computations that replace the loss and its gradient if ranks divide the classes: the class sums of a
+// chunk of rows, and the gradients that overwrite the logits of the chunk.
 inline ClassSumsArgs class_sums_of_chunk(const LinearCrossEntropyProblem& problem,
                                          const LinearCrossEntropyFwdArgs& args, ConstView logits,
                                          int64_t row_stride, int64_t first, int64_t rows) {
@@ -215,8 +224,8 @@ template <typename Args>
 class CudaLossChunks {
  public:
   virtual ~CudaLossChunks() = default;
-  // Runs the computation. Adds the gradients of parameters to their destinations if `accumulate` points to device memory that is not 0; if
-  // it is null, overwrites them. args.accumulate is ignored. *accumulate is 0 or the bits of 1.0f.
+  // Runs the computation on the stream. Adds the gradients of parameters to their destinations if `accumulate` points to device memory
+  // that is not 0; if it is null, overwrites them. args.accumulate is ignored. *accumulate is 0 or the bits of 1.0f.
   virtual void run(const Args& args, const int32_t* accumulate, CudaStream stream) = 0;
 };
 

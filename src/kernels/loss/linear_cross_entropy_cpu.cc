@@ -10,15 +10,16 @@
 namespace plimsoll {
 namespace {
 
-// The weight as one kind of matrix product reads it: as it is stored, or a copy in the layout of that product.
+// The weight in the form that the matrix products for the logits, or those for d_x, read: as it is stored, or a copy in the layout that the
+// products need.
 struct ChunkWeight {
   bool packs = false;
   int64_t packed_bytes = 0;
   ConstView view = {};
 };
 
-// The state that all computations share: the matrix products of full chunks and of the last chunk, and the offsets of the arrays in scratch
-// memory.
+// The state that the loss and gradient computations share: the matrix products for full chunks and for the last chunk, and the offsets of
+// the arrays in scratch memory.
 class Chunks {
  public:
   Chunks(const LinearCrossEntropyProblem& problem, LossPart part)
@@ -82,8 +83,8 @@ class Chunks {
                                 .scratch = workspace()});
   }
 
-  // Adds the loss of the current chunk to sum(), and counts its correct predictions if that is requested. If ranks divide the classes,
-  // stores the class sums of the rows instead.
+  // Adds the loss of the current chunk to sum(), and counts its correct predictions if they are requested. If ranks divide the classes,
+  // stores the class sums of its rows instead.
   void add_loss(const LinearCrossEntropyFwdArgs& args, int64_t first, int64_t rows) {
     if (problem_.x != DType::kF32) cast_fwd_cpu({.x = narrow(), .y = wide(), .n = rows * problem_.classes});
     if (problem_.is_divided())
@@ -131,7 +132,7 @@ class Chunks {
     if (args.z_loss) args.z_loss.store(0, problem_.z_coefficient > 0.0 ? z_sum().load(0) : 0.0);
   }
 
-  // The functions below compute gradients from the gradients of the current chunk's logits.
+  // The functions below compute d_x, d_w and d_bias. Requires: the logits of the current chunk have been replaced by their gradients.
   template <typename Args>
   void compute_d_x(const Args& args, int64_t first, int64_t rows) {
     prepared(rows).d_x->run({.a = narrow(),
@@ -178,7 +179,8 @@ class Chunks {
   LossPart part_;
   LinearCrossEntropyScratch parts_;
   bool copies_weight_;
-  std::map<int64_t, Prepared> prepared_;  // key: number of rows of a chunk; at most two entries
+  // The key is the number of rows of a chunk, so there are at most two entries.
+  std::map<int64_t, Prepared> prepared_;
   std::byte* scratch_ = nullptr;
   ChunkWeight w_of_logits_, w_of_d_x_;
 };

@@ -13,25 +13,26 @@
 namespace plimsoll {
 namespace {
 
-// A range of consecutive classes.
+// A range of consecutive classes, for which matrix products are computed separately.
 struct ClassRange {
   int64_t first = 0;
   int64_t count = 0;
 };
 
-// Returns the ranges of classes for which matrix products are computed separately. cuBLASLt's fast algorithms need rows whose number of
-// bytes is a multiple of 16. GPT-2's 50257 classes do not fulfil this: on an H100, the three undivided products of 16384 rows take 26 ms.
-// The last classes, up to kRangeClasses of them, are therefore separate products. They are computed first, so that the intermediate
-// rounding of a 16-bit d_x affects a small sum.
-constexpr int64_t kRangeClasses = 128;  // so that later ranges begin at multiples of 256 bytes
+// Returns the ranges of classes for which matrix products are computed separately. The fast algorithms of cuBLASLt need rows whose number
+// of bytes is a multiple of 16, which rows of GPT-2's 50257 classes are not: on an H100, three products over all classes of 16384 rows take
+// 26 ms. The classes after the last multiple of kRangeClasses are therefore separate products. They are computed first, because a 16-bit
+// d_x is rounded between the two products, which affects only the small sum over these few classes. With 128 classes, later ranges begin
+// at multiples of 256 bytes.
+constexpr int64_t kRangeClasses = 128;
 std::vector<ClassRange> class_ranges(const LinearCrossEntropyProblem& problem) {
   const int64_t whole = problem.classes / kRangeClasses * kRangeClasses;
   if (problem.classes * dtype_bytes(problem.x) % 16 == 0 || whole == 0) return {{0, problem.classes}};
   return {{whole, problem.classes - whole}, {0, whole}};
 }
 
-// The state that all computations share: the matrix products of full chunks and of the last chunk, and the offsets of the arrays in scratch
-// memory.
+// The state that the loss and gradient computations share: the matrix products for full chunks and for the last chunk, and the offsets of
+// the arrays in scratch memory.
 class Chunks {
  public:
   Chunks(const LinearCrossEntropyProblem& problem, LossPart part)
@@ -49,7 +50,7 @@ class Chunks {
         LinearCrossEntropyProblem of_range = problem_;
         of_range.classes = range.count;
         LossChunkProducts products = loss_chunk_products(of_range, rows, problem_.w, stride_);
-        // d_x of a later range of classes is added to that of the first one.
+        // The d_x of the first range of classes overwrites its destination, and those of later ranges are added to it.
         if (!prepared.empty()) products.d_x.writes = MatmulWrites::kOverwriteOrAdd;
         Products& own = prepared.emplace_back();
         own.range = range;
@@ -94,7 +95,7 @@ class Chunks {
     }
   }
 
-  // Returns the arguments of the loss of all rows.
+  // Returns the arguments of the kernel that computes the loss of all rows.
   template <typename Args>
   SoftmaxCrossEntropyFwdArgs whole_loss(const Args& args) const {
     SoftmaxCrossEntropyFwdArgs loss{.logits_BK = logits(args.scratch),
@@ -128,7 +129,8 @@ class Chunks {
     softmax_cross_entropy_rows_cuda(chunk, stream);
   }
 
-  // Replaces the logits of a chunk with their gradients. `row_losses` and `row_z_losses` receive the losses, unless they are null.
+  // Replaces the logits of a chunk with their gradients. Writes the losses of its rows to `row_losses` and `row_z_losses`, unless they are
+  // null.
   template <typename Args>
   void compute_d_logits(const Args& args, int64_t first, int64_t rows, View row_losses, View row_z_losses,
                         CudaStream stream) {
@@ -151,7 +153,7 @@ class Chunks {
                                    stream);
   }
 
-  // The functions below compute gradients from the gradients of a chunk's logits.
+  // The functions below compute d_x, d_w and d_bias. Requires: the logits of the chunk have been replaced by their gradients.
   template <typename Args>
   void compute_d_x(const Args& args, int64_t first, int64_t rows, CudaStream stream) {
     const int32_t* adds = nullptr;
@@ -197,7 +199,8 @@ class Chunks {
 
  private:
   LinearCrossEntropyScratch parts_;
-  std::map<int64_t, std::vector<Products>> prepared_;  // key: number of rows of a chunk; at most two entries
+  // The key is the number of rows of a chunk, so there are at most two entries.
+  std::map<int64_t, std::vector<Products>> prepared_;
 };
 
 class Forward final : public CudaLossChunks<LinearCrossEntropyFwdArgs>, private Chunks {

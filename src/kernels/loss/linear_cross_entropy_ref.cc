@@ -21,7 +21,7 @@ LinearCrossEntropyScratch checked_scratch(const LinearCrossEntropyProblem& probl
   return parts;
 }
 
-// Computes the logits of the rows starting at `first`.
+// Computes the logits of a chunk of rows, which begins at row `first`.
 template <typename Args>
 void logits_ref(const LinearCrossEntropyProblem& problem, const MatmulProblem& product, const Args& args,
                 int64_t first, View logits) {
@@ -50,7 +50,7 @@ void loss_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_
                                  .z_loss = z_sum});
 }
 
-// Returns the view in scratch memory that contains the sum of the z-loss; null if there is no z-loss.
+// Returns the view in scratch memory that contains the sum of the z-loss, or a null view if the loss has no z-loss.
 View z_sum_of(const LinearCrossEntropyProblem& problem, const LinearCrossEntropyScratch& parts,
               std::span<std::byte> scratch) {
   return problem.z_coefficient > 0.0 ? scratch_view(scratch, parts.z_losses, DType::kF64) : View();
@@ -62,7 +62,7 @@ void store_losses_ref(const LinearCrossEntropyProblem& problem, const Args& args
   if (args.z_loss) args.z_loss.store(0, z_sum ? z_sum.load(0) : 0.0);
 }
 
-// Replaces the logits with their gradients.
+// Replaces the logits of a chunk with their gradients.
 template <typename Args>
 void replace_logits_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_t first,
                         int64_t rows, View logits) {

@@ -26,8 +26,8 @@ std::span<std::byte> bytes_of(GuardedBuffer& buffer) {
   return {static_cast<std::byte*>(buffer.view().data), static_cast<size_t>(buffer.size_bytes())};
 }
 
-// Returns a problem. The tests use every kind of chunk: a single row, a chunk that is not full, so many rows that the library packs B, and
-// all rows in one chunk.
+// Returns a problem. The tests use chunks of all kinds: a single row, a last chunk with fewer rows, chunks large enough that the matrix
+// library copies the weight into its own layout, and all rows in one chunk.
 LinearCrossEntropyProblem problem_of(int64_t rows, int64_t hidden, int64_t classes, int64_t chunk) {
   return {.rows = rows,
           .chunk_rows = chunk,
@@ -90,7 +90,8 @@ struct Results {
   GuardedBuffer loss, z_loss, d_x, d_w, d_bias;
 };
 
-// The kernels that compute the results: three kernels with one result each, or one kernel that computes everything.
+// The kernels with which a test computes the results: a separate kernel for the loss, for d_x, and for the gradients of the parameters, or
+// one kernel that computes all of them together.
 enum class Way { kRef, kCpu, kRefTogether, kCpuTogether };
 constexpr Way kWays[] = {Way::kRef, Way::kCpu, Way::kRefTogether, Way::kCpuTogether};
 constexpr bool is_reference(Way way) {
@@ -155,11 +156,11 @@ void run(Case& c, Way way, Results& results, Accumulate accumulate, Wants wants 
     EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact) << c.name;
 }
 
-// The two ranks that divide the classes in the tests. One has half of the classes and one more; the other has the rest, or none of them,
-// and padding.
+// The number of ranks that divide the classes in the tests. The first rank has half of the classes and one more. The second rank has the
+// other classes, if there are any, and padding.
 constexpr int64_t kRanks = 2;
 
-// Runs forward and backward with classes that are divided between ranks. The results must be those of all classes.
+// Runs the forward and the backward pass with classes that are divided between ranks. The results must be those of undivided classes.
 void run_divided(Case& c, Way way, Results& results) {
   const LinearCrossEntropyProblem& p = c.problem;
   LinearCrossEntropyProblem part = p;
@@ -172,7 +173,7 @@ void run_divided(Case& c, Way way, Results& results) {
                          is_reference(way) ? linear_cross_entropy_ref_scratch(part).bytes
                                            : linear_cross_entropy_cpu_scratch(part, which).bytes);
   };
-  // The weight of a rank ends with rows of zeros for padding. The bias of padding must have no effect.
+  // The weight of a rank ends with rows of zeros as padding. The bias of the padding is 50, which must have no effect.
   std::vector<GuardedBuffer> weights, biases;
   for (int64_t r = 0; r < kRanks; ++r) {
     GuardedBuffer& w = weights.emplace_back(c.name + "/w of a rank", p.w, K * H);
@@ -285,9 +286,9 @@ void run_divided(Case& c, Way way, Results& results) {
   results.d_x.assign(d_x);
 }
 
-// The results that the references compute in double without chunks, and the error bounds of the tested results.
+// The exact results, which the references compute in double without chunks, and the error bounds of the tested results.
 struct Exact {
-  // `ranks`: the number of ranks that divide the classes.
+  // `ranks` is the number of ranks that divide the classes.
   Exact(Case& c, int64_t ranks) : results(c, " exact", true) {
     const LinearCrossEntropyProblem& p = c.problem;
     const int64_t B = p.rows, H = p.hidden, K = p.classes;
@@ -329,7 +330,7 @@ struct Exact {
                                    .label_smoothing = p.label_smoothing,
                                    .z_coefficient = p.z_coefficient});
     const bool narrow = p.x == DType::kBF16;
-    // Error bounds of one logit and of one gradient of a logit, each including its store.
+    // Computes the error bounds of one logit and of one gradient of a logit, each including the rounding when it is stored.
     MatmulProblem stored = product;
     stored.c = p.x;
     double logit_error = 0.0;
@@ -346,8 +347,8 @@ struct Exact {
     for (const double logit : z) largest_logit = std::max(largest_logit, std::abs(logit));
     const ZLossBound of_z{p.z_coefficient, largest_logit + std::log(static_cast<double>(K))};
     const double scale = c.d_loss / c.denominator;
-    // With several ranks, additional values are rounded to fp32: the logarithm of the sum of exponentials of each rank, the sum of all
-    // logits, of which a row's loss has the share 1 / K, and d_sums.
+    // With several ranks, more values are rounded to fp32: the logarithm of the sum of exponentials of each rank, the sum of all logits,
+    // which a row's loss contains divided by K, and the gradients d_sums of the class sums.
     const double sums_error = ranks > 1 ? 0x1p-24 * (2.0 * of_z.largest_log_z + 4.0) : 0.0;
     const double d_error = linear_cross_entropy_d_logit_error(K, logit_error, scale, of_z) +
                            (narrow ? 0x1p-8 * of_z.gradient_factor() * scale : 0.0) +
@@ -389,7 +390,7 @@ struct Exact {
           w_sum += std::abs(v);
         }
         results.d_x.view().store(b * H + h, sum);
-        // Each rank rounds its term of the sum, which is at most the sum of magnitudes over its classes.
+        // Each rank rounds its term of d_x when it stores it. The term is at most the sum of the magnitudes over the classes of the rank.
         const double stored_terms = ranks > 1 ? magnitude : std::abs(sum);
         const double store = narrow ? 0x1p-8 * (stored_terms + d_error * w_sum) : 0.0;
         x_limits.push_back(d_error * w_sum + (static_cast<double>(K) + 2.0) * u * magnitude + store);
@@ -464,7 +465,7 @@ TEST(LinearCrossEntropy, CopiesTheWeightIfChunksAreTooSmallToPackIt) {
   EXPECT_FALSE(linear_cross_entropy_copies_weight(problem));
 }
 
-// A second micro-batch adds to gradients of parameters and overwrites that of x.
+// The gradients of a second micro-batch must be added to the gradients of the parameters, while the gradient of x must be overwritten.
 TEST(LinearCrossEntropy, AddsToGradientsOfParameters) {
   for (const LinearCrossEntropyProblem& problem : problems()) {
     Case c(problem, "linear_ce_add");
@@ -552,7 +553,8 @@ TEST(LinearCrossEntropy, GradientsAreFiniteDifferences) {
   }
 }
 
-// Results without a destination must not be computed, and no matrix product may write outside its destination.
+// If the view of a result is null, the result must not be computed, and the other matrix products must not write outside their
+// destinations.
 TEST(LinearCrossEntropy, ComputesOnlyRequestedGradients) {
   for (const Way way : kWays) {
     Case c(problem_of(10, 16, 24, 4), "linear_ce_optional");
@@ -578,7 +580,7 @@ TEST(LinearCrossEntropy, ATooSmallScratchIsAnInternalError) {
   EXPECT_THROW(prepare_linear_cross_entropy_fwd_cpu(c.problem)->run(args), Error);
 }
 
-// On a GPU, chunks must begin at addresses with the alignment that cuBLASLt may assume for matrices.
+// On a GPU, every chunk must begin at an address with the alignment that cuBLASLt assumes for matrices.
 TEST(LinearCrossEntropy, GpuChunksBeginAtMultiplesOf256Bytes) {
   for (const int64_t hidden : {16, 60, 768, 1001}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {

@@ -15,7 +15,7 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// The number of rows of a full chunk and of the last chunk, which may have fewer.
+// The number of rows of all chunks but the last, and that of the last chunk, which may have fewer rows.
 struct ChunkSizes {
   int64_t full = 0;
   int64_t last = 0;
@@ -25,7 +25,7 @@ ChunkSizes chunk_sizes(const LinearCrossEntropyProblem& problem, int64_t chunk_r
   return {full, problem.rows % full == 0 ? full : problem.rows % full};
 }
 
-// Assigns offsets in scratch memory to arrays, one after another.
+// Assigns offsets in scratch memory to arrays one after the other.
 class Parts {
  public:
   explicit Parts(int64_t alignment) : alignment_(alignment) {}
@@ -115,7 +115,8 @@ LinearCrossEntropyScratch linear_cross_entropy_cpu_scratch(const LinearCrossEntr
     scratch.z_losses = parts.take(problem.z_coefficient > 0.0 ? dtype_bytes(DType::kF64) : 0);
   }
   scratch.narrow = parts.take(problem.x == DType::kF32 ? 0 : chunk * dtype_bytes(problem.x));
-  // Only the forward computation stores a whole chunk of logits in the wider type, because counting correct predictions reads them, too.
+  // The kernels that compute gradients convert only one row of logits per thread to fp32. The forward kernel converts a whole chunk,
+  // because the logits are read a second time to count the correct predictions.
   const bool keeps_rows = problem.x != DType::kF32 && part != LossPart::kLoss;
   const int64_t wide_rows =
       keeps_rows ? problem.num_threads * cross_entropy_wide_row_floats(problem.classes) : chunk;
@@ -169,7 +170,7 @@ LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEnt
 namespace catalog_rows {
 namespace {
 
-// Calls `supports` for each matrix product of a full chunk and returns the first refusal.
+// Calls `supports` for each matrix product of a full chunk. Returns the first answer that refuses, or an answer that accepts.
 template <typename Supports>
 Support products_support(const LinearCrossEntropyProblem& loss, const Supports& supports) {
   const LossChunkProducts products = loss_chunk_products(loss, std::min(loss.chunk_rows, loss.rows), loss.w);

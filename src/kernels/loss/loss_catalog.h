@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// On a GPU the scratch memory contains the loss of each row as an f64 until one thread block adds them.
+// The scratch memory of a loss on a GPU. It contains the loss of each row as an f64 until one thread block adds them.
 constexpr int64_t row_loss_cuda_scratch_bytes(int64_t num_rows) {
   return num_rows * 8;
 }
@@ -18,24 +18,26 @@ constexpr int64_t row_loss_cuda_scratch_bytes(int64_t num_rows) {
 // The kernel problem of linear_cross_entropy.h: the last matrix product of a classifier and its loss, in chunks of rows. Requires: rows,
 // chunk_rows, hidden, classes >= 1.
 struct LinearCrossEntropyProblem {
-  int64_t rows = 0;        // B
-  int64_t chunk_rows = 0;  // a number larger than `rows` makes one chunk
-  int64_t hidden = 0;      // H
-  int64_t classes = 0;     // K
-  DType x = DType::kF32;   // type of x and of the logits
-  DType w = DType::kF32;   // type of the weight; on a CPU, f32 w is rounded if x is bf16
+  int64_t rows = 0;  // B
+  // Number of rows per chunk, called chunk_rows above; all rows are one chunk if it is larger than `rows`.
+  int64_t chunk_rows = 0;
+  int64_t hidden = 0;     // H
+  int64_t classes = 0;    // K
+  DType x = DType::kF32;  // type of x and of the logits
+  DType w = DType::kF32;  // type of the weight; on a CPU, an f32 weight is rounded to bf16 if x is bf16
   DType d_w = DType::kF32;
   DType bias_dtype = DType::kF32;
   MatmulBias bias = MatmulBias::kNone;
   double label_smoothing = 0.0;
-  double z_coefficient = 0.0;  // coefficient of the z-loss, which is stored if this is not 0
+  double z_coefficient = 0.0;  // coefficient of the z-loss; if it is 0, there is no z-loss
   // Set if the ranks of a tensor-parallel group divide the classes: the forward kernels compute the sums of class_sums.h instead of the
   // loss, and the gradient kernels start from the gradients of these sums. `classes` are then those of a rank, with padding.
   ClassColumns columns = {};
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
-  Fp32Products fp32 = Fp32Products::kF32;             // must not be kTf32x3
-  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of each product on a GPU
+  // How fp32 products are computed on a GPU; kTf32x3 is not supported.
+  Fp32Products fp32 = Fp32Products::kF32;
+  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // size of the workspace of each matrix product on a GPU
 
   constexpr bool is_divided() const { return columns.ranks > 0; }
 };
@@ -52,27 +54,29 @@ constexpr bool computes_d_w(LossPart part) {
   return part == LossPart::kParameters || part == LossPart::kEverything;
 }
 
-// The matrix products of a chunk.
+// The matrix products for one chunk of rows.
 struct LossChunkProducts {
-  MatmulProblem logits;  // x w^T + bias
-  MatmulProblem d_w;     // d_logits^T x, which overwrites d_w or is added to it
-  MatmulProblem d_x;     // d_logits w
+  MatmulProblem logits;  // computes the logits x w^T + bias
+  MatmulProblem d_w;     // computes d_logits^T x, which overwrites d_w or is added to it
+  MatmulProblem d_x;     // computes d_x = d_logits w
 };
-// Returns the matrix products of a chunk of `rows` rows. `w` is the type in which the weight is read, which may be that of a copy;
-// `logit_stride` is the distance in elements between two rows of logits, 0 for adjacent rows.
+// Returns the matrix products for a chunk of `rows` rows. `w` is the type of the weight that they read, which may be a converted copy.
+// `logit_stride` is the distance in elements between two rows of logits; 0 means that rows are adjacent.
 LossChunkProducts loss_chunk_products(const LinearCrossEntropyProblem& problem, int64_t rows, DType w,
                                       int64_t logit_stride = 0);
 
-// The offset in bytes of each array in the scratch memory. Arrays that a kernel does not use have no bytes.
+// The offset in bytes of each array in the scratch memory. An array that a kernel does not use has a size of 0 bytes.
 struct LinearCrossEntropyScratch {
-  int64_t losses = 0;         // the loss in f64: the sum so far, or on a GPU that of each row
-  int64_t z_losses = 0;       // the z-loss, stored like `losses`, if there is one
-  int64_t narrow = 0;         // a chunk of logits in the type of x, if `wide` has another type
-  int64_t wide = 0;           // logits in the type that the loss reads: a chunk, or a row per thread of a CPU
-  int64_t weight = 0;         // a copy of w that was converted to the type of x
-  int64_t logits_weight = 0;  // w in the layout of the products of logits and of d_x, if they read a copy
+  int64_t losses = 0;    // f64: on a CPU the sum of the losses so far, on a GPU the loss of each row
+  int64_t z_losses = 0;  // f64: the z-losses in the same form, if the loss has a z-loss
+  int64_t narrow = 0;    // the logits of a chunk in the type of x, if the loss reads them in another type
+  // Logits in the type that the loss reads: those of a chunk, or on a CPU one row per thread.
+  int64_t wide = 0;
+  int64_t weight = 0;  // a copy of w that was converted to the type of x
+  // Copies of w in the layouts of the products for the logits and for d_x, if these read copies.
+  int64_t logits_weight = 0;
   int64_t d_x_weight = 0;
-  int64_t workspace = 0;  // scratch memory of products and column sums
+  int64_t workspace = 0;  // scratch memory of the matrix products and of the column sums
   int64_t workspace_bytes = 0;
   int64_t bytes = 0;
 };
@@ -82,13 +86,13 @@ LinearCrossEntropyScratch linear_cross_entropy_cpu_scratch(const LinearCrossEntr
 LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEntropyProblem& problem,
                                                             LossPart part);
 
-// Returns true if the CPU kernels round w once for all chunks: w is f32, x is bf16, and chunks have so few rows that no matrix product
-// copies w into its own layout anyway.
+// Returns true if the CPU kernels convert w to bf16 once for all chunks. This is the case if w is f32, x is bf16, and chunks have so few
+// rows that no matrix product copies w into its own layout anyway.
 bool linear_cross_entropy_copies_weight(const LinearCrossEntropyProblem& problem);
-// Returns the matrix products of a chunk of `rows` rows on a CPU. Products that would copy w into their own layout for every chunk read a
-// common copy instead, which is made once for all chunks.
+// Returns the matrix products for a chunk of `rows` rows on a CPU. Some products would copy w into their own layout for every chunk. They
+// read a copy instead that is made once for all chunks.
 LossChunkProducts linear_cross_entropy_cpu_products(const LinearCrossEntropyProblem& problem, int64_t rows);
-// Returns the number of floats of scratch memory per thread into which a row of bf16 logits is widened.
+// Returns the number of floats of scratch memory per thread that are needed to convert a row of bf16 logits to fp32.
 constexpr int64_t cross_entropy_wide_row_floats(int64_t classes) {
   return (classes + 15) / 16 * 16;
 }

@@ -27,7 +27,7 @@ GuardedBuffer scalar(DType dtype, double value) {
   return buffer;
 }
 
-// Returns one bound for each element of the results.
+// Returns one error bound per element: `bound` plus the rounding of the element to type `stored`.
 std::vector<double> bounds_of(const GuardedBuffer& want, DType stored, double bound) {
   std::vector<double> bounds;
   for (int64_t i = 0; i < want.count(); ++i)
@@ -35,7 +35,7 @@ std::vector<double> bounds_of(const GuardedBuffer& want, DType stored, double bo
   return bounds;
 }
 
-// Logits and labels. Every third row has an ignored label, but never the first; the logits of ignored rows are poison, because no kernel
+// Logits and labels. Every third row has an ignored label, but never the first row. The logits of ignored rows are NaN, because no kernel
 // may read them.
 struct Classified {
   RowsAndColumns shape;
@@ -60,7 +60,7 @@ struct Classified {
   }
 };
 
-// Returns the z-loss of these logits with a bound on the |log Z| of their rows.
+// Returns the coefficient of the z-loss and a bound on |log Z| of the rows, from which error bounds are computed.
 ZLossBound z_bound_of(const GuardedBuffer& logits, int64_t num_classes, double coefficient) {
   double largest = 0.0;
   for (int64_t i = 0; i < logits.count(); ++i) {
@@ -122,7 +122,7 @@ void check_cross_entropy(RowsAndColumns shape, DType dtype, double smoothing, do
   const double scale = problem.d_loss.load(0) / problem.denominator.load(0);
   expect_within(d, want_d, bounds_of(want_d, dtype, softmax_cross_entropy_bwd_error(shape.C, scale, z)));
   softmax_cross_entropy_bwd_cuda(bwd(on_gpu, gpu(problem.logits)),
-                                 nullptr);  // d_logits overwrites the logits
+                                 nullptr);  // computes the gradients in place: d_logits overwrites the logits
   gpu.download();
   expect_same_bits(problem.logits, d);
 }
@@ -137,8 +137,8 @@ TEST(SoftmaxCrossEntropyCuda, MatchesTheReference) {
   }
 }
 
-// Tests rows that begin at whole packs although the number of classes is not a multiple of a pack: the padding between rows must not be
-// read, and the gradients, the losses and the count must be those of the reference.
+// Tests rows that begin at multiples of 16 bytes although the number of classes is not a multiple of the elements of 16 bytes. The padding
+// between rows must not be read, and the gradients, the losses and the count must be those of the reference.
 void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype, double z_coefficient) {
   Classified problem(shape, dtype);
   GuardedBuffer padded(tensor_name("padded", shape, dtype), dtype, shape.T * stride);
@@ -184,7 +184,8 @@ void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype, double
   bwd.d_loss = gpu(problem.d_loss), bwd.d_logits_BK = gpu(padded), bwd.row_losses = gpu(together);
   softmax_cross_entropy_fwd_cuda(fwd, nullptr);
   count_correct_cuda(count, nullptr);
-  softmax_cross_entropy_bwd_cuda(bwd, nullptr);  // d_logits overwrites the logits
+  // Computes the gradients in place: d_logits overwrites the logits.
+  softmax_cross_entropy_bwd_cuda(bwd, nullptr);
   gpu.download();
   const ZLossBound z = z_bound_of(problem.logits, shape.C, z_coefficient);
   const double row_error = softmax_cross_entropy_row_error(shape.C) +
@@ -213,8 +214,8 @@ TEST(SoftmaxCrossEntropyCuda, DoesNotReadThePaddingBetweenRows) {
   }
 }
 
-// Small integers make many logits equal. In the longest rows one thread reads more of the largest logits than it can keep, so that it must
-// read its elements again.
+// The logits are small integers, so that many of them are equal. In the longest rows, one thread reads more of the largest logits than it
+// can keep, so that it must read its elements again.
 TEST(TopLogitsCuda, EqualsTheReference) {
   for (const auto& [shape, k] : {std::pair{RowsAndColumns{3, 1}, 1},
                                  {RowsAndColumns{5, 7}, 7},
@@ -229,7 +230,7 @@ TEST(TopLogitsCuda, EqualsTheReference) {
             log_sums("log_sums", DType::kF64, shape.T), want_values("want values", DType::kF32, shape.T * k),
             want_ids("want ids", DType::kI32, shape.T * k), want_sums("want log_sums", DType::kF64, shape.T);
         has_ties ? logits.fill_small_integers() : logits.fill_normal(0.0, 3.0);
-        if (has_ties && k > 8) {  // one thread reads all of the largest logits
+        if (has_ties && k > 8) {  // all of the largest logits are among the elements of one thread
           for (int64_t i = 0; i < shape.C; i += 8192) logits.view().store(i, 9.0);
         }
         TopLogitsArgs args{.logits_BV = logits.view(),
@@ -354,7 +355,7 @@ void check_nll(RowsAndColumns shape, DType dtype, double smoothing) {
                     .relative = 0x1p-24 + 0x1p-50 * static_cast<double>(shape.T),
                     .zeros = Zeros::kExpected};
   EXPECT_TRUE(compare(loss, want_loss, limit).ok()) << compare(loss, want_loss, limit);
-  // The error of an element is at most one rounding in fp32 and one when storing.
+  // The error of an element is at most one rounding in fp32 and one rounding when it is stored.
   std::vector<double> bounds;
   for (int64_t i = 0; i < shape.size(); ++i) {
     bounds.push_back(0x1p-24 * std::abs(want_d.load(i)) + store_error_bound(dtype, want_d.load(i)));
@@ -370,7 +371,8 @@ TEST(NllCuda, MatchesTheReference) {
   }
 }
 
-// A tensor of samples x labels. The last three rows, if there are enough, are unused and contain poison.
+// The tensors of a loss over samples and labels. The last three rows, if there are enough rows, are unused and contain NaN, because no
+// kernel may read them.
 struct Regressed {
   RowsAndColumns shape;
   int64_t real;
@@ -433,7 +435,8 @@ void check_bce(RowsAndColumns shape, DType dtype) {
   run_twice(gpu, {&loss, &d}, [&] {
     auto fwd = problem.fwd<BceWithLogitsFwdArgs>(on_gpu, gpu(loss), gpu(scratch));
     auto bwd = problem.bwd<BceWithLogitsBwdArgs>(on_gpu, gpu(d));
-    fwd.num_real_rows = bwd.num_real_rows = 0;  // the kernel must use the number in device memory
+    // Passes 0 by value, because the kernels must use the number of real rows in device memory.
+    fwd.num_real_rows = bwd.num_real_rows = 0;
     bce_with_logits_fwd_cuda(fwd, gpu(problem.num_real), nullptr);
     bce_with_logits_bwd_cuda(bwd, gpu(problem.num_real), nullptr);
   });
@@ -472,7 +475,8 @@ void check_mse(RowsAndColumns shape, DType dtype) {
   });
   EXPECT_NEAR(loss.load(0), want_loss.load(0),
               (0x1p-24 + 0x1p-53 * static_cast<double>(shape.size())) * want_loss.load(0));
-  // The error has three roundings: those of the difference, of the factor and of the product, each relative to the difference.
+  // An element has three rounding errors, those of the difference, of the factor and of the product, each relative to the element's
+  // magnitude.
   std::vector<double> bounds;
   for (int64_t i = 0; i < shape.size(); ++i) {
     bounds.push_back(3.01 * 0x1p-24 * std::abs(want_d.load(i)) + store_error_bound(dtype, want_d.load(i)));

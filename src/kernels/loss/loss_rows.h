@@ -13,8 +13,8 @@
 
 namespace plimsoll {
 
-// The smallest number of elements per block. Their exponentials take about 8 us on one core of an Ice Lake
-// Xeon (loss_bench: 15.6 million in 14.6 ms of CPU time). Less work does not justify waking a second thread.
+// The smallest number of elements per block of rows. Their exponentials take about 8 us on one core of an Ice Lake Xeon (loss_bench: 15.6
+// million elements in 14.6 ms of CPU time). Waking a second thread for less work does not save time.
 inline constexpr int64_t kLossBlockElements = 8192;
 
 inline int64_t num_row_blocks(int64_t num_rows, int64_t num_classes) {
@@ -31,7 +31,7 @@ void for_each_row(int64_t num_rows, int64_t num_classes, Body&& body) {
   });
 }
 
-// The loss of a row or of several rows, and the share of it that is the z-loss.
+// The loss of one or more rows, and the part of it that is the z-loss.
 struct RowLoss {
   double loss = 0.0;
   double z_loss = 0.0;
@@ -42,7 +42,7 @@ struct RowLoss {
   }
 };
 
-// Returns the sum over rows of body(row) or body(row, thread), which returns a double or a RowLoss. Requires: body does not
+// Returns the sum of body(row) over all rows, where body(row) or body(row, thread) returns a double or a RowLoss. Requires: body does not
 // throw.
 template <typename Sum = double, typename Body>
 Sum sum_over_rows(int64_t num_rows, int64_t num_classes, Body&& body) {
@@ -68,7 +68,8 @@ inline void store_loss(const View& loss, double value, Accumulate accumulate) {
   loss.store(0, accumulate == Accumulate::kAdd ? loss.load(0) + value : value);
 }
 
-// Checks that labels are below the number of classes. Errors: kInternal if one is not (the readers of data refuse such labels earlier).
+// Checks that every label is below the number of classes. Errors: kInternal if one is not, because the code that reads data has already
+// refused such labels.
 inline void check_labels(const int32_t* labels, int64_t num_rows, int64_t num_classes) {
   for (int64_t b = 0; b < num_rows; ++b) {
     PLIMSOLL_CHECK(labels[b] < num_classes, "row {} has label {}, but there are only {} classes", b,

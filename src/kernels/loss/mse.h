@@ -33,20 +33,21 @@ namespace plimsoll {
 struct MseFwdArgs {
   ConstView x_BK = {};
   ConstView labels_BK = {};
-  ConstView denominator = {};  // 1 element, > 0
-  View loss = {};              // 1 element
+  ConstView denominator = {};  // one positive element, by which the loss is divided
+  View loss = {};              // one element: the loss of all rows
   int64_t num_rows = 0;
-  int64_t num_real_rows = 0;  // Requires: 0 <= num_real_rows <= num_rows
-  int64_t num_classes = 0;    // targets per row
+  int64_t num_real_rows = 0;  // number of real rows, from 0 to num_rows
+  int64_t num_classes = 0;    // number of targets per row, called K above
   Accumulate accumulate = Accumulate::kOverwrite;
-  View scratch = {};  // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
+  // Scratch memory of row_loss_cuda_scratch_bytes(num_rows) bytes; used only by the CUDA kernel.
+  View scratch = {};
 };
 
 struct MseBwdArgs {
   ConstView x_BK = {};
   ConstView labels_BK = {};
-  ConstView denominator = {};  // 1 element
-  ConstView d_loss = {};       // 1 element
+  ConstView denominator = {};  // one element, by which the loss is divided
+  ConstView d_loss = {};       // one element: the gradient with respect to the loss
   View d_x_BK = {};
   int64_t num_rows = 0;
   int64_t num_real_rows = 0;

@@ -29,7 +29,7 @@ double mse_row(const float* x, const float* labels, int64_t n) {
   return hn::GetLane(hn::SumOfLanes(doubles, sum));
 }
 
-// Computes the gradients of a row. d_x may be x.
+// Computes the gradients of a row. d_x may be the same array as x.
 void mse_bwd_row(const float* x, const float* labels, float* d_x, int64_t n, double scale) {
   const FloatVec scale_v = hn::Set(FloatTag(), static_cast<float>(scale));
   map_rows(x, labels, d_x, n,

@@ -29,25 +29,28 @@
 
 namespace plimsoll {
 
-// Rows are summed in at most this many blocks, whose limits depend only on B and K.
+// The largest number of blocks into which the rows of a loss are divided. The limits of the blocks depend only on B and K, so the order of
+// additions does not depend on the number of threads.
 inline constexpr int64_t kLossRowBlocks = 64;
 
 struct NllFwdArgs {
-  ConstView y_BK = {};         // log-probabilities
-  ConstView labels_B = {};     // i32; Requires: < num_classes
-  ConstView denominator = {};  // 1 element, > 0
-  View loss = {};              // 1 element
+  ConstView y_BK = {};         // the log-probabilities of all classes
+  ConstView labels_B = {};     // i32; every label must be below num_classes
+  ConstView denominator = {};  // one positive element, by which the loss is divided
+  View loss = {};              // one element: the loss of all rows
   int64_t num_rows = 0;
   int64_t num_classes = 0;
-  double label_smoothing = 0.0;                    // Requires: in [0, 1]
-  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd adds to the previous loss
-  View scratch = {};                               // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
+  double label_smoothing = 0.0;  // the label smoothing must be in [0, 1]
+  // kAdd adds the loss to the previous value of its destination.
+  Accumulate accumulate = Accumulate::kOverwrite;
+  // Scratch memory of row_loss_cuda_scratch_bytes(num_rows) bytes; used only by the CUDA kernel.
+  View scratch = {};
 };
 
 struct NllBwdArgs {
   ConstView labels_B = {};     // i32
-  ConstView denominator = {};  // 1 element
-  ConstView d_loss = {};       // 1 element
+  ConstView denominator = {};  // one element, by which the loss is divided
+  ConstView d_loss = {};       // one element: the gradient with respect to the loss
   View d_y_BK = {};
   int64_t num_rows = 0;
   int64_t num_classes = 0;

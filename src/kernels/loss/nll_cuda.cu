@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kLossThreads) nll_fwd_kernel(const T* y, const
   if (row >= a.num_rows) return;
   const int32_t label = a.labels[row];
   double loss = 0.0;
-  if (label >= 0) {  // `label` is the same for all threads of the row
+  if (label >= 0) {  // All threads of the row have the same `label`, so they take the same branch.
     const T* log_p = y + row * a.num_classes;
     float of_label[1];
     load_floats<T, 1>(log_p + label, of_label);
@@ -67,7 +67,7 @@ void nll_fwd_cuda(const NllFwdArgs& args, CudaStream stream) {
   const cuda::NllRows rows{args.labels_B.as<int32_t>(), args.num_rows, args.num_classes,
                            args.label_smoothing};
   if (args.num_rows > 0) {
-    // Without smoothing, the loss of a row reads only one number. The cost decides how many threads a row gets.
+    // Without label smoothing, the loss of a row reads only one number. The estimated cost determines how many threads process a row.
     const cuda::LossGrid grid =
         cuda::loss_grid(args.num_rows, args.label_smoothing > 0.0 ? args.num_classes : 1);
     cuda::with_cuda_type(dtype, [&](auto type) {

@@ -1,6 +1,6 @@
-// Per-target code that the loss kernels share: whole and partial vectors of a row, its maximum, and the sum
-// of its exponentials. Compiled once per instruction set, inside Highway's target namespaces; included only
-// by *_cpu.cc files.
+// SIMD code that the CPU kernels of losses share: it loads and stores whole and partial vectors of a row,
+// and computes the maximum of a row and the sum of its exponentials. Compiled once per instruction set,
+// inside Highway's target namespaces; included only by *_cpu.cc files.
 #if defined(PLIMSOLL_KERNELS_LOSS_ROW_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_LOSS_ROW_EXP_INL_H_
 #undef PLIMSOLL_KERNELS_LOSS_ROW_EXP_INL_H_
@@ -9,7 +9,7 @@
 #endif
 
 #include <hwy/highway.h>
-// Highway's own headers must come before its math functions.
+// The headers of Highway must be included before those of its math functions.
 #include <hwy/contrib/math/math-inl.h>
 
 #include <algorithm>
@@ -26,11 +26,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using FloatTag = hn::ScalableTag<float>;
 using DoubleTag = hn::ScalableTag<double>;
-using HalfFloatTag = hn::Rebind<float, DoubleTag>;  // has as many lanes as a vector of doubles
+// A vector of floats with as many lanes as a vector of doubles.
+using HalfFloatTag = hn::Rebind<float, DoubleTag>;
 using FloatVec = hn::Vec<FloatTag>;
 using DoubleVec = hn::Vec<DoubleTag>;
 
-// Loads the first n values of x; the other lanes are set to `rest`. Never reads past x[n - 1]. Requires: n <= lanes.
+// Loads the first n values of x and sets the other lanes to `rest`. Never reads past x[n - 1]. Requires: n is at most the number of lanes.
 template <typename Tag>
 HWY_INLINE hn::Vec<Tag> load_first(Tag tag, const float* x, int64_t n, float rest) {
   HWY_ALIGN float lanes[hn::MaxLanes(Tag())];
@@ -50,7 +51,7 @@ HWY_INLINE int64_t float_lanes() {
   return static_cast<int64_t>(hn::Lanes(FloatTag()));
 }
 
-// Returns exp(x), and NaN for NaN (Highway's Exp returns 0).
+// Returns exp(x). Returns NaN for NaN, unlike Exp of Highway, which returns 0.
 HWY_INLINE FloatVec exp_keeping_nan(FloatVec x) {
   const FloatTag tag;
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(tag, x));
@@ -70,7 +71,7 @@ HWY_INLINE float row_max(const float* x, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(tag, max));
 }
 
-// Returns the sum of exp(x - max).
+// Returns the sum of exp(x - max) over a row.
 HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max) {
   const FloatTag tag;
   const int64_t lanes = float_lanes();
@@ -84,8 +85,8 @@ HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max) {
       sum = hn::Add(sum, exp_keeping_nan(hn::Sub(hn::LoadU(tag, x + i), max_v)));
     }
     if (i < end) {
-      // The lanes after the end are -inf, whose exponential adds nothing. If the maximum is -inf as well, these lanes are NaN, but so are
-      // the real ones.
+      // Lanes after the end of the row are set to -inf, whose exponential adds nothing. If the maximum is -inf as well, the result in these
+      // lanes is NaN, but then so is the result of the elements of the row.
       const FloatVec tail = load_first(tag, x + i, end - i, -std::numeric_limits<float>::infinity());
       sum = hn::Add(sum, exp_keeping_nan(hn::Sub(tail, max_v)));
     }
@@ -94,8 +95,8 @@ HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max) {
   return total;
 }
 
-// Computes y[i] = f(vectors of the inputs at i), possibly in place. Lanes past the end are 0 and are not
-// stored.
+// Computes y = f(x) for the elements of a row, one vector at a time, possibly in place. In the last vector, lanes past the end are 0 and
+// are not stored.
 template <typename Function>
 HWY_INLINE void map_row(const float* x, float* y, int64_t n, Function&& f) {
   const FloatTag tag;
@@ -118,8 +119,8 @@ HWY_INLINE void map_rows(const float* a, const float* b, float* y, int64_t n, Fu
   }
 }
 
-// Returns the sum over i of f(a[i], b[i]): fp32 lanes within a block, blocks in double. Lanes past the end
-// add nothing.
+// Returns the sum over i of f(a[i], b[i]). It is added in fp32 lanes within a block, and the sums of the blocks are added in double. Lanes
+// past the end of the row add nothing.
 template <typename Function>
 HWY_INLINE double sum_rows(const float* a, const float* b, int64_t n, int64_t block, Function&& f) {
   const FloatTag tag;

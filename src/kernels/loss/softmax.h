@@ -24,26 +24,25 @@
 
 namespace plimsoll {
 
-// The number of classes that are added in fp32 before the partial sum is added in double.
+// The number of classes whose exponentials are added in fp32. The sums of these blocks are added in double.
 inline constexpr int64_t kSoftmaxSumBlock = 256;
 
 struct SoftmaxFwdArgs {
   ConstView x_BK = {};
   View y_BK = {};
   int64_t num_rows = 0;
-  int64_t num_classes = 0;  // Requires: >= 1
+  int64_t num_classes = 0;  // number of classes, at least 1
 };
 
 struct SoftmaxBwdArgs {
-  ConstView y_BK = {};  // the output of the forward kernel
+  ConstView y_BK = {};  // the log-probabilities that the forward kernel computed
   ConstView d_y_BK = {};
   View d_x_BK = {};
   int64_t num_rows = 0;
-  int64_t num_classes = 0;  // Requires: >= 1
+  int64_t num_classes = 0;  // number of classes, at least 1
 };
 
-// Returns the longest chain of dependent fp32 additions in a sum over the classes for vectors of one lane
-// (the baseline); wider vectors have shorter chains.
+// Returns the number of dependent fp32 additions in a sum over the classes if vectors have one lane, which is the longest case.
 constexpr int64_t softmax_sum_chain(int64_t num_classes) {
   return std::min(num_classes, kSoftmaxSumBlock) + 3;
 }
@@ -54,16 +53,16 @@ constexpr double softmax_sum_error(int64_t num_classes) {
   return 0x1p-24 * (4.0 + static_cast<double>(softmax_sum_chain(num_classes)));
 }
 
-// Return bounds on the absolute error of one fp32 element against the reference: of a probability (for
-// softmax_cross_entropy.h), of log_softmax, which adds one rounding of the result, and of the gradient, which
-// multiplies the sum over classes of |d_y| (given as sum_abs_d_y) by a probability.
+// Return bounds on the absolute error of one element in fp32: of a probability (for softmax_cross_entropy.h), and of log_softmax, which
+// adds the rounding of the result.
 constexpr double softmax_fwd_error(int64_t num_classes) {
   return softmax_sum_error(num_classes) + 0x1p-22;
 }
 constexpr double log_softmax_fwd_error(int64_t num_classes, double abs_y) {
   return softmax_sum_error(num_classes) + 0x1p-23 * abs_y;
 }
-// Returns the bound of the gradient. exp(y) with y rounded to fp32 has an additional error of u |y| exp(y) <= 0.37 u.
+// Returns a bound on the absolute error of one element of the gradient, given the sum of |d_y| over the classes, which is multiplied by a
+// probability. exp(y) with y rounded to fp32 has an additional error of u |y| exp(y) <= 0.37 u.
 constexpr double log_softmax_bwd_error(int64_t num_classes, double sum_abs_d_y) {
   return 0x1p-24 * (8.0 + static_cast<double>(softmax_sum_chain(num_classes))) * sum_abs_d_y;
 }
@@ -76,8 +75,8 @@ void log_softmax_fwd_cpu(const SoftmaxFwdArgs& args);
 void log_softmax_bwd_cpu(const SoftmaxBwdArgs& args);
 
 // The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Views
-// are f32, bf16 or f16, all of one type. Errors against the reference: the bounds above, plus the rounding of
-// the store.
+// are f32, bf16 or f16, all of one type. Errors against the reference: the error bounds stated above, plus
+// the rounding when a result is stored.
 
 void log_softmax_fwd_cuda(const SoftmaxFwdArgs& args, CudaStream stream);
 void log_softmax_bwd_cuda(const SoftmaxBwdArgs& args, CudaStream stream);

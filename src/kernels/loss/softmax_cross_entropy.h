@@ -41,61 +41,69 @@ namespace plimsoll {
 
 struct SoftmaxCrossEntropyFwdArgs {
   ConstView logits_BK = {};
-  ConstView labels_B = {};     // i32; Requires: < num_classes
-  ConstView denominator = {};  // 1 element, > 0
-  View loss = {};              // 1 element
-  View row_loss_B = {};        // optional: each row's loss, not divided by the denominator
+  ConstView labels_B = {};     // i32; every label must be below num_classes
+  ConstView denominator = {};  // one positive element, by which the loss is divided
+  View loss = {};              // one element: the loss of all rows
+  View row_loss_B = {};        // optional: the loss of each row, not divided by the denominator
   int64_t num_rows = 0;
-  int64_t num_classes = 0;                         // Requires: >= 1
-  double label_smoothing = 0.0;                    // Requires: in [0, 1]
-  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd adds to the previous loss
-  double z_coefficient = 0.0;                      // Requires: >= 0
-  View z_loss = {};                                // 1 element, as loss; null: not stored
-  int64_t row_stride = 0;  // CUDA only: elements from a row of logits to the next; 0: num_classes
-  View scratch = {};       // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
-  View z_scratch = {};     // CUDA only, if z_loss is stored: as many bytes as `scratch`
+  int64_t num_classes = 0;       // number of classes, at least 1
+  double label_smoothing = 0.0;  // the label smoothing must be in [0, 1]
+  // kAdd adds the loss to the previous value of its destination.
+  Accumulate accumulate = Accumulate::kOverwrite;
+  double z_coefficient = 0.0;  // the coefficient of the z-loss must not be negative
+  View z_loss = {};            // one element: the z-loss, a part of the loss; null if it is not to be stored
+  // Distance in elements between rows of logits (0 means num_classes); used only on a GPU.
+  int64_t row_stride = 0;
+  // Scratch memory of row_loss_cuda_scratch_bytes(num_rows) bytes; used only by the CUDA kernel.
+  View scratch = {};
+  // More scratch memory of the same size, which the CUDA kernel needs if the z-loss is stored.
+  View z_scratch = {};
 };
 
 struct SoftmaxCrossEntropyBwdArgs {
   ConstView logits_BK = {};
   ConstView labels_B = {};     // i32
-  ConstView denominator = {};  // 1 element
-  ConstView d_loss = {};       // 1 element
+  ConstView denominator = {};  // one element, by which the loss is divided
+  ConstView d_loss = {};       // one element: the gradient with respect to the loss
   View d_logits_BK = {};
   int64_t num_rows = 0;
   int64_t num_classes = 0;
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
-  // CUDA only. row_stride: elements from a row of logits or d_logits to the next, 0: num_classes. Elements between
-  // num_classes and row_stride are padding, which may be written. row_losses and row_z_losses: f64[num_rows], the losses as
-  // softmax_cross_entropy_rows_cuda() writes them into its scratch and its z_scratch, or null; Requires: label_smoothing is 0.
+  // Used only on a GPU. row_stride is the distance in elements between two rows of logits or of d_logits; 0 means num_classes. Elements
+  // between num_classes and row_stride are padding, which may be written. row_losses and row_z_losses may be null; otherwise they are
+  // f64[num_rows] and receive the losses as softmax_cross_entropy_rows_cuda() writes them into its scratch and its z_scratch. They require
+  // that label_smoothing is 0.
   int64_t row_stride = 0;
   View row_losses = {};
   View row_z_losses = {};
 };
 
-// The arguments of a computation that replaces logits with their gradients, and computes the loss from the same sums of exponentials.
+// The arguments of the kernel that replaces logits with their gradients, and computes the loss from the sums of exponentials that the
+// gradients need.
 struct SoftmaxCrossEntropyInPlaceArgs {
-  View logits_BK = {};  // f32 or bf16; becomes d_logits
+  View logits_BK = {};  // f32 or bf16; the gradients overwrite the logits
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
-  View loss = {};    // null: not computed
-  View z_loss = {};  // null: not stored; Requires: loss is computed
+  View loss = {};    // null if the loss is not to be computed
+  View z_loss = {};  // null if the z-loss is not to be stored; must be null if `loss` is null
   int64_t num_rows = 0;
   int64_t num_classes = 0;
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
-  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd adds to the previous loss
-  View wide_row = {};  // f32, for bf16 logits: cross_entropy_wide_row_floats(num_classes) per thread
+  // kAdd adds the loss to the previous value of its destination.
+  Accumulate accumulate = Accumulate::kOverwrite;
+  // f32 scratch memory in which rows of bf16 logits are converted: cross_entropy_wide_row_floats(num_classes) elements per thread.
+  View wide_row = {};
 };
 
-// Returns a bound on the absolute error of one row's loss in fp32: the logarithm turns the sum's relative
-// error into an absolute one; everything else is in double. Storing the loss adds 2^-24 of its magnitude.
+// Returns a bound on the absolute error of the loss of one row in fp32. The logarithm turns the relative error of the sum into an absolute
+// error, and everything else is computed in double. Storing the loss adds 2^-24 of its magnitude.
 constexpr double softmax_cross_entropy_row_error(int64_t num_classes) {
   return softmax_sum_error(num_classes);
 }
-// Bounds a z-loss: its coefficient, and the largest |log Z| of a row.
+// The numbers from which error bounds for a z-loss are computed: its coefficient, and the largest |log Z| of a row.
 struct ZLossBound {
   double coefficient = 0.0;
   double largest_log_z = 0.0;
@@ -106,9 +114,9 @@ constexpr double z_loss_row_error(const ZLossBound& z, double error) {
   return z.coefficient * error * (2.0 * z.largest_log_z + error);
 }
 
-// Returns a bound on the absolute error of one element of d_logits, with scale = |d_loss / denominator|: the
-// probability's error and the roundings of the two differences and the product (their terms are at most 1,
-// and so is their sum). A z-loss multiplies the probability by at most z.gradient_factor(), which has the error of log Z.
+// Returns a bound on the absolute error of one element of d_logits, with scale = |d_loss / denominator|. It consists of the error of the
+// probability and of the roundings of two differences and of the product, whose terms and sum are at most 1. A z-loss multiplies the
+// probability by at most z.gradient_factor(), which has the error of log Z.
 constexpr double softmax_cross_entropy_bwd_error(int64_t num_classes, double scale,
                                                  const ZLossBound& z = {}) {
   return ((softmax_fwd_error(num_classes) + 0x1p-21) * z.gradient_factor() +
@@ -122,20 +130,21 @@ void softmax_cross_entropy_bwd_ref(const SoftmaxCrossEntropyBwdArgs& args);
 // Compute the loss and the gradients on a CPU. Requires: logits, row_loss and d_logits are f32.
 void softmax_cross_entropy_fwd_cpu(const SoftmaxCrossEntropyFwdArgs& args);
 void softmax_cross_entropy_bwd_cpu(const SoftmaxCrossEntropyBwdArgs& args);
-// Computes the loss and the gradients with the bits of the two functions above. The logits of a row are read from memory once. bf16 logits are
-// widened to fp32, and their gradients are rounded to bf16 once.
+// Computes the loss and the gradients in one pass, with the bits of the two functions above, so that the logits of a row are read from
+// memory only once. bf16 logits are converted to fp32, and their gradients are rounded to bf16 once.
 void softmax_cross_entropy_in_place_cpu(const SoftmaxCrossEntropyInPlaceArgs& args);
 
 // The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Logits
 // and d_logits are f32, bf16 or f16, both of one type; row_loss is f32; denominator, loss and d_loss are in
 // device memory and f32 or f64. Labels that are too large are not detected; the caller has validated them.
-// Errors against the reference: the bounds above, plus the rounding of the store.
+// Errors against the reference: the error bounds stated above, plus the rounding when a result is stored.
 
 // Compute the loss and the gradients on a GPU. Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8. args.accumulate states whether
 // the loss is added to its destination.
 void softmax_cross_entropy_fwd_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
-// The two halves of softmax_cross_entropy_fwd_cuda, for rows that are processed in several calls: the first computes the losses of some
-// rows into the scratch memory, and the second computes the loss of num_rows rows from the scratch memory without reading logits.
+// The two halves of softmax_cross_entropy_fwd_cuda, for a loss whose rows are processed in several calls. The first function computes the
+// losses of some rows and stores them in the scratch memory. The second one computes the loss of num_rows rows from the scratch memory,
+// without reading logits.
 void softmax_cross_entropy_rows_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
 void softmax_cross_entropy_total_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
 void softmax_cross_entropy_bwd_cuda(const SoftmaxCrossEntropyBwdArgs& args, CudaStream stream);

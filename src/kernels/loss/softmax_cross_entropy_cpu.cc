@@ -30,14 +30,13 @@ RowSum sum_of_row(const float* x, int64_t n) {
   return {max, row_sum_exp(x, n, max)};
 }
 
-// The options that determine the form of a loss: label smoothing and the coefficient of the z-loss.
+// The options of the loss: the label smoothing and the coefficient of the z-loss.
 struct LossForm {
   double smoothing;
   double z_coefficient;
 };
 
-// Returns the loss of one row. Its terms are differences from the normalizer in double, so nothing cancels in
-// fp32.
+// Returns the loss of one row. Logits are subtracted from the normalizer log Z in double, so that no digits of an fp32 difference cancel.
 RowLoss loss_of_row(const float* x, int32_t label, int64_t n, const LossForm& form, const RowSum& row) {
   const double normalizer = static_cast<double>(row.max) + std::log(row.sum);
   RowLoss of_row{.loss = (1.0 - form.smoothing) * (normalizer - static_cast<double>(x[label]))};
@@ -58,7 +57,7 @@ RowLoss cross_entropy_row(const SoftmaxCrossEntropyFwdArgs& args, int64_t row, i
                      sum_of_row(x, args.num_classes));
 }
 
-// Stores the gradients of a row. `x` and `d_x` may be the same row.
+// Computes the gradients of a row. `x` and `d_x` may be the same row.
 template <typename T>
 void gradient_of_row(const float* x, T* d_x, int32_t label, int64_t n, const LossForm& form, double scale,
                      const RowSum& row) {
@@ -90,7 +89,8 @@ void cross_entropy_bwd_row(const SoftmaxCrossEntropyBwdArgs& args, int64_t row, 
                   {args.label_smoothing, args.z_coefficient}, scale, sum_of_row(x, n));
 }
 
-// Replaces a row of logits with their gradients and returns the loss of the row, if it is requested. bf16 logits are widened into `wide`.
+// Replaces a row of logits with their gradients and returns the loss of the row, if it is requested. bf16 logits are converted to fp32 in
+// the buffer `wide`.
 RowLoss cross_entropy_in_place_row(const SoftmaxCrossEntropyInPlaceArgs& args, int64_t row, int32_t label,
                                    double scale, float* wide) {
   const int64_t n = args.num_classes;

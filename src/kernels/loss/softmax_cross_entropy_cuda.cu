@@ -14,18 +14,18 @@ struct CrossEntropyRows {
   const int32_t* labels = nullptr;
   int64_t num_rows = 0;
   int64_t num_classes = 0;
-  int64_t stride = 0;  // distance in elements between two rows
+  int64_t stride = 0;  // distance in elements between two rows of logits
   double smoothing = 0.0;
   double z_coefficient = 0.0;
 };
 
-// The destinations of the loss of each row and of the share of it that is the z-loss; null: not written.
+// The destinations of the losses of all rows, and of the parts of them that are the z-loss. Null pointers are not written to.
 struct RowLosses {
   double* all = nullptr;
   double* z = nullptr;
 };
 
-// Returns the rows of SoftmaxCrossEntropyFwdArgs or SoftmaxCrossEntropyBwdArgs.
+// Returns the labels, sizes and options of a call. Args is SoftmaxCrossEntropyFwdArgs or SoftmaxCrossEntropyBwdArgs.
 template <class Args>
 CrossEntropyRows rows_of(const Args& args) {
   return {.labels = args.labels_B.template as<int32_t>(),
@@ -36,8 +36,8 @@ CrossEntropyRows rows_of(const Args& args) {
           .z_coefficient = args.z_coefficient};
 }
 
-// Small blocks process more rows at the same time, and threads wait less at the end of a row: 4096 rows of 30528 bf16 logits take 69 us on
-// an H200, and 85 us with 512 threads.
+// The number of threads per block of the forward kernel. Small blocks process more rows at the same time, and threads wait less at the end
+// of a row: on an H200, 4096 rows of 30528 bf16 logits take 69 us, and 85 us with 512 threads per block.
 inline constexpr int kForwardThreads = 128;
 
 template <typename T, int N>
@@ -49,10 +49,10 @@ __global__ void __launch_bounds__(kLossThreads)
   if (row >= a.num_rows) return;
   const int32_t label = a.labels[row];
   double loss = 0.0, z_loss = 0.0;
-  if (label >= 0) {  // `label` is the same for all threads of the row
+  if (label >= 0) {  // All threads of the row have the same `label`, so they take the same branch.
     const T* x = logits + row * a.stride;
     const RowExponentials all = row_exponentials<T, N>(x, a.num_classes, row_slots);
-    // Differences from the normalizer are computed in double, so nothing cancels in fp32.
+    // Logits are subtracted from the normalizer log Z in double, so that no digits of an fp32 difference cancel.
     const double normalizer = static_cast<double>(all.reference) + log(all.sum);
     float label_logit[1];
     load_floats<T, 1>(x + label, label_logit);
@@ -77,7 +77,8 @@ __global__ void __launch_bounds__(kLossThreads)
   if (row_loss != nullptr) row_loss[row] = static_cast<float>(loss);
 }
 
-// The terms of a row's gradient: exp(x - max) * factor + shift, and separately the element at the label, where most of p - 1 may cancel.
+// Computes the gradients of a row as exp(x - max) * factor + shift. The gradient at the label is computed separately in double, because
+// most digits of p - 1 may cancel.
 struct CrossEntropyGradient {
   double scale, off_target, z_coefficient;
 
@@ -104,7 +105,8 @@ struct CrossEntropyGradient {
   }
 };
 
-// Writes the loss of a row without label smoothing. The difference is computed in double, so nothing cancels in fp32.
+// Writes the loss of a row, without label smoothing. The logit is subtracted from the normalizer log Z in double, so that no digits of an
+// fp32 difference cancel.
 __device__ __forceinline__ void store_loss(const RowLosses& losses, int64_t row, const CrossEntropyRows& a,
                                            const RowExponentials& exponentials, float label_logit) {
   if (losses.all == nullptr) return;
@@ -113,7 +115,7 @@ __device__ __forceinline__ void store_loss(const RowLosses& losses, int64_t row,
   losses.all[row] = normalizer - static_cast<double>(label_logit) + z_loss;
   if (losses.z != nullptr) losses.z[row] = z_loss;
 }
-// Writes the loss of a row without a label.
+// Writes the loss of a row without a label, which is 0.
 __device__ __forceinline__ void store_no_loss(const RowLosses& losses, int64_t row) {
   if (losses.all != nullptr) losses.all[row] = 0.0;
   if (losses.z != nullptr) losses.z[row] = 0.0;
@@ -125,8 +127,8 @@ __device__ __forceinline__ void store_zeros(T* d_x, int64_t num_classes) {
   for (int64_t k = threadIdx.x * N; k < num_classes; k += blockDim.x * N) store_floats<T, N>(d_x + k, zeros);
 }
 
-// Computes d_logits of a row. d_logits may be the logits, because the whole row, including the label's logit, is read before the first
-// element is written. `losses` receives the loss of each row, unless its pointers are null.
+// Computes d_logits of a row. d_logits may be the same array as the logits, because the whole row, including the label's logit, is read
+// before the first element is written. `losses` receives the loss of each row, unless its pointers are null.
 template <typename T, int N>
 __global__ void __launch_bounds__(kLossThreads)
     cross_entropy_bwd_kernel(const T* logits, T* d_logits, const CrossEntropyRows a, Scalar denominator,
@@ -161,16 +163,16 @@ __global__ void __launch_bounds__(kLossThreads)
       store_floats<T, N>(d_x + k, values);
     }
   }
-  // The thread that stored the pack with the label also writes the gradient at the label, so that its two stores are in order.
+  // The gradient at the label is written by the thread that wrote the neighbouring gradients before, so that its two stores are in order.
   if (threadIdx.x == static_cast<uint32_t>(label) / N % blockDim.x) {
     const float at_label[1] = {gradient.at_label(a, all, label_logit[0])};
     store_floats<T, 1>(d_x + label, at_label);
   }
 }
 
-// Computes d_logits of rows of up to kHeldClasses classes that begin at whole packs. A block keeps a row in registers, so it reads the row
-// once and computes one exponential per logit, while its next row is copied to shared memory; each thread reads only data that it copied
-// itself. A row without a label is not read.
+// Computes d_logits of rows of up to kHeldClasses classes that begin at multiples of 16 bytes. A block keeps a row in registers, so that it
+// reads the row once and computes one exponential per logit. Meanwhile its next row is copied to shared memory, where each thread reads
+// only data that it copied itself. A row without a label is not read.
 inline constexpr int kHeldThreads = 1024;
 inline constexpr int kHeldPerThread = 32;
 inline constexpr int64_t kHeldClasses = kHeldThreads * kHeldPerThread;
@@ -282,8 +284,8 @@ __global__ void __launch_bounds__(kHeldThreads, 1)
   }
 }
 
-// Returns whether a row fits into shared memory. It never does before compute capability 8.0, nor for fp32 logits on GPUs with 100 KiB of
-// shared memory.
+// Returns true if the kernel that keeps rows in registers can be used, which needs shared memory for a row. It cannot be used before
+// compute capability 8.0, nor for fp32 logits on GPUs with 100 KiB of shared memory.
 template <typename T>
 constexpr int kHeldBytes = kHeldClasses* static_cast<int>(sizeof(T));
 template <typename T>

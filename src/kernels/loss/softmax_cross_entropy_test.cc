@@ -35,7 +35,7 @@ struct Shape {
 };
 constexpr Shape kShapes[] = {{1, 1}, {8, 2}, {3, 5}, {16, 17}, {5, 64}, {2, 1025}, {2, 30522}, {900, 33}};
 
-// One problem: logits, labels (every third row is ignored, but never the first), and the scalars.
+// The tensors of one tested problem: logits, labels and the scalars. Every third row is ignored, but never the first.
 struct CrossEntropyTensors {
   CrossEntropyTensors(const std::string& name, Shape s, DType dtype)
       : shape(s), logits(name + "/logits", dtype, s.B * s.K), labels(name + "/labels", DType::kI32, s.B) {
@@ -43,7 +43,7 @@ struct CrossEntropyTensors {
     labels.fill_indices(s.K);
     for (int64_t b = 2; b < s.B; b += 3) labels.view().as<int32_t>()[b] = b % 2 == 0 ? -100 : -1;
     for (int64_t b = 0; b < s.B; ++b) denominator += labels.load(b) >= 0.0 ? 1.0f : 0.0f;
-    // Ignored rows contain poison, because no kernel may read them.
+    // Fills ignored rows with NaN, because no kernel may read them.
     for (int64_t i = 0; i < s.B * s.K; ++i) {
       if (labels.load(i / s.K) < 0.0) logits.view().store(i, std::numeric_limits<double>::quiet_NaN());
     }
@@ -70,7 +70,8 @@ struct CrossEntropyTensors {
             .label_smoothing = smoothing,
             .z_coefficient = z_coefficient};
   }
-  // Returns the z-loss with the largest |log Z| of a row, which the largest logit and the number of classes bound.
+  // Returns the coefficient of the z-loss and a bound on |log Z| of the rows, which follows from the largest logit and the number of
+  // classes.
   ZLossBound z_bound() const {
     double largest = 0.0;
     for (int64_t i = 0; i < shape.B * shape.K; ++i) {
@@ -170,7 +171,8 @@ TEST(SoftmaxCrossEntropy, MatchesPyTorch) {
   }
 }
 
-// The fused kernel and log_softmax + nll must give the same numbers: up to rounding in f64, within both error bounds in f32.
+// The fused kernel must give the same numbers as log_softmax followed by nll: up to rounding in f64, and within the error bounds of both in
+// f32.
 TEST(SoftmaxCrossEntropy, EqualsItsDecomposition) {
   for (const double smoothing : {0.0, 0.25}) {
     const Shape shape{12, 9};
@@ -207,8 +209,8 @@ TEST(SoftmaxCrossEntropy, EqualsItsDecomposition) {
                   softmax_cross_entropy_row_error(shape.K) + log_softmax_fwd_error(shape.K, 16.0));
       for (int64_t i = 0; i < n; ++i) {
         if (problem.labels.load(i / shape.K) < 0.0)
-          continue;  // the decomposition's log_p is poison in these rows
-        // If log_p is near -16, its error changes exp(log_p) by up to that error.
+          continue;  // ignored row: the log-probabilities of log_softmax are NaN
+        // The tolerance includes the rounding error of log_p, which is about 2^-23 of its magnitude, times exp(log_p).
         EXPECT_NEAR(d_logits.load(i), d2.load(i),
                     softmax_cross_entropy_bwd_error(shape.K, scale) +
                         log_softmax_bwd_error(shape.K, 2.0 * scale) + 0x1p-23 * scale)
@@ -219,7 +221,7 @@ TEST(SoftmaxCrossEntropy, EqualsItsDecomposition) {
   }
 }
 
-// The z-loss must be that of its definition, and the loss must be the sum of the z-loss and of the loss without it.
+// The z-loss must agree with its definition, and the loss must be the sum of the z-loss and of the loss that is computed without it.
 TEST(SoftmaxCrossEntropy, TheZLossIsTheMeanOfTheSquaredNormalizer) {
   CrossEntropyTensors problem("z_loss", {11, 23}, DType::kF64);
   double expected = 0.0;
@@ -314,8 +316,8 @@ TEST(Nll, ForwardMatchesTheReference) {
   }
 }
 
-// The losses of the two halves of a batch, with the denominator of the whole batch, must add up to the loss of the whole batch; in fp32 up
-// to rounding.
+// If a batch is divided into two micro-batches whose losses have the denominator of the whole batch, the losses must add up to the loss of
+// the whole batch, in fp32 up to rounding.
 TEST(SoftmaxCrossEntropy, AccumulatesMicroBatchesExactly) {
   CrossEntropyTensors problem("halves", {8, 6}, DType::kF32);
   GuardedBuffer whole("halves/whole", DType::kF64, 1), halves("halves/halves", DType::kF64, 1);
@@ -377,8 +379,8 @@ TEST(SoftmaxCrossEntropy, GradientMayReplaceLogits) {
   EXPECT_TRUE(result.ok()) << result;
 }
 
-// The loss and the gradients in one pass must be those of the two passes, also for bf16 logits, whose gradients are rounded once. Ignored
-// rows must become zero without being read.
+// The kernel that computes the loss and the gradients in one pass must give the results of the two separate kernels. The gradients of bf16
+// logits must be rounded once, and ignored rows must become zero without being read.
 TEST(SoftmaxCrossEntropy, InPlaceHasTheBitsOfForwardAndBackward) {
   const int before = num_threads();
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -386,7 +388,8 @@ TEST(SoftmaxCrossEntropy, InPlaceHasTheBitsOfForwardAndBackward) {
       for (const auto& [smoothing, z_coefficient] : {std::pair{0.0, 0.0}, {0.1, 0.0}, {0.1, 1e-3}}) {
         const int64_t n = shape.B * shape.K;
         CrossEntropyTensors given("in_place/given", shape, dtype);
-        CrossEntropyTensors wide("in_place/given", shape, DType::kF32);  // with the labels of the other case
+        // The same name, so that the labels are the same.
+        CrossEntropyTensors wide("in_place/given", shape, DType::kF32);
         wide.z_coefficient = z_coefficient;
         wide.logits.assign(given.logits.to_doubles());
         GuardedBuffer loss("in_place/loss", DType::kF64, 1), d_wide("in_place/d_wide", DType::kF32, n);

@@ -6,7 +6,7 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// Computes log-softmax of a row. y may be x, because the whole row is read before its first element is written.
+// Computes log-softmax of a row. y may be the same array as x, because the whole row is read before its first element is written.
 template <typename T, int N>
 __global__ void __launch_bounds__(kLossThreads)
     log_softmax_fwd_kernel(const T* x, T* y, int64_t num_rows, int64_t num_classes) {

@@ -66,7 +66,7 @@ TEST(LogSoftmax, MatchesTheReferenceOnEveryInstructionSet) {
           GuardedBuffer y(name + "/y", DType::kF32, n), d_x(name + "/d_x", DType::kF32, n);
           log_softmax({x.view(), y.view(), shape.B, shape.K});
           log_softmax_bwd({y32.view(), d_y.view(), d_x.view(), shape.B, shape.K});
-          // A row of one class has log-probability 0 and no gradient.
+          // If there is only one class, its log-probability and its gradient must be 0.
           const test::Zeros zeros = shape.K == 1 ? test::Zeros::kExpected : test::Zeros::kSuspicious;
           const auto fwd =
               compare(y, want, {.per_element = fwd_limits, .zeros = zeros, .shape = {shape.B, shape.K}});
@@ -97,7 +97,7 @@ TEST(LogSoftmax, LargeAndInfiniteLogits) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   constexpr float kMax = std::numeric_limits<float>::max();
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  // Rows: huge logits; one -inf; +inf; only -inf; a NaN.
+  // The five rows contain huge logits; one -inf; +inf; only -inf; and a NaN.
   const std::vector<float> x = {kMax, kMax,  -kMax, -kInf, 1.0f, 1.0f, kInf, 0.0f,
                                 1.0f, -kInf, -kInf, -kInf, 0.0f, kNan, 1.0f};
   const int64_t n = static_cast<int64_t>(x.size());
@@ -106,7 +106,7 @@ TEST(LogSoftmax, LargeAndInfiniteLogits) {
     log_softmax_fwd_ref({{x.data(), DType::kF32}, want.view(), 5, 3});
     log_softmax_fwd_cpu({{x.data(), DType::kF32}, got.view(), 5, 3});
     for (int64_t i = 6; i < n; ++i) EXPECT_TRUE(std::isnan(got.load(i))) << i;
-    // -2 FLT_MAX exceeds fp32, so the last log-probability of the first row is infinite.
+    // The last log-probability of the first row, -2 FLT_MAX, is out of the range of fp32 and therefore infinite.
     for (int64_t i = 0; i < 6; ++i) {
       if (std::isinf(static_cast<float>(want.load(i)))) {
         EXPECT_EQ(got.load(i), static_cast<double>(static_cast<float>(want.load(i)))) << i;

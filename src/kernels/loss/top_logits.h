@@ -3,7 +3,7 @@
 //
 // Shape letters: B rows, V classes, K = k; dense, row-major.
 //
-//   values[b, i], ids[b, i]   the i-th largest logit of row b and its class; of equal logits the smaller class goes first
+//   values[b, i], ids[b, i] the i-th largest logit of row b and its class; of equal logits, that of the smaller class comes first
 //   log_sum[b]                log(sum over v of exp(logits[b, v])): the largest logit plus the logarithm of a sum
 //
 // A logit that is NaN is not selected, and log_sum is NaN then. It is also NaN if a logit is +infinity. Logits of -infinity are not
@@ -30,13 +30,13 @@ struct TopLogitsArgs {
   View ids_BK = {};
   View log_sum_B = {};
   int64_t num_rows = 0;
-  int64_t num_classes = 0;  // Requires: >= k
-  int64_t k = 1;            // Requires: in [1, kMaxTopLogits]
+  int64_t num_classes = 0;  // number of classes, at least k
+  int64_t k = 1;            // number of logits to select per row, from 1 to kMaxTopLogits
 };
 
 void top_logits_ref(const TopLogitsArgs& args);
 void top_logits_cpu(const TopLogitsArgs& args);
-// Runs on an NVIDIA GPU. Views are in device memory.
+// Selects the largest logits on an NVIDIA GPU. All views are in device memory.
 void top_logits_cuda(const TopLogitsArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

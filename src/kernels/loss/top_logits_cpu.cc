@@ -21,7 +21,7 @@ bool goes_first(const Entry<Number>& a, const Entry<Number>& b) {
   return a.value != b.value ? a.value > b.value : a.id < b.id;
 }
 
-// Writes the results of one row, whose logit v is load(v).
+// Writes the results of one row. load(v) must return the logit of class v.
 template <typename Number, typename Load>
 void top_of_row(const TopLogitsArgs& args, int64_t row, const Load& load) {
   const auto k = static_cast<size_t>(args.k);

@@ -8,25 +8,26 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// A thread block selects the largest logits of one row, or of one of the equal shares of a row. Each thread keeps, in order, the kKept
-// largest logits of the elements that it reads; the block then takes the largest of all threads' logits K times. A thread whose kept logits
-// are used up reads its elements again. The blocks of a row that is divided form a cluster, whose first block joins their lists and sums
-// (CUDA C++ Programming Guide, "Distributed Shared Memory"): on an H200, one block takes 17 us for the 128256 logits of a row, which a
-// single multiprocessor reads, and a cluster takes 8 us.
+// A thread block selects the largest logits of one row, or of one of the equal parts into which a row is divided. Each thread keeps the
+// kKept largest logits among the elements that it reads, in descending order. The block then takes the largest logit of all threads K
+// times. A thread that has no kept logits left reads its elements again. The blocks of a divided row form a cluster, whose first block
+// joins the lists and sums of all of them (CUDA C++ Programming Guide, "Distributed Shared Memory"). On an H200, one block takes 17 us for
+// the 128256 logits of a row, because a single multiprocessor reads them, and a cluster takes 8 us.
 inline constexpr int kTopThreads = 1024;
-// The number of thread blocks of a cluster, and the rows that are divided: those with many classes in calls with few rows. On an H200 the 8
-// largest of 50257 logits take 25.4 us undivided and 11.0 us divided for 8 rows, but 25.5 and 32.3 us for 32 rows.
+// kTopBlocks is the number of thread blocks of a cluster. A row is divided between them if it has at least kDividedClasses classes and the
+// call has at most kDividedRows rows. On an H200, selecting the 8 largest of 50257 logits takes 25.4 us undivided and 11.0 us divided for 8
+// rows, but 25.5 us undivided and 32.3 us divided for 32 rows.
 inline constexpr int kTopBlocks = 8;
 inline constexpr int64_t kDividedClasses = 4 * kTopThreads;
 inline constexpr int64_t kDividedRows = 16;
 
-// A logit and its class as one number, such that a larger logit gives a larger number and, of two equal logits, the one with the smaller
-// class does. kNothing means no logit.
+// A logit and its class as one number that can be compared: a larger logit gives a larger number, and of two equal logits the one with the
+// smaller class does. The value kNothing means that there is no logit.
 using Key = unsigned long long;
 inline constexpr Key kNothing = 0;
 
 __device__ __forceinline__ Key key_of(float value, uint32_t id) {
-  const uint32_t bits = __float_as_uint(value == 0.0f ? 0.0f : value);  // -0 equals 0
+  const uint32_t bits = __float_as_uint(value == 0.0f ? 0.0f : value);  // makes -0 equal to 0
   const uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
   return static_cast<Key>(ordered) << 32 | static_cast<Key>(~id);
 }
@@ -38,10 +39,10 @@ __device__ __forceinline__ int32_t id_of(Key key) {
   return static_cast<int32_t>(~static_cast<uint32_t>(key));
 }
 
-// Returns the largest key of a warp's lanes.
+// Returns the largest key of the lanes of a warp. A key is a logit and its class as one number.
 __device__ __forceinline__ Key largest_of_warp(Key key) {
 #if __CUDA_ARCH__ >= 800
-  // Two reductions of 32 bits take a fifth of the time of five exchanges of 64 bits.
+  // Two warp reductions of 32 bits take a fifth of the time of a reduction by five exchanges of 64 bits.
   const auto high = static_cast<uint32_t>(key >> 32);
   const uint32_t highest = __reduce_max_sync(0xffffffffu, high);
   const uint32_t low = __reduce_max_sync(0xffffffffu, high == highest ? static_cast<uint32_t>(key) : 0u);
@@ -64,11 +65,12 @@ struct TopRows {
   double* log_sums = nullptr;
 };
 
-// Inserts a logit into a thread's kept logits, which are in descending order. Most logits are below the last of these, which is found by
-// one comparison. A NaN is not inserted.
+// Inserts a logit into the logits that a thread keeps in descending order. Most logits are below the last one of these, which one
+// comparison shows. A NaN is not inserted.
 template <int kKept>
 __device__ __forceinline__ void keep(Key (&kept)[kKept], float& last, float value, uint32_t id) {
-  if (!(value > last)) return;  // drops equal logits too, because their classes are larger
+  // An equal logit is dropped too, because its class is larger than that of the kept one.
+  if (!(value > last)) return;
   kept[kKept - 1] = key_of(value, id);
 #pragma unroll
   for (int i = kKept - 1; i > 0; --i) {
@@ -81,8 +83,8 @@ __device__ __forceinline__ void keep(Key (&kept)[kKept], float& last, float valu
   last = kept[kKept - 1] == kNothing ? -INFINITY : value_of(kept[kKept - 1]);
 }
 
-// Calls on_batch(packs) for each batch of packs that a thread reads, in which missing logits are -infinity, and body(value, class) for each
-// logit.
+// Reads the elements of a thread in batches. Calls on_batch(packs) for each batch, in which elements past the end of the row are -infinity,
+// and body(value, class) for each logit.
 template <typename T, int N, class OnBatch, class Body>
 __device__ __forceinline__ void for_own_part(const T* x, int64_t num_classes, const OnBatch& on_batch,
                                              const Body& body) {
@@ -102,7 +104,7 @@ __device__ __forceinline__ void for_own_part(const T* x, int64_t num_classes, co
   }
 }
 
-// Writes the i-th largest logit of a row, or that there is none.
+// Writes the i-th largest logit of a row and its class, or -infinity and 0 if there is none.
 __device__ __forceinline__ void write_logit(const TopRows& a, int64_t row, int i, Key key) {
   a.values[row * a.k + i] = key == kNothing ? -INFINITY : value_of(key);
   a.ids[row * a.k + i] = key == kNothing ? 0 : id_of(key);
@@ -112,9 +114,9 @@ __device__ __forceinline__ void write_log_sum(const TopRows& a, int64_t row, con
 }
 
 #if __CUDA_ARCH__ >= 900
-// Joins the largest logits and the sums of all blocks of a cluster in its first block. Each block passes its own, which are in its shared
-// memory: a.k logits in descending order, followed by kNothing if it has fewer, and the sum. The index of a logit in the joined list is the
-// number of larger logits.
+// Joins the results of all blocks of a cluster in its first block. Each block passes its results, which are in its shared memory: a.k
+// logits in descending order, followed by kNothing if it has fewer, and the sum of exponentials. The index of a logit in the joined list is
+// the number of larger logits.
 __device__ void join_blocks(const TopRows& a, int64_t row, Key* keys, RowExponentials* own_sum) {
   __shared__ Key lists[kTopBlocks][kMaxTopLogits];
   __shared__ Key joined[kMaxTopLogits];
@@ -150,11 +152,11 @@ __device__ void join_blocks(const TopRows& a, int64_t row, Key* keys, RowExponen
     __syncthreads();
     if (thread < a.k) write_logit(a, row, thread, joined[thread]);
   }
-  cluster.sync();  // the first block reads the shared memory of the others until here
+  cluster.sync();  // Waits until the first block has read the shared memory of all blocks.
 }
 #endif
 
-// kDivided: the grid is [kTopBlocks, rows], and the blocks of a row form a cluster; otherwise [1, rows].
+// If kDivided is set, the grid is [kTopBlocks, rows] and the blocks of a row form a cluster. Otherwise the grid is [1, rows].
 template <typename T, int N, int kKept, bool kDivided>
 __global__ void __launch_bounds__(kTopThreads) top_logits_kernel(const T* logits, const TopRows a) {
   __shared__ RowExponentials sums[kTopThreads / 32];

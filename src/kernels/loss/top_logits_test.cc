@@ -40,7 +40,7 @@ Top top_of(const Kernel& kernel, GuardedBuffer& logits, int64_t rows, int64_t k)
   return {values.to_doubles(), {first, first + rows * k}, log_sums.to_doubles()};
 }
 
-// Compares with a sort of the whole row. Small integers make many logits equal.
+// The largest logits must be the first ones of the sorted row. The logits are small integers, so that many of them are equal.
 TEST(TopLogits, AreTheFirstOfASortedRow) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const auto& [classes, k] : {std::pair{1, 1}, {2, 2}, {7, 3}, {64, 64}, {1000, 8}, {5003, 17}}) {

@@ -13,14 +13,15 @@
 //     u <- a u / max(1, rms(u) / clip_threshold);  with beta1: m <- beta1 m + (1 - beta1) u, and u = m
 //     p <- p - a weight_decay p - u
 // Source: Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost" (arXiv
-// 1804.04235), as transformers.optimization.Adafactor. The caller computes the step-dependent rate of
-// relative_step. If finite is 0, nothing is updated.
+// 1804.04235), in the form of transformers.optimization.Adafactor. The caller computes the step-dependent rate
+// of relative_step. If finite is 0, nothing is updated.
 // Types: the references take any floating type. The CPU kernels take states in f32, gradients in f32, bf16 or
-// f16, and parameters in f32 or in bf16 alone, which are rounded stochastically (tensor_list.h). Scalars as
-// in adamw.h. Accumulation: squares in fp32 over tiles of kAdafactorTileRows rows and kAdafactorTileColumns
-// columns (a vector is one row); the sums of tiles in double, in order; b, a and 1 / max(...) in double,
-// rounded to fp32 once. The mean of g'^2 + epsilon1 is computed as the mean of g'^2, plus epsilon1. Special
-// values: without `finite`, a NaN gradient makes its whole tensor NaN. Aliasing: no tensor overlaps another.
+// f16, and parameters in f32, or stored only in bf16 and then rounded stochastically (tensor_list.h). The
+// scalars have the types that adamw.h states. Accumulation: squares in fp32 over tiles of kAdafactorTileRows
+// rows and kAdafactorTileColumns columns (a vector is one row); the sums of tiles in double, in order; b, a and
+// 1 / max(...) in double, rounded to fp32 once. The mean of g'^2 + epsilon1 is computed as the mean of g'^2,
+// plus epsilon1. Special values: without `finite`, a NaN gradient makes its whole tensor NaN. Aliasing: no
+// tensor overlaps another.
 // Scratch: adafactor_scratch_bytes (optimizer_catalog.h) per tensor, aligned to 16; the references need none.
 // Repeatability: the same bits for any number of threads. Error: adafactor_error_bound below, per element and
 // step. Cost: reads g three times and p once, writes p: 20 bytes per parameter in f32 (4 more to scale by p,
@@ -47,14 +48,15 @@ struct AdafactorTensor {
   View column = {};  // column state of a matrix
   View v = {};       // state of a vector
   View m = {};       // first moment, if beta1 is used
-  View low = {};  // bf16 or f16 copy of param that products read, rounded as OptimizerTensor::low; null: none
-  int64_t rows = 1;  // 1 for a vector
+  // 16-bit copy of param for matrix products, rounded like OptimizerTensor::low; null if there is none
+  View low = {};
+  int64_t rows = 1;  // number of rows; a vector has one row
   int64_t columns = 0;
-  int64_t first = 0;  // index, in the parameter, of the tensor's first element
+  int64_t first = 0;  // index of the tensor's first element within its parameter
 
   bool is_matrix() const { return row.data != nullptr; }
   int64_t count() const { return rows * columns; }
-  // Returns the parameter without gradient and states.
+  // Returns the parameter in the form that the functions for all optimizers take, without its gradient and optimizer states.
   OptimizerTensor parameter() const { return {.param = param, .count = count(), .first = first, .low = low}; }
 };
 
@@ -62,24 +64,24 @@ enum class ScaleByParameter : uint8_t { kNo, kYes };
 
 struct AdafactorArgs {
   std::span<const AdafactorTensor> tensors = {};
-  ConstView learning_rate = {};     // 1 element
-  ConstView step = {};              // 1 element of i64; Requires: >= 1
-  ConstView clip_coefficient = {};  // optional, 1 element: absent means 1
-  ConstView finite = {};            // optional, 1 element: 0 means update nothing
+  ConstView learning_rate = {};     // one element: the learning rate of this step
+  ConstView step = {};              // one i64 element: the step number, 1 for the first update
+  ConstView clip_coefficient = {};  // optional, one element: the factor of all gradients (1 if absent)
+  ConstView finite = {};            // optional, one element: if it is 0, nothing is updated
   double epsilon1 = 1e-30;
   double epsilon2 = 1e-3;
-  double clip_threshold = 1.0;  // Requires: > 0
-  double decay_rate = -0.8;     // Requires: < 0
+  double clip_threshold = 1.0;  // the clipping threshold must be positive
+  double decay_rate = -0.8;     // the exponent of the decay must be negative
   std::optional<double> beta1 = {};
   double weight_decay = 0.0;
   ScaleByParameter scale_by_parameter = ScaleByParameter::kNo;
-  // Selects the random numbers for parameters that are stored in bf16 alone (tensor_list.h).
+  // Selects the random numbers for the stochastic rounding of parameters that are stored only in bf16 (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
-  View scratch = {};  // scratch memory of all tensors, one after the other
+  View scratch = {};  // scratch memory for all tensors, one after the other
 
-  // Calls read(name, field) for each constant of the update, with the name of the op's attribute. A negative beta1 means that no first
-  // moment is used.
+  // Calls read(name, field) for each constant of the update; `name` is that of the attribute of the op in the graph. A negative beta1 means
+  // that the optimizer keeps no first moment.
   template <typename Read>
   void read_constants(const Read& read) {
     read("epsilon1", epsilon1);
@@ -92,13 +94,15 @@ struct AdafactorArgs {
   }
 };
 
-// Returns 1 - b, the weight of the new squares. Errors: kInternal for a step below 1.
+// Returns 1 - b, the weight of the new squared gradients in the states (b is defined in the formula above). Errors: kInternal for a step
+// below 1.
 double adafactor_new_share(const AdafactorArgs& args);
-// Returns the rate a of the formula above for a parameter with this rms.
+// Returns the rate a of the formula above for a parameter whose root mean square is param_rms.
 double adafactor_rate(const AdafactorArgs& args, double param_rms);
 
-// Relative error bounds, in fp32, of the states and of the step of an element, for one update from the same starting values, u = 2^-24; and
-// the absolute bound for an element p with a step of that size (including the decay).
+// Error bounds for one update of a tensor in fp32 that starts from the same values as the exact update, with u = 2^-24. row, column, v and
+// step are relative errors of the states and of the step of an element. param() returns the bound on the absolute error of an element p
+// that changes by step_size, including the weight decay.
 struct AdafactorErrorBound {
   double row, column, v, step;
   double param(double p, double step_size) const {
@@ -111,13 +115,15 @@ inline AdafactorErrorBound adafactor_error_bound(int64_t rows, int64_t columns) 
   const double across = chain(columns, kAdafactorTileColumns);
   const double down = chain(rows, kAdafactorTileRows);
   AdafactorErrorBound bound{};
-  // The square contains g' twice, each time with the errors of the clip coefficient and of the product: 4. Further roundings are those of
-  // the square, the sum of positive terms, the mean, two coefficients, their products and the sum of the state.
+  // The squared gradient contains g' twice. Each g' has the rounding errors of the clip coefficient and of its product with g, which makes
+  // 4 roundings. Further roundings are those of the square, the sum of positive terms, the mean, two coefficients, their products and the
+  // sum of the state.
   bound.row = (across + 12.0) * kU;
   bound.column = (down + 12.0) * kU;
   bound.v = 12.0 * kU;
-  // Square roots halve the errors of the row over its mean (which has the error of a row) and of the column. Roots, quotients and products
-  // add 12 u. The rms of u has the error of u plus that of its sums over a row; the same holds for the rms of p.
+  // A square root halves the relative errors of its argument: of the row state divided by the mean of all row states (whose error is that
+  // of a row), and of the column state. Roots, quotients and products add 12 u. The root mean square of the update has the error of the
+  // update plus that of the sums over a row; the same holds for the root mean square of the parameter.
   const double u = std::max(bound.row + 0.5 * bound.column, 0.5 * bound.v) + 12.0 * kU;
   bound.step = 2.0 * u + (across + 12.0) * kU;
   return bound;
@@ -128,10 +134,11 @@ void adafactor_ref(const AdafactorArgs& args);
 // Updates all tensors on a CPU. Requires: the states of every tensor are f32.
 void adafactor_cpu(const AdafactorArgs& args);
 
-// Updates all tensors on an NVIDIA GPU in four launches, or more if there are more than some 300 tensors,
-// without synchronization with the host. kernels/element_wise/add.h states the rules for all CUDA kernels.
-// param is f32 for all tensors or bf16 alone for all tensors; states are f32; grad is f32, bf16 or f16; low
-// is bf16 or f16. Scalars are in device memory. The kernel does not check that step is at least 1.
+// Updates all tensors on an NVIDIA GPU in four launches, or in more if there are more than about 300
+// tensors, without synchronization with the host. kernels/element_wise/add.h states the rules for all CUDA
+// kernels. The parameters are all f32, or are all stored only in bf16; states are f32, gradients are f32,
+// bf16 or f16, and low-precision copies are bf16 or f16. Scalars are in device memory. The kernel does not
+// check that step is at least 1.
 void adafactor_cuda(const AdafactorArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

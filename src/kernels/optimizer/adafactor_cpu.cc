@@ -21,7 +21,7 @@ struct AdafactorRow {
   const float* g;
   float* p;
   float* m;
-  const float* factor;  // factor of each column
+  const float* factor;  // the factor by which the gradients of each column are multiplied
   float row_factor, scale, decay, beta1;
 };
 }  // namespace plimsoll
@@ -59,7 +59,7 @@ HWY_INLINE auto change_of(Tag tag, const AdafactorRow& row, int64_t i) {
   return hn::Mul(g, hn::LoadU(tag, row.factor + i));
 }
 
-// Returns the sum of u^2. row.row_factor contains the clip coefficient.
+// Returns the sum of the squares of the updates u of one row (adafactor.h). Requires: row.row_factor contains the clip coefficient.
 float row_update_squares(const AdafactorRow& row, int64_t count) {
   const hn::ScalableTag<float> tag;
   const hn::CappedTag<float, 1> one;
@@ -96,7 +96,7 @@ void update_row(const AdafactorRow& row, int64_t count) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) update_vector(tag, k, i);
-  // Computes the elements after the last whole vector, by the same operations in the same order.
+  // Updates the elements after the last whole SIMD vector one by one, with the operations of the vectors in the same order.
   for (; i < count; ++i) update_vector(hn::CappedTag<float, 1>(), k, i);
 }
 
@@ -113,10 +113,10 @@ HWY_EXPORT(update_row);
 
 namespace {
 
-// A tensor and its share of the scratch memory.
+// A tensor and the part of the scratch memory that belongs to it.
 struct Work {
   const AdafactorTensor& tensor;
-  size_t index;  // index of the tensor in the list
+  size_t index;  // index of the tensor in the list that the kernel updates
   AdafactorScratch layout;
   std::byte* scratch;
 
@@ -142,7 +142,7 @@ Tile tile_of(const Work& work, int64_t index) {
   return tile;
 }
 
-// Calls body(work) for every tensor in order.
+// Calls body(work) for every tensor of the list in order.
 template <typename Body>
 void for_each_work(const AdafactorArgs& args, Body&& body) {
   auto* scratch = static_cast<std::byte*>(args.scratch.data);
@@ -204,7 +204,7 @@ void add_squares(const Work& work, const Tile& tile, const StepScalars& step) {
   for (int64_t i = 0; i < tile.num_columns; ++i) step.blend(v[i], static_cast<double>(column_sums[i]));
 }
 
-// Computes the states of a matrix from the sums of its tiles.
+// Computes the row and column states of a matrix from the sums of squares of its tiles.
 void update_states(const Work& work, const StepScalars& step) {
   const AdafactorTensor& tensor = work.tensor;
   if (!tensor.is_matrix()) return;
@@ -228,20 +228,21 @@ void update_states(const Work& work, const StepScalars& step) {
   }
 }
 
-// Computes 1 / sqrt of the column states (or, for a vector, of v) for the columns of a tile.
+// Computes the factor of the gradients of each column of a tile: 1 / sqrt of the column's state or, for a vector, of the state v of each
+// element.
 void column_factors(const Work& work, const Tile& tile, float* factors) {
   const View& state = work.tensor.is_matrix() ? work.tensor.column : work.tensor.v;
   const float* x = state.as<float>() + tile.first_column;
   for (int64_t i = 0; i < tile.num_columns; ++i) factors[i] = 1.0f / std::sqrt(x[i]);
 }
 
-// Calls `body` with the arrays of each row of a tile.
+// Calls `body` with the arrays of each row of a tile, converted to fp32.
 template <typename Body>
 void for_each_row(const Work& work, const Tile& tile, const StepScalars& step, const float* factors,
                   Body&& body) {
   const AdafactorTensor& tensor = work.tensor;
   const auto mean = static_cast<float>(tensor.is_matrix() ? work.mean() : 1.0);
-  // Buffers to which rows of 16-bit operands are converted.
+  // Buffers in which rows of 16-bit operands are converted to fp32.
   float gradients[kAdafactorTileColumns], parameters[kAdafactorTileColumns];
   const OptimizerTensor parameter = tensor.parameter();
   for (int64_t r = tile.first_row; r < tile.first_row + tile.num_rows; ++r) {

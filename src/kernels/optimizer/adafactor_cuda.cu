@@ -22,14 +22,14 @@ struct AdafactorScalars {
   bool scales_by_parameter;
   NoiseScalars noise;
 
-  // Returns 1 - b, the weight of the new squares.
+  // Returns 1 - b, the weight of the new squared gradients in the states (adafactor.h).
   __device__ __forceinline__ double new_share() const { return pow(static_cast<double>(*step), decay_rate); }
   __device__ __forceinline__ float blended(float state, double mean, double share) const {
     return static_cast<float>((1.0 - share) * static_cast<double>(state) + share * (mean + epsilon1));
   }
 };
 
-// Computes the sums of squares of a tile by row and by column, or the state of a vector.
+// Computes the sums of the squared gradients of a tile by row and by column. For a vector, computes its new state v instead.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
     adafactor_sums_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Computes the states of matrices. Each tensor of the table is handled by two thread blocks, one for rows and one for columns.
+// Computes the new row and column states of matrices. Two thread blocks handle one tensor, one of them the rows and the other the columns.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
     adafactor_states_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {
@@ -129,7 +129,8 @@ __device__ __forceinline__ void load_factors(const AdafactorEntry& entry, const 
   __syncthreads();
 }
 
-// Computes the sums of the squares of the updates of a tile and, if the parameters scale the rate, of its parameters.
+// Computes the sum of the squared updates of a tile. If the size of the parameters scales the learning rate, also computes the sum of the
+// squared parameters.
 template <class Param, class Table>
 __global__ void __launch_bounds__(kThreads)
     adafactor_norms_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {

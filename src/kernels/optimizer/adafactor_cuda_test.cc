@@ -25,7 +25,7 @@ AdafactorArgs args_of(const Options& options, AdafactorArgs args) {
   return args;
 }
 
-// Returns more tensors than one launch can update.
+// Returns shapes of more tensors than one launch of the kernel can update.
 std::vector<AdafactorShape> many_shapes() {
   std::vector<AdafactorShape> shapes = kAdafactorShapes;
   for (int64_t i = 0; i < 700; ++i) shapes.push_back({1 + i % 5, 1 + i % 37, i % 2 == 0 || i % 5 > 0});
@@ -90,7 +90,8 @@ void check_noise(const Options& options, const std::vector<AdafactorShape>& shap
   std::vector<AdafactorTensor> tensors;
   for (size_t i = 0; i < got.size(); ++i) {
     AdafactorTensor& reference = want.mutable_tensors()[i];
-    // Every third tensor is the second of two tensors that form one parameter.
+    // Treats every third tensor as the second half of a parameter, so that its first element has an index above 0, from which its random
+    // numbers are derived.
     reference.first = i % 3 == 0 ? reference.count() : 0;
     AdafactorTensor tensor = reference;
     tensor.param = gpu(weights.p[i]);

@@ -13,7 +13,7 @@ struct Step {
   double clip, new_share;
 };
 
-// Updates the states of a tensor and computes the factor of the gradient of an element from them.
+// Updates the states of a tensor. The call operator then returns the factor by which Adafactor multiplies the gradient of an element.
 class Factors {
  public:
   Factors(const AdafactorTensor& tensor, const AdafactorArgs& args, const Step& step) : tensor_(tensor) {

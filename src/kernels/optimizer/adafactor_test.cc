@@ -33,7 +33,7 @@ struct AdafactorCase {
 };
 #include "kernels/optimizer/fixtures/adafactor_values.inc"
 
-// The learning rate and the other scalars of a step, and the scratch memory of the call.
+// The scalar arguments of an update, such as the learning rate, and the scratch memory.
 struct Call : test::Scalars {
   GuardedBuffer scratch;
 
@@ -78,7 +78,8 @@ TEST(Adafactor, OneStepMatchesTheReferenceOnEveryInstructionSet) {
   });
 }
 
-// Runs fifty steps of one fixture. limit(step, index) is the largest difference from its weights.
+// Runs the fifty steps of a case that was computed by transformers and compares the weights. limit(step, index) returns the largest allowed
+// difference.
 template <typename Limit>
 void check_fixture(const AdafactorCase& c, DType dtype, void (*kernel)(const AdafactorArgs&), Limit&& limit) {
   AdafactorList list("adafactor_fixture", dtype, {{5, 7, true}, {1, 6, false}});
@@ -119,7 +120,7 @@ void check_fixture(const AdafactorCase& c, DType dtype, void (*kernel)(const Ada
     ++next;
   }
   EXPECT_EQ(next, 4u);
-  // States are about 0.3 and contain some 60 roundings that have not decayed yet.
+  // The states are about 0.3. They contain the rounding errors of about 60 operations, because older errors have decayed.
   const double state_limit = dtype == DType::kF64 ? 1e-14 : 64 * 0x1p-24;
   const auto row = compare(list.row(0), c.row, {.absolute = state_limit});
   EXPECT_TRUE(row.ok()) << row;
@@ -131,7 +132,7 @@ void check_fixture(const AdafactorCase& c, DType dtype, void (*kernel)(const Ada
 
 TEST(Adafactor, TheReferenceMatchesTransformersOverFiftySteps) {
   ASSERT_EQ(std::size(kAdafactorCases), 6u);
-  // Both computations are in double, with about ten roundings of 1e-16 per step.
+  // The reference and transformers both compute in double, with about ten rounding errors of 1e-16 per step.
   for (const AdafactorCase& c : kAdafactorCases) {
     check_fixture(c, DType::kF64, adafactor_ref,
                   [](size_t index) { return 2e-15 * test::kFixtureSeen[index]; });
@@ -139,8 +140,8 @@ TEST(Adafactor, TheReferenceMatchesTransformersOverFiftySteps) {
 }
 
 TEST(Adafactor, Fp32IsAsNearAsTransformersInFp32OverFiftySteps) {
-  // The unit of the limit is the distance between the fp32 and the fp64 run of transformers. Two fp32 runs of the same formula in different
-  // orders differ by at most three units.
+  // fp32_error is the distance between an fp32 run and an fp64 run of transformers. Two fp32 runs of the same formula in different orders
+  // are allowed three times this distance.
   for (const AdafactorCase& c : kAdafactorCases) {
     test::for_each_simd_target([&] {
       check_fixture(c, DType::kF32, adafactor_cpu, [&](size_t index) { return 3.0 * c.fp32_error[index]; });

@@ -4,11 +4,11 @@
 // Formula, per element, with t = step (1 for the first update) and g' = clip_coefficient * g + weight_decay *
 // p:
 //   v <- v + g'^2        p <- p - lr / (1 + (t - 1) lr_decay) * g' / (sqrt(v) + epsilon)
-// Source: Duchi, Hazan and Singer, "Adaptive Subgradient Methods" (JMLR 2011), as torch.optim.Adagrad with an
-// initial accumulator of 0. If finite is 0, nothing is updated.
+// Source: Duchi, Hazan and Singer, "Adaptive Subgradient Methods" (JMLR 2011), in the form of torch.optim.Adagrad
+// with an initial accumulator of 0. If finite is 0, nothing is updated.
 // Types: the references take any floating type. The CPU kernels take sums in f32, gradients in f32, bf16 or
-// f16, and parameters in f32 or in bf16 alone, which are rounded stochastically (tensor_list.h).
-// learning_rate, clip_coefficient and finite are 1 element of f32 or f64; step is 1 element of i64.
+// f16, and parameters in f32, or stored only in bf16 and then rounded stochastically (tensor_list.h). learning_rate,
+// clip_coefficient and finite are 1 element of f32 or f64; step is 1 element of i64.
 // Accumulation: each element by itself in fp32 with fused multiply-add. The rate of the step is computed in
 // double and rounded to fp32 once.
 // Special values: without `finite`, a NaN gradient makes its element NaN. With epsilon 0, an element whose
@@ -18,7 +18,7 @@
 // Error: adagrad_error_bound below, per element and step.
 // Cost: reads p, g, v and writes p, v: 20 bytes per parameter in f32; 9 FLOPs.
 //
-// The sums are the states `m` of the tensors.
+// The sums v of the formula are stored in the fields `m` of the tensors.
 #pragma once
 
 #include <cmath>
@@ -34,18 +34,18 @@ namespace plimsoll {
 struct AdagradArgs {
   // The update reads grad, reads and writes param and m, and writes low.
   std::span<const OptimizerTensor> tensors = {};
-  ConstView learning_rate = {};     // 1 element
-  ConstView step = {};              // 1 element of i64; Requires: >= 1
-  ConstView clip_coefficient = {};  // optional, 1 element: absent means 1
-  ConstView finite = {};            // optional, 1 element: 0 means update nothing
+  ConstView learning_rate = {};     // one element: the learning rate of this step
+  ConstView step = {};              // one i64 element: the step number, 1 for the first update
+  ConstView clip_coefficient = {};  // optional, one element: the factor of all gradients (1 if absent)
+  ConstView finite = {};            // optional, one element: if it is 0, nothing is updated
   double lr_decay = 0.0;
   double epsilon = 1e-10;
   double weight_decay = 0.0;
-  // Selects the random numbers for parameters that are stored in bf16 alone (tensor_list.h).
+  // Selects the random numbers for the stochastic rounding of parameters that are stored only in bf16 (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 
-  // Calls read(name, field) for each constant of the update, with the name of the op's attribute.
+  // Calls read(name, field) for each constant of the update; `name` is that of the attribute of the op in the graph.
   template <typename Read>
   void read_constants(const Read& read) {
     read("lr_decay", lr_decay);
@@ -54,20 +54,22 @@ struct AdagradArgs {
   }
 };
 
-// Bounds on the absolute error in fp32 of one update of one element from the same starting values, u = 2^-24:
-// p is the parameter before it, gradient = clip |g| + weight_decay |p|, v is the sum after it, and rate is
-// that of the step.
+// Bounds on the absolute error of one update of one element in fp32 that starts from the same values as the exact update, with u = 2^-24. p
+// is the parameter before the update, gradient is clip |g| + weight_decay |p|, v is the sum of squares after the update, and rate is the
+// rate of the step.
 struct AdagradErrorBound {
   double v, param;
 };
 inline AdagradErrorBound adagrad_error_bound(double rate, double epsilon, double p, double gradient,
                                              double v) {
   constexpr double kU = 0x1p-24;
-  // For either term the coefficient and the product are rounded, then the sum is.
+  // g' is a sum of two products, clip * g and weight_decay * p. The coefficient and the product of each are rounded, and then the sum is
+  // rounded.
   const double g_error = 4.0 * kU * gradient;
   AdagradErrorBound bound{};
   bound.v = kU * v + 2.0 * gradient * g_error + g_error * g_error;
-  // The square root halves the relative error of v. The root, the addition of epsilon and its rounding, the division and the rate add 6 u.
+  // The square root halves the relative error of v. The rounding errors of the root, of epsilon, of the sum with epsilon, of the division
+  // and of the rate add 6 u.
   const double denominator = std::sqrt(v) + epsilon;
   const double relative_v = v > 0.0 ? bound.v / v : 0.0;
   const double step = rate * gradient / denominator;
@@ -76,7 +78,7 @@ inline AdagradErrorBound adagrad_error_bound(double rate, double epsilon, double
   return bound;
 }
 
-// Returns the rate of the step. Errors: kInternal for a step below 1.
+// Returns the rate lr / (1 + (t - 1) lr_decay) of the step. Errors: kInternal for a step below 1.
 double adagrad_rate(const AdagradArgs& args);
 
 void adagrad_ref(const AdagradArgs& args);
@@ -84,13 +86,14 @@ void adagrad_ref(const AdagradArgs& args);
 // Updates all tensors on a CPU. Requires: m of every tensor is f32.
 void adagrad_cpu(const AdagradArgs& args);
 
-// Updates all tensors in one launch on an NVIDIA GPU, or in several if there are more than some 500.
-// kernels/element_wise/add.h states the rules for all CUDA kernels. param is f32 or bf16 alone; m is f32;
-// grad is f32, bf16 or f16; low is bf16 or f16. The kernel does not check that step is at least 1.
+// Updates all tensors in one launch on an NVIDIA GPU, or in several if there are more than about 500.
+// kernels/element_wise/add.h states the rules for all CUDA kernels. param is f32, or is stored only in
+// bf16; m is f32; grad is f32, bf16 or f16; low is bf16 or f16. The kernel does not check that step is at
+// least 1.
 void adagrad_cuda(const AdagradArgs& args, CudaStream stream);
 
-// Returns adagrad_error_bound() for a sum that is stored in 8 bits, as the product of a number of the map and absmax. The rounding of that
-// product adds u v_old, and the square root halves the relative error.
+// Returns adagrad_error_bound() for a sum of squares that is stored in 8 bits. Its value is the product of the number that its code
+// represents and of absmax (eight_bit.h). Rounding this product adds an error of u v_old, and the square root halves the relative error.
 inline AdagradErrorBound adagrad_8bit_error_bound(double rate, double epsilon, double p, double gradient,
                                                   double v_old, double v) {
   constexpr double kU = 0x1p-24;
@@ -102,9 +105,10 @@ inline AdagradErrorBound adagrad_8bit_error_bound(double rate, double epsilon, d
 
 // Adagrad with its sums in 8 bits: the same formula, with states as eight_bit.h defines them. The codes are signed, as in bitsandbytes,
 // although no sum is negative. A sum below 2.75e-7 of the largest one of its quantization block is rounded to 0, and a sum does not change
-// if it grows by less than half of the distance between two numbers of the map. Unlike bitsandbytes' Adagrad8bit, it supports lr_decay.
+// if it grows by less than half of the distance between two numbers that codes represent. Unlike bitsandbytes' Adagrad8bit, it supports
+// lr_decay.
 // Error: adagrad_8bit_error_bound. Cost: reads p, g and codes, writes p and codes: 14 bytes per parameter and 8 per quantization block;
-// some 40 operations.
+// about 40 operations.
 void adagrad_8bit_ref(const AdagradArgs& args);
 void adagrad_8bit_cpu(const AdagradArgs& args);
 void adagrad_8bit_cuda(const AdagradArgs& args, CudaStream stream);

@@ -13,7 +13,7 @@
 #define PLIMSOLL_KERNELS_OPTIMIZER_ADAGRAD_CPU_ONCE_
 namespace plimsoll {
 
-// The coefficients of a call, rounded to fp32 once, and the arrays of a contiguous range of elements.
+// The coefficients of an Adagrad update, rounded to fp32 once, and the arrays of the contiguous range of elements that is updated.
 struct AdagradPiece {
   float rate, clip, weight_decay, epsilon;
   float* p;
@@ -41,13 +41,14 @@ HWY_INLINE void adagrad_vector(Tag tag, const AdagradPiece& k, int64_t i) {
 }
 
 void adagrad_piece(const AdagradPiece& piece, int64_t count) {
-  // A local copy, which the compiler keeps in registers because no store through the arrays can change it.
+  // Copies the arguments to a local variable, because stores through the array pointers cannot change it, so that the compiler keeps the
+  // coefficients in registers.
   const AdagradPiece k = piece;
   const hn::ScalableTag<float> tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) adagrad_vector(tag, k, i);
-  // Computes the elements after the last whole vector, by the same operations in the same order.
+  // Updates the elements after the last whole SIMD vector one by one, with the operations of the vectors in the same order.
   for (; i < count; ++i) adagrad_vector(hn::CappedTag<float, 1>(), k, i);
 }
 

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace cuda {
 
-// The arguments of a launch: addresses of scalars in device memory, and constants.
+// The arguments of an Adagrad kernel other than the tensors: the addresses of scalars in device memory, and constants.
 struct AdagradScalars {
   Scalar learning_rate;
   const int64_t* step;
@@ -18,7 +18,7 @@ struct AdagradScalars {
   NoiseScalars noise;
 };
 
-// The coefficients of the call, rounded to fp32 once, and the update of one element.
+// The update of one element, and its coefficients, which are rounded to fp32 once.
 struct AdagradStep {
   float rate, clip, weight_decay, epsilon;
 

@@ -14,7 +14,8 @@ double adagrad_rate(const AdagradArgs& args) {
 
 namespace {
 
-// Returns the formula of adagrad.h for one element; m is the sum of squares v.
+// Returns a function that updates one element by the formula of adagrad.h. The state m of the tensor is the sum of squares v of the
+// formula.
 auto adagrad_element(const AdagradArgs& args) {
   const double rate = adagrad_rate(args);
   const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;

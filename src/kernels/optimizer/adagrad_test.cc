@@ -78,15 +78,15 @@ void check_fixture(const AdagradCase& c, DType dtype, void (*kernel)(const Adagr
 
 TEST(Adagrad, TheReferenceMatchesPyTorchOverFiftySteps) {
   ASSERT_EQ(std::size(kAdagradCases), 3u);
-  // Both computations are in double, with about ten roundings of 1e-16 per step.
+  // The reference and PyTorch both compute in double, with about ten rounding errors of 1e-16 per step.
   for (const AdagradCase& c : kAdagradCases)
     check_fixture(c, DType::kF64, adagrad_ref, [](int s) { return 1e-15 * s; });
 }
 
 TEST(Adagrad, Fp32StaysNearPyTorchOverFiftySteps) {
-  // Each step rounds a weight below 1 once (2^-25) and moves it by at most lr g / sqrt(sum) <= lr, whose
-  // error consists of that of g (4 roundings), of the sum (2 per step so far, halved by the square root) and
-  // of 6 more roundings: after s steps 10 + s roundings of lr.
+  // Each step rounds a weight below 1 once (2^-25) and moves it by at most lr g / sqrt(sum) <= lr. This movement has the rounding errors of
+  // g (4), of the sum (2 per earlier step, halved by the square root) and of 6 more operations, which makes 10 + s roundings of a number up
+  // to lr at step s.
   for (const AdagradCase& c : kAdagradCases) {
     test::for_each_simd_target([&] {
       check_fixture(c, DType::kF32, adagrad_cpu,

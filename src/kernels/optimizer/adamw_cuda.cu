@@ -10,17 +10,18 @@
 namespace plimsoll {
 namespace cuda {
 
-// The arguments of a launch: addresses of scalars in device memory, and constants.
+// The arguments of an AdamW kernel other than the tensors: the addresses of scalars in device memory, and constants.
 struct AdamwScalars {
   Scalar learning_rate;
   const int64_t* step;
   OptionalScalar clip, finite;
   double beta1, beta2, epsilon, weight_decay;
   NoiseScalars noise;
-  double log_beta1, log_beta2;  // computed by the host, so that the GPU computes beta^t by one exponential
+  // Logarithms that the host computes, so that the GPU computes beta^t with a single exponential.
+  double log_beta1, log_beta2;
 };
 
-// The coefficients of the call, computed in double and rounded to fp32 once, and the update of one element.
+// The update of one element, and its coefficients, which are computed in double and rounded to fp32 once.
 struct AdamwStep {
   float decay, step_size, inverse_sqrt_bc2, one_minus_beta1, one_minus_beta2, clip, epsilon;
 
@@ -34,16 +35,16 @@ struct AdamwStep {
   }
 
  private:
-  // Compute a square root and a quotient, each rounded once as IEEE requires, without the branches for arguments that do not occur here:
-  // the hardware's approximation is followed by a Newton step whose last operation is fused. For a number below 2^-126 the root is between
-  // 0 and 2^-63, which is far below any epsilon.
+  // Compute a square root and a quotient, each rounded once as IEEE requires. The hardware's approximation is followed by a Newton step
+  // whose last operation is fused, so no branches are needed for special arguments that do not occur here. For a number below 2^-126 the
+  // root is between 0 and 2^-63, which is far below any epsilon.
   static __device__ __forceinline__ float sqrt_of(float x) {
     float inverse;
     asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(fmaxf(x, 0x1p-126f)));
     const float root = x * inverse;
     return fmaf(fmaf(-root, root, x), 0.5f * inverse, root);
   }
-  // Returns x / y. The result is 0 if y is infinite or is NaN, which sqrt_of() returns for an infinite second moment, and NaN if y is 0.
+  // Returns x / y. The result is 0 if y is infinite or NaN (sqrt_of() returns NaN for an infinite second moment), and it is NaN if y is 0.
   // Requires: y is 0 or 1 / y is finite.
   static __device__ __forceinline__ float quotient_of(float x, float y) {
     const float divisor = fminf(y, 0x1.fffffep127f);

@@ -42,8 +42,8 @@ TEST(AdamwCuda, TakesMoreTensorsThanALaunch) {
   check_adamw({3, 1e-3, 0.01, 1.0, DType::kF32, DType::kBF16}, many_counts());
 }
 
-// Split parameters must have, bit for bit, the values of unsplit parameters with a bf16 copy: their upper halves are the copy. Every third
-// weight starts halfway between two bf16 numbers.
+// A parameter that is split into two halves must get, bit for bit, the values of an fp32 parameter, and its upper half must equal the bf16
+// copy of that parameter. Every third weight starts halfway between two bf16 numbers, so that the rounding of ties is tested too.
 void check_split_parameters(const std::vector<int64_t>& counts) {
   TensorList whole("adamw_cuda/whole", DType::kF32, counts), split("adamw_cuda/split", DType::kF32, counts);
   whole.fill();
@@ -100,8 +100,8 @@ TEST(AdamwCuda, SplitParametersOfMoreTensorsThanALaunch) {
   check_split_parameters(many_counts());
 }
 
-// Makes one update with stochastic rounding: the reference updates `want`, and the kernel updates the tensors that `tensors_on` copies to a
-// GPU.
+// Makes one update with stochastic rounding. The reference updates the tensors of `want`, and the kernel updates the tensors that
+// tensors_on() copies to a GPU.
 template <typename TensorsOn>
 void update_with_noise(TensorList& want, const TensorsOn& tensors_on) {
   DeviceScalars scalars(0.003, 9, 0.7);
@@ -112,8 +112,8 @@ void update_with_noise(TensorList& want, const TensorsOn& tensors_on) {
   gpu.download();
 }
 
-// The random numbers must be those of the references. Kernel and reference round fp32 numbers whose last bit may differ, so a result may be
-// the adjacent bf16 number.
+// The kernel must round with the random numbers of the reference. The fp32 numbers that both round may differ in the last bit, so a result
+// may be the adjacent bf16 number.
 void check_noise_of_weights(const std::vector<int64_t>& counts) {
   TensorList start("adamw_cuda/noise", DType::kF32, counts), want("adamw_cuda/noise", DType::kF32, counts),
       got("adamw_cuda/noise", DType::kF32, counts);
@@ -137,11 +137,12 @@ void check_noise_of_weights(const std::vector<int64_t>& counts) {
       ++all;
       if (weights[i].load(k) == expected[i].load(k)) continue;
       ++others;
-      // A result that differs must be the adjacent bf16 number.
+      // The kernel's result must equal the reference's or be the adjacent bf16 number.
       EXPECT_NEAR(weights[i].load(k), expected[i].load(k), 0x1p-7 * std::fabs(expected[i].load(k)) + 1e-30);
     }
   }
-  // If the fp32 numbers differ by e units in the last place, e of the 2^16 random numbers give another result.
+  // If the fp32 numbers of kernel and reference differ by e units in the last place, the rounded results differ for e of the 2^16 possible
+  // random numbers.
   EXPECT_LT(others, 20 + all / 2000);
   EXPECT_GT(all, 60000);
 }
@@ -154,7 +155,7 @@ TEST(AdamwCuda, WeightsInBf16AloneOfMoreTensorsThanALaunch) {
   check_noise_of_weights(many_counts());
 }
 
-// Moments must be rounded with the random numbers of the reference, like weights in bf16 alone.
+// The kernel must round moments in bf16 with the random numbers of the reference, as it does for weights that are stored only in bf16.
 void check_noise_of_moments(const std::vector<int64_t>& counts) {
   TensorList want("adamw_cuda/moments", DType::kF32, counts), got("adamw_cuda/moments", DType::kF32, counts);
   want.fill();
@@ -191,7 +192,7 @@ TEST(AdamwCuda, MomentsInBf16OfMoreTensorsThanALaunch) {
   check_noise_of_moments(many_counts());
 }
 
-// The random numbers of a range of a parameter must be those of the same elements of the whole parameter.
+// If a call updates a range of a parameter, the random numbers must be those that the same elements get if the whole parameter is updated.
 TEST(AdamwCuda, PartsOfATensorAreUpdatedLikeTheWhole) {
   constexpr int64_t kCount = 20003;
   const auto run = [&](const std::vector<int64_t>& limits) {

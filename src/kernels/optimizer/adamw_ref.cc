@@ -23,7 +23,7 @@ AdamwCoefficients adamw_coefficients(const AdamwArgs& args) {
 
 namespace {
 
-// Returns the formula of adamw.h for one element.
+// Returns a function that updates one element by the formula of adamw.h.
 auto adamw_element(const AdamwArgs& args) {
   return [c = adamw_coefficients(args), epsilon = args.epsilon](double p, double gradient, double& m,
                                                                 double& v) {

@@ -43,7 +43,7 @@ const TestedUpdate kUpdate{
     .cpu = [](auto tensors, auto& scalars, double decay) { adamw_cpu(make_args(tensors, scalars, decay)); },
     .states = {&TensorList::m, &TensorList::v}};
 
-// Compares one update from the same starting values by the bound of the contract.
+// Compares one update by a kernel with the reference, from the same starting values, within the error bound that adamw.h states.
 void check_one_step(const test::RowKernel<AdamwArgs>& adamw, int64_t step, double lr, double weight_decay,
                     float clip) {
   TensorList start("adamw/start", DType::kF32, test::kAwkwardCounts);
@@ -66,7 +66,7 @@ TEST(Adamw, OneStepMatchesTheReferenceOnEveryInstructionSet) {
   });
 }
 
-// Runs fifty steps of one fixture. limit(step) is the largest difference from PyTorch's weights.
+// Runs the fifty steps of a case that PyTorch computed and compares the weights. limit(step) returns the largest allowed difference.
 template <typename Limit>
 void check_fixture(const AdamwCase& c, DType dtype, void (*norm_kernel)(const GlobalNormArgs&),
                    void (*adamw_kernel)(const AdamwArgs&), Limit&& limit) {
@@ -97,7 +97,7 @@ void check_fixture(const AdamwCase& c, DType dtype, void (*norm_kernel)(const Gl
 
 TEST(Adamw, TheReferenceMatchesPyTorchOverFiftySteps) {
   ASSERT_EQ(std::size(kAdamwCases), 4u);
-  // Both computations are in double, with about ten roundings of 1e-16 per step.
+  // The reference and PyTorch both compute in double, with about ten rounding errors of 1e-16 per step.
   for (const AdamwCase& c : kAdamwCases) {
     check_fixture(c, DType::kF64, global_norm_ref, adamw_ref, [](int step) { return 1e-15 * step; });
   }
@@ -128,8 +128,8 @@ TEST(Adamw, KeepsA16BitCopyOfTheParameters) {
   test::expect_16_bit_copies(kUpdate);
 }
 
-// Split parameters must have, bit for bit, the values of unsplit parameters. A third of the weights start halfway between two bf16 numbers,
-// so that the rounding of ties is tested too.
+// Parameters that are split into two halves must get, bit for bit, the values of fp32 parameters. A third of the weights start halfway
+// between two bf16 numbers, so that the rounding of ties is tested too.
 TEST(Adamw, SplitParametersAreWholeOnesInTwoParts) {
   for (const auto kernel : {adamw_ref, adamw_cpu}) {
     TensorList whole("adamw_split", DType::kF32, test::kAwkwardCounts);
@@ -219,7 +219,7 @@ TEST(Adamw, WeightsInBf16AloneFollowFp32OnAverage) {
     EXPECT_NEAR(exact.param(1).load(0), 0.9375 - 400 * kRate, 1e-3);
     EXPECT_NEAR(mean, exact.param(1).load(0), 5 * 2.8e-4);
     EXPECT_GT(distinct.size(), 10u);
-    // Another seed, step or site must give other random numbers; the same seed, step and site must give the same ones.
+    // Stochastic rounding must give the same results for the same seed, step and site, and other results if one of them differs.
     const auto one_step = [&](uint64_t seed, int64_t step, uint32_t site) {
       weights[0].fill(0.9375);
       weights[1].fill(0.9375);
@@ -242,8 +242,8 @@ TEST(Adamw, WeightsInBf16AloneFollowFp32OnAverage) {
   }
 }
 
-// The random numbers must be those of the reference. The fast kernel rounds numbers in fp32 and the reference numbers in fp64, which differ
-// by some 2^-22 with a spacing of 2^-8: about one in 16000 is rounded to the adjacent number.
+// The kernel must round with the random numbers of the reference. It rounds numbers in fp32 and the reference rounds numbers in fp64, which
+// differ by about 2^-22, while bf16 numbers have a spacing of 2^-8. About one in 16000 is therefore rounded to the adjacent bf16 number.
 TEST(Adamw, MomentsInBf16AreTheReferences) {
   test::for_each_simd_target([] {
     for (const DType weights : {DType::kF32, DType::kBF16}) {
@@ -279,7 +279,7 @@ TEST(Adamw, MomentsInBf16AreTheReferences) {
           others += count_neighbours(got_weights[i], want_weights[i]);
           continue;
         }
-        // A weight is updated with the moments before they are rounded.
+        // The weights must agree to fp32 precision, because an update uses the moments before they are rounded to bf16.
         for (int64_t k = 0; k < want.param(i).count(); ++k)
           ASSERT_NEAR(got.param(i).load(k), want.param(i).load(k),
                       4e-7 + 4e-7 * std::abs(want.param(i).load(k)));
@@ -291,10 +291,9 @@ TEST(Adamw, MomentsInBf16AreTheReferences) {
   });
 }
 
-// The variance shrinks by a thousandth per step, a quarter of the spacing of bf16: with rounding to nearest
-// it would not change. 400 roundings, each with an error of at most one spacing of 2^-8 and a variance of at
-// most a quarter of its square, have a standard deviation of at most 10 spacings, and the mean of 20000 has
-// one of 2.8e-4.
+// In one step the variance shrinks by a thousandth, a quarter of the spacing of bf16 numbers, so rounding to nearest would never change it.
+// With stochastic rounding the mean must follow fp32. 400 roundings, each with an error of at most one spacing of 2^-8 and a variance of at
+// most a quarter of its square, have a standard deviation of at most 10 spacings, and the mean of 20000 elements has one of 2.8e-4.
 TEST(Adamw, VariancesInBf16FollowFp32OnAverage) {
   constexpr int64_t kCount = 20000;
   for (const auto kernel : {adamw_ref, adamw_cpu}) {
@@ -346,8 +345,8 @@ TEST(Adamw, MomentsInBf16AreTheSameForAnyThreadsAndAnyGrouping) {
   set_num_threads(before);
 }
 
-// A parameter that is updated range by range, each with the number of its first element, must have the same bits as one that is updated as
-// a whole, including the random numbers.
+// A parameter that is updated in several ranges, each with the index of its first element, must get the same bits as one that is updated as
+// a whole. Otherwise its random numbers would depend on how the parameter is divided.
 TEST(Adamw, PartsOfATensorAreUpdatedLikeTheWhole) {
   constexpr int64_t kCount = 20003;
   for (const auto kernel : {adamw_ref, adamw_cpu}) {

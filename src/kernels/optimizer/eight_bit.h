@@ -1,6 +1,6 @@
-// Optimizer states in 8 bits: the numbers that the codes represent, how a state is stored in them (block-wise
-// dynamic quantization), and the rules for updates with such states (adamw.h, lion.h, sgd.h, adagrad.h).
-// Internal to the folder.
+// Optimizer states in 8 bits: the numbers that the 8-bit codes represent, how a state is stored in them
+// (block-wise dynamic quantization), and the rules for updates with such states (adamw.h, lion.h, sgd.h,
+// adagrad.h). Internal to the folder.
 #pragma once
 
 #include <array>
@@ -18,17 +18,18 @@ constexpr int64_t eight_bit_blocks(int64_t count) {
 
 enum class EightBitSign : uint8_t { kSigned, kUnsigned };
 
-// Returns the number of each code, computed in fp32 as bitsandbytes does, with the same bits.
+// Returns, for each of the 256 codes, the number that it represents. The numbers are computed in fp32 as bitsandbytes computes them and
+// have the same bits.
 constexpr std::array<float, 256> eight_bit_numbers(EightBitSign sign) {
   constexpr float kScale[] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
   const bool is_signed = sign == EightBitSign::kSigned;
   std::array<float, 256> numbers{};
-  int next = is_signed ? 128 : 1;  // first code after the code of 0
+  int next = is_signed ? 128 : 1;  // the code of the smallest positive number
   for (int decade = 0; decade < 7; ++decade) {
     const int bins = (is_signed ? 1 : 2) << decade;
     const float step = (1.0f - 0.1f) / static_cast<float>(bins);
-    // Computes the limits of bins from the nearer end of the range, so that both ends are exact; the product is not rounded before it is
-    // added.
+    // Returns the limit between two bins. It is computed from the nearer end of the range, so that both ends are exact, and the product is
+    // not rounded before it is added.
     const auto limit = [&](int i) {
       const double wide = static_cast<double>(step);
       return static_cast<float>(i < (bins + 1) / 2 ? static_cast<double>(0.1f) + wide * i
@@ -44,16 +45,16 @@ constexpr std::array<float, 256> eight_bit_numbers(EightBitSign sign) {
   return numbers;
 }
 
-// The table by which the code of a number is found. The upper 16 bits of the number's magnitude select a cell. A cell contains the lower of
-// two neighbouring codes and a limit: if the lower 16 bits of the magnitude exceed the limit, the next code is nearer. No cell needs two
-// limits. Codes of magnitudes are counted from the code of 0, so the codes of negative numbers mirror those of positive ones. The first
-// cell, kEightBitFirstCell, is that of 2^-23, because every smaller magnitude rounds to 0.
+// The table by which the code of a number is found. The upper 16 bits of the number's magnitude select an entry, called a cell. A cell
+// contains the lower of two neighbouring codes and a limit: if the lower 16 bits of the magnitude exceed the limit, the next code is
+// nearer. No cell needs two limits. Codes of magnitudes are counted from the code of 0, so that the codes of negative numbers mirror those
+// of positive ones. The first cell, kEightBitFirstCell, is that of 2^-23, because every smaller magnitude rounds to 0.
 inline constexpr uint32_t kEightBitFirstCell = (127u - 23u) << 7;
-// The last cell contains the number 1.
+// The number of cells. The last cell contains the number 1.
 inline constexpr uint32_t kEightBitCells = (127u << 7) - kEightBitFirstCell + 1;
 
-// Returns the bits of the largest fp32 number that rounds to the lower of two neighbouring numbers: their
-// middle, rounded down. Requires: 0 <= low < high.
+// Returns the bits of the largest fp32 number that rounds to the lower of two neighbouring numbers, which is the mean of the two, rounded
+// down. Requires: 0 <= low < high.
 constexpr uint32_t eight_bit_limit(float low, float high) {
   const double middle = (static_cast<double>(low) + static_cast<double>(high)) / 2.0;
   float limit = static_cast<float>(middle);
@@ -62,7 +63,7 @@ constexpr uint32_t eight_bit_limit(float low, float high) {
   return bits;
 }
 
-// Returns the code of a magnitude, counted from the code of 0.
+// Returns the code of a magnitude, counted from the code of 0. `bits` are those of the magnitude as an fp32 number.
 constexpr uint32_t eight_bit_magnitude(const uint32_t* cells, uint32_t bits) {
   const uint32_t upper = bits >> 16;
   uint32_t cell = upper > kEightBitFirstCell ? upper - kEightBitFirstCell : 0;
@@ -70,8 +71,8 @@ constexpr uint32_t eight_bit_magnitude(const uint32_t* cells, uint32_t bits) {
   return (cells[cell] >> 16) + ((bits & 0xffffu) > (cells[cell] & 0xffffu) ? 1u : 0u);
 }
 
-// Returns the signed code of a number, given the code of its magnitude. The largest signed number is 1, but the smallest one is above -1,
-// so -1 gets code 0, that of the smallest number.
+// Returns the signed code of a number, given the code of its magnitude. The largest signed number is 1, but the smallest one is above -1.
+// The number -1 therefore gets code 0, which represents the smallest number.
 constexpr uint8_t eight_bit_signed_code(uint32_t magnitude, bool negative) {
   if (!negative) return static_cast<uint8_t>(127u + magnitude);
   return static_cast<uint8_t>(127u - (magnitude < 127u ? magnitude : 127u));
@@ -87,7 +88,7 @@ constexpr EightBitMap make_eight_bit_map(EightBitSign sign) {
   size_t code = zero;
   uint32_t limit = eight_bit_limit(map.numbers[code], map.numbers[code + 1]);
   for (uint32_t cell = 0; cell < kEightBitCells; ++cell) {
-    // Finds the first code whose upper limit is not below the numbers of the cell. The limit is stored if it is inside the cell.
+    // Finds the first code whose upper limit is not below the numbers of the cell. The limit is stored only if it is inside the cell.
     const uint32_t first = (cell + kEightBitFirstCell) << 16;
     while (code < 255 && limit < first) {
       ++code;
@@ -100,10 +101,12 @@ constexpr EightBitMap make_eight_bit_map(EightBitSign sign) {
 }
 const EightBitMap& eight_bit_map(EightBitSign sign);
 
-// Returns the code of the number that is nearest to x, by comparing all distances: the reference for the table of cells.
+// Returns the code of the number that is nearest to x. It compares x with all numbers, and serves as the reference that tests compare the
+// table of cells with.
 uint8_t nearest_eight_bit_code(EightBitSign sign, double x);
 
-// A state in 8 bits for the references: reads quantization block `block` as numbers in double, and rounds numbers to it.
+// An optimizer state in 8 bits for the reference implementations. The functions below read its quantization block number `block` as numbers
+// in double, and round numbers to the codes of that block.
 struct EightBitState {
   View codes = {};   // u8
   View absmax = {};  // one element per quantization block, f32 or f64
@@ -112,15 +115,15 @@ struct EightBitState {
 void load_eight_bit_ref(const EightBitState& state, int64_t block, std::span<double> x);
 void store_eight_bit_ref(const EightBitState& state, int64_t block, std::span<const double> x);
 
-// Read the codes of one quantization block as numbers, and round numbers to codes, in fp32 with vectors. x * (1 / absmax), rounded twice,
-// replaces the quotient x / absmax. The second function returns the new absmax. Requires: count <= kEightBitBlock.
+// Read the codes of one quantization block as numbers, and round numbers to codes, in fp32 with SIMD vectors. The codes are those of x * (1
+// / absmax), which is rounded twice, instead of x / absmax. The second function returns the new absmax. Requires: count <= kEightBitBlock.
 void load_eight_bit_cpu(const EightBitMap& map, const uint8_t* codes, float absmax, float* x, int64_t count);
 float store_eight_bit_cpu(const EightBitMap& map, EightBitSign sign, const float* x, int64_t count,
                           uint8_t* codes);
 
-// Returns a bound on the difference between the fp32 quotient of an element and the quotient of the reference, for an element with error
-// `error` in a quantization block whose absmax has at most the error `absmax_error`. The codes of the two may differ by one if the limit
-// between two codes is within that distance.
+// Returns a bound on the error of the quotient x / absmax of an element that a kernel computes in fp32, if x has at most the error `error`
+// and absmax the error `absmax_error`. If the limit between two codes is within this distance of the quotient, the code may differ from
+// that of the reference by one.
 constexpr double eight_bit_quotient_error(double quotient, double error, double absmax, double absmax_error) {
   return (error + quotient * absmax_error) / (absmax - absmax_error) + 3.0 * 0x1p-24 * quotient;
 }

@@ -27,7 +27,7 @@ void load_block(const EightBitMap& map, const uint8_t* codes, float absmax, floa
   for (; i < count; ++i) load_vector(hn::CappedTag<float, 1>(), map, codes + i, absmax, x + i);
 }
 
-// Computes eight_bit_magnitude and eight_bit_signed_code for each lane.
+// Stores the codes of one vector of elements, which are computed as eight_bit_magnitude() and eight_bit_signed_code() do.
 template <typename Tag>
 HWY_INLINE void store_vector(Tag tag, const EightBitMap& map, EightBitSign sign, float inverse,
                              const float* x, uint8_t* codes) {

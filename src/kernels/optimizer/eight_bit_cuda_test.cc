@@ -20,7 +20,8 @@ void fill(EightBitList& list, Kernel kernel) {
   if (kernel == Kernel::kAdagrad) list.make_states_positive();
 }
 
-// Calls call(args, kernel, reference, expect) for a kernel. where(buffer) returns the view of a scalar on the host or on the GPU.
+// Calls call(args, CUDA kernel, reference, comparison) for an optimizer. where(buffer) returns the view of a scalar argument on the host or
+// on the GPU.
 template <typename Where, typename Call>
 void with_kernel(Kernel kernel, DeviceScalars& scalars, std::span<const OptimizerTensor> tensors,
                  const Where& where, const Call& call) {
@@ -97,7 +98,7 @@ void check(const Case& test, const std::vector<int64_t>& counts) {
   expect_copies(got, narrow.low);
 }
 
-// Returns more tensors than one launch can update.
+// Returns the sizes of more tensors than one launch of the kernel can update.
 std::vector<int64_t> many_eight_bit_counts() {
   std::vector<int64_t> counts = kEightBitCounts;
   for (int64_t i = 0; i < 900; ++i) counts.push_back(1 + (i * 7) % 300);
@@ -125,7 +126,7 @@ TEST(Lion8BitCuda, TakesMoreTensorsThanALaunch) {
 
 TEST(Sgd8BitCuda, OneStepMatchesTheReference) {
   for (const Kernel kernel : {Kernel::kSgd, Kernel::kNesterov}) {
-    check({.kernel = kernel}, kEightBitCounts);  // the first step, which starts the momentum
+    check({.kernel = kernel}, kEightBitCounts);  // the first step, in which the momentum becomes the gradient
     check({.kernel = kernel, .step = 2}, kEightBitCounts);
     check({.kernel = kernel, .step = 17, .grads = DType::kBF16, .low = DType::kF16}, kEightBitCounts);
   }
@@ -155,7 +156,7 @@ void check_noise(Kernel which, const std::vector<int64_t>& counts) {
   Twins gpu;
   std::vector<OptimizerTensor> tensors;
   for (size_t i = 0; i < got.size(); ++i) {
-    // The last tensor starts in the middle of its parameter, so its random numbers are those of the elements there.
+    // Treats the last tensor as the end of a larger parameter, so its random numbers must be those of the elements from index 4097 on.
     const int64_t first = i + 1 == got.size() ? 4097 : 0;
     want.mutable_tensors()[i].first = first;
     tensors.push_back({.param = gpu(weights.p[i]),

@@ -34,8 +34,8 @@ TEST(EightBit, NumbersAreThoseOfBitsandbytesToTheBit) {
   }
 }
 
-// Checks the numbers that codes represent, the middles between adjacent numbers, and the fp32 numbers next to both.
-// These are the cases that the table of cells must distinguish.
+// The table of cells must find the nearest code of every number. The test checks the numbers that codes represent, the middles between
+// adjacent ones, and the fp32 numbers next to both, because these are the cases that the cells must distinguish.
 TEST(EightBit, CellsFindTheNearestCode) {
   int64_t checked = 0;
   for (const EightBitSign sign : {EightBitSign::kSigned, EightBitSign::kUnsigned}) {
@@ -64,7 +64,7 @@ TEST(EightBit, CellsFindTheNearestCode) {
   EXPECT_GT(checked, 5000);
 }
 
-// The state of the fixtures: one tensor of 600 elements.
+// Fills the tensor of 600 elements with the values from which the cases that bitsandbytes computed start.
 constexpr double kScales[] = {1.0, 0.1, 0.01, 0.001, 0.0001};
 void start_fixture(EightBitList& list) {
   for (int64_t i = 0; i < list.param(0).count(); ++i) {
@@ -190,12 +190,12 @@ Args args_of(std::span<const OptimizerTensor> tensors, const Scalars& scalars,
   return args;
 }
 
-// An update under test: its kernels, and the comparison of one step with the error bound of the contract.
+// An optimizer under test: its kernels, and the function that compares one update with the error bound of the kernel's header.
 struct TestedUpdate {
   using Kernel = std::function<void(std::span<const OptimizerTensor>, const Scalars&)>;
   std::string name;
   Kernel ref, cpu;
-  // Calls body() with the kernel of each fast catalog row.
+  // Calls body() with each fast implementation that the kernel catalog lists.
   void (*for_each_row)(const std::function<void(const Kernel&)>& body);
   void (*expect)(EightBitList& start, EightBitList& want, EightBitList& got, const Scalars&);
   bool has_positive_state = false;
@@ -265,7 +265,8 @@ TEST(EightBit, OneStepMatchesTheReferenceOnEveryInstructionSet) {
   }
 }
 
-// The second half of a parameter that consists of two tensors must be rounded with the random numbers of its own elements.
+// Weights that are stored only in bf16 must be rounded with the random numbers of the reference. If a parameter consists of two tensors,
+// the second one must get the random numbers that belong to its elements of the parameter.
 TEST(EightBit, WeightsInBf16AloneTakeTheReferencesNoise) {
   test::for_each_simd_target([] {
     for (const TestedUpdate& update : updates()) {
@@ -315,7 +316,7 @@ TEST(EightBit, ZerosStayZerosAndStatesOfZeroBytesAreZero) {
     EightBitList list("eight_bit_zero", DType::kF32, {300});
     list.fill();
     start_fixture(list);
-    list.param(0).fill(0.0);  // weight decay does not change zeros
+    list.param(0).fill(0.0);  // zeros, which weight decay does not change
     list.grad(0).fill(0.0);
     // Runs step 2, because SGD reads its momentum only from the second step on.
     update.cpu(list.tensors(), {.step = 2, .clip = 0.7f});
@@ -357,7 +358,7 @@ TEST(Sgd8Bit, TheFirstStepDoesNotDependOnTheMomentum) {
   expect_same(zero, any);
 }
 
-// The bf16 copy must be the new fp32 parameter, rounded.
+// After an update, the bf16 copy must contain the new fp32 parameters, rounded.
 TEST(EightBit, KeepsA16BitCopyOfTheParameters) {
   for (const TestedUpdate& update : updates()) {
     for (const auto& kernel : {update.ref, update.cpu}) {

@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// Calls body with the numbers of a contiguous range in fp32: with the whole range if it is fp32, otherwise grain by grain after a
-// conversion.
+// Calls body with the elements of a contiguous range as fp32 numbers: with the whole range if it is stored in fp32, otherwise with each
+// grain of kTensorGrain elements after its conversion.
 template <typename Body>
 void for_each_grain(const ConstView& x, int64_t begin, int64_t count, const Body& body) {
   if (x.dtype == DType::kF32) return body(x.as<float>() + begin, count);
@@ -20,7 +20,7 @@ void for_each_grain(const ConstView& x, int64_t begin, int64_t count, const Body
   }
 }
 
-// Returns the index of the first tensor with a value that is not finite, or -1.
+// Returns the index of the first tensor that contains a NaN or an infinity, or -1 if there is none.
 int64_t find_first_bad(std::span<const OptimizerTensor> tensors) {
   std::array<int64_t, kMaxTensorTasks> found;
   found.fill(-1);
@@ -30,7 +30,8 @@ int64_t find_first_bad(std::span<const OptimizerTensor> tensors) {
       if (first < 0 && piece_first_non_finite(x, length) >= 0) first = static_cast<int64_t>(tensor);
     });
   });
-  // Tasks are in the order of the tensors, so the first task that found such a value has the first tensor.
+  // The tasks are in the order of the tensors. The first task that found a value that is not finite therefore contains the first such
+  // tensor.
   const auto first = std::find_if(found.begin(), found.end(), [](int64_t index) { return index >= 0; });
   return first == found.end() ? -1 : *first;
 }

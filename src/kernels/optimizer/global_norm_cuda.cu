@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kGroup = 8;   // number of elements whose squares are added in fp32
-constexpr int kGroups = 4;  // number of groups that a thread loads at once
+constexpr int kGroups = 4;  // number of such groups that a thread loads before it uses the first one
 constexpr int kChunk = kThreads * kGroup * kGroups;
 constexpr int kFinishThreads = 1024;
 
@@ -59,8 +59,8 @@ struct ThreadSum {
   }
 };
 
-// Loads the group of elements of a thread with a streaming hint, because the cache will have dropped them before they are read again. With
-// plain loads the norm of 100 M gradients in bf16 takes 58 us on an H200 instead of 55.
+// Loads a group of elements with a streaming hint, because the cache will have dropped them before they are read again. On an H200, the
+// norm of 100 million gradients in bf16 takes 55 us, and 58 us with plain loads.
 template <typename T>
 __device__ __forceinline__ Raw<T, kGroup> load_once(const T* p) {
   Raw<T, kGroup> raw;
@@ -75,7 +75,7 @@ __device__ __forceinline__ Raw<T, kGroup> load_once(const T* p) {
   return raw;
 }
 
-// Processes a whole chunk whose address allows packs. All loads are issued before the first square is
+// Adds the squares of a whole chunk of elements whose address is aligned for wide loads. All loads are issued before the first square is
 // computed.
 template <typename T>
 __device__ __forceinline__ void add_whole(const void* grad, int64_t begin, int64_t tensor, ThreadSum& total) {
@@ -111,8 +111,8 @@ __device__ __forceinline__ void add_chunk(const Table& table, uint32_t chunk, Th
   }
 }
 
-// Computes a partial result per thread block. If the list needs several launches, each later launch adds its results to those of the
-// earlier ones, which are in the first `there` elements of `partials`.
+// Computes one partial result per thread block. If the list of tensors needs several launches, each later launch adds its results to those
+// of the earlier launches, which are in the first `there` elements of `partials`.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
     square_sums_kernel(const __grid_constant__ Table table, NormPartial* partials, uint32_t there) {
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kThreads)
 struct NormOutputs {
   Scalar norm;
   OptionalScalar loss;
-  Scalar finite;  // finite.data is null if no caller needs the flag
+  Scalar finite;  // its address is null if no caller needs the finite flag
   int64_t* first_bad;
 };
 

@@ -53,7 +53,7 @@ void adjust_loss_scale_ref(const AdjustLossScaleArgs& args) {
     args.scale.store(0, std::max(0.5 * scale, args.smallest));
   } else if (++good_steps >= args.growth_interval) {
     good_steps = 0;
-    // If the type of the scale cannot represent twice its value, the scale does not change.
+    // Doubles the loss scale, unless its type cannot represent the result.
     args.scale.store(0, 2.0 * scale);
     if (!std::isfinite(args.scale.load(0))) args.scale.store(0, scale);
   }

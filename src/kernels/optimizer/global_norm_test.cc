@@ -65,7 +65,7 @@ TEST(GlobalNorm, TakesGradientsIn16Bits) {
 }
 
 TEST(GlobalNorm, IsExactForIntegers) {
-  // The squares are 3^2 and 4^2, in two tensors of many zeros.
+  // Two tensors contain zeros and one number each, 3 and -4, so the norm must be exactly 5.
   TensorList list("norm_exact", DType::kF32, {70000, 5});
   list.grad(0).fill(0.0);
   list.grad(1).fill(0.0);
@@ -155,7 +155,7 @@ TEST(TensorScan, FillWritesEveryTypeAndNothingElse) {
       for (const double value : {0.0, 3.0}) {
         GuardedBuffer want("fill/want", dtype, count);
         fill_ref({.x = want.view(), .count = count, .value = value});
-        // The catalog rows of fill name only floating-point types, but the kernels fill other types as well.
+        // The kernel catalog lists only floating-point types for `fill`, but the implementations must fill tensors of other types as well.
         test::FastRows(fill_ref).for_each(DType::kF32, [&](const auto& fill) {
           GuardedBuffer got("fill/got", dtype, count);
           fill({.x = got.view(), .count = count, .value = value});

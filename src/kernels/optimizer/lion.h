@@ -8,7 +8,7 @@
 // Source: Chen et al., "Symbolic Discovery of Optimization Algorithms" (arXiv 2302.06675), algorithm 2. The
 // sign of 0 is 0. If finite is 0, nothing is updated.
 // Types: the references take any floating type. The CPU kernels take m in f32, gradients in f32, bf16 or f16,
-// and parameters in f32 or in bf16 alone, which are rounded stochastically (tensor_list.h). learning_rate,
+// and parameters in f32, or stored only in bf16 and then rounded stochastically (tensor_list.h). learning_rate,
 // clip_coefficient and finite are 1 element of f32 or f64.
 // Accumulation: each element by itself in fp32 with fused multiply-add. lr, lr weight_decay, beta1, 1 - beta1
 // and 1 - beta2 are computed in double and rounded to fp32 once.
@@ -33,18 +33,18 @@ namespace plimsoll {
 struct LionArgs {
   // The update reads grad, reads and writes param and m, and writes low.
   std::span<const OptimizerTensor> tensors = {};
-  ConstView learning_rate = {};     // 1 element
-  ConstView step = {};              // 1 element of i64; needed only for stochastic rounding
-  ConstView clip_coefficient = {};  // optional, 1 element: absent means 1
-  ConstView finite = {};            // optional, 1 element: 0 means update nothing
-  double beta1 = 0.9;               // Requires: in [0, 1)
-  double beta2 = 0.99;              // Requires: in [0, 1)
+  ConstView learning_rate = {};     // one element: the learning rate of this step
+  ConstView step = {};              // one i64 element: the step number, needed only for stochastic rounding
+  ConstView clip_coefficient = {};  // optional, one element: the factor of all gradients (1 if absent)
+  ConstView finite = {};            // optional, one element: if it is 0, nothing is updated
+  double beta1 = 0.9;               // beta1 must be in [0, 1)
+  double beta2 = 0.99;              // beta2 must be in [0, 1)
   double weight_decay = 0.0;
-  // Selects the random numbers for parameters that are stored in bf16 alone (tensor_list.h).
+  // Selects the random numbers for the stochastic rounding of parameters that are stored only in bf16 (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 
-  // Calls read(name, field) for each constant of the update, with the name of the op's attribute.
+  // Calls read(name, field) for each constant of the update; `name` is that of the attribute of the op in the graph.
   template <typename Read>
   void read_constants(const Read& read) {
     read("beta1", beta1);
@@ -53,14 +53,14 @@ struct LionArgs {
   }
 };
 
-// The coefficients of one call, in double. lion_coefficients() fails with kInternal for a beta outside [0, 1).
+// The coefficients of one update, in double. lion_coefficients() fails with kInternal for a beta outside [0, 1).
 struct LionCoefficients {
   double lr, decay, beta1, beta2, clip;
 };
 LionCoefficients lion_coefficients(const LionArgs& args);
 
-// Bounds on the absolute error in fp32 of one update of one element from the same starting values, u = 2^-24;
-// p, m and g are the values before it.
+// Bounds on the absolute error of one update of one element in fp32 that starts from the same values as the exact update, with u = 2^-24.
+// p, m and g are the values before the update.
 struct LionErrorBound {
   double m, param;
 };
@@ -68,9 +68,11 @@ inline LionErrorBound lion_error_bound(const LionCoefficients& k, double p, doub
   constexpr double kU = 0x1p-24;
   const double gradient = std::fabs(k.clip * g);
   LionErrorBound bound{};
-  // Counts the roundings of clip g, its difference from m, the product with 1 - beta2 (itself rounded), and the sum.
+  // Counts the rounding errors of the new momentum: those of clip g, of its difference from m, of the product with 1 - beta2 (which is
+  // rounded itself), and of the sum.
   bound.m = kU * (std::fabs(m) + 5.0 * (1.0 - k.beta2) * (gradient + std::fabs(m)));
-  // For either product in c, the coefficient, the clipped gradient and the product are rounded; then the sum is rounded.
+  // c is a sum of two products (see the formula above). The coefficient, the clipped gradient and the product are rounded for each of them;
+  // then the sum is rounded.
   const double c = k.beta1 * m + (1.0 - k.beta1) * k.clip * g;
   const double c_error = kU * (3.0 * k.beta1 * std::fabs(m) + 5.0 * (1.0 - k.beta1) * gradient);
   const double step = k.lr + k.decay * std::fabs(p);
@@ -84,13 +86,13 @@ void lion_ref(const LionArgs& args);
 // Updates all tensors on a CPU. Requires: m of every tensor is f32.
 void lion_cpu(const LionArgs& args);
 
-// Updates all tensors in one launch on an NVIDIA GPU, or in several if there are more than some 500.
-// kernels/element_wise/add.h states the rules for all CUDA kernels. param is f32 or bf16 alone; m is f32;
-// grad is f32, bf16 or f16; low is bf16 or f16.
+// Updates all tensors in one launch on an NVIDIA GPU, or in several if there are more than about 500.
+// kernels/element_wise/add.h states the rules for all CUDA kernels. param is f32, or is stored only in
+// bf16; m is f32; grad is f32, bf16 or f16; low is bf16 or f16.
 void lion_cuda(const LionArgs& args, CudaStream stream);
 
 // Lion with its momentum in 8 bits: the same formula, with states as eight_bit.h defines them. Error: lion_error_bound. Cost: reads p, g
-// and codes, writes p and codes: 14 bytes per parameter and 8 per quantization block; some 35 operations.
+// and codes, writes p and codes: 14 bytes per parameter and 8 per quantization block; about 35 operations.
 void lion_8bit_ref(const LionArgs& args);
 void lion_8bit_cpu(const LionArgs& args);
 void lion_8bit_cuda(const LionArgs& args, CudaStream stream);

@@ -13,7 +13,7 @@
 #define PLIMSOLL_KERNELS_OPTIMIZER_LION_CPU_ONCE_
 namespace plimsoll {
 
-// The coefficients of a call, rounded to fp32 once, and the arrays of a contiguous range of elements.
+// The coefficients of a Lion update, rounded to fp32 once, and the arrays of the contiguous range of elements that is updated.
 struct LionPiece {
   float lr, decay, beta1, one_minus_beta1, one_minus_beta2, clip;
   float* p;
@@ -35,7 +35,7 @@ HWY_INLINE void lion_vector(Tag tag, const LionPiece& k, int64_t i) {
   const auto m = hn::LoadU(tag, k.m + i);
   const auto g = hn::Mul(hn::LoadU(tag, k.g + i), hn::Set(tag, k.clip));
   const auto c = hn::MulAdd(hn::Set(tag, k.beta1), m, hn::Mul(hn::Set(tag, k.one_minus_beta1), g));
-  // The sign of 0 is 0 and the sign of a NaN is that NaN.
+  // The sign of c is 0 for 0, and NaN for NaN.
   const auto is_signed = hn::Gt(hn::Abs(c), hn::Zero(tag));
   const auto step = hn::IfThenElse(is_signed, hn::CopySign(hn::Set(tag, k.lr), c), c);
   hn::StoreU(hn::MulAdd(hn::Set(tag, k.one_minus_beta2), hn::Sub(g, m), m), tag, k.m + i);
@@ -43,13 +43,14 @@ HWY_INLINE void lion_vector(Tag tag, const LionPiece& k, int64_t i) {
 }
 
 void lion_piece(const LionPiece& piece, int64_t count) {
-  // A local copy, which the compiler keeps in registers because no store through the arrays can change it.
+  // Copies the arguments to a local variable, because stores through the array pointers cannot change it, so that the compiler keeps the
+  // coefficients in registers.
   const LionPiece k = piece;
   const hn::ScalableTag<float> tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) lion_vector(tag, k, i);
-  // Computes the elements after the last whole vector, by the same operations in the same order.
+  // Updates the elements after the last whole SIMD vector one by one, with the operations of the vectors in the same order.
   for (; i < count; ++i) lion_vector(hn::CappedTag<float, 1>(), k, i);
 }
 

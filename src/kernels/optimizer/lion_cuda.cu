@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace cuda {
 
-// The arguments of a launch: addresses of scalars in device memory, and constants.
+// The arguments of a Lion kernel other than the tensors: the addresses of scalars in device memory, and constants.
 struct LionScalars {
   Scalar learning_rate;
   OptionalScalar clip, finite;
@@ -17,7 +17,7 @@ struct LionScalars {
   NoiseScalars noise;
 };
 
-// The coefficients of the call, computed in double and rounded to fp32 once, and the update of one element.
+// The update of one element, and its coefficients, which are computed in double and rounded to fp32 once.
 struct LionStep {
   float lr, decay, beta1, one_minus_beta1, one_minus_beta2, clip;
 

@@ -17,7 +17,7 @@ LionCoefficients lion_coefficients(const LionArgs& args) {
 
 namespace {
 
-// Returns the formula of lion.h for one element.
+// Returns a function that updates one element by the formula of lion.h.
 auto lion_element(const LionArgs& args) {
   return [k = lion_coefficients(args)](double p, double gradient, double& m, double&) {
     const double g = k.clip * gradient;

@@ -69,15 +69,15 @@ void check_fixture(const LionCase& c, DType dtype, void (*kernel)(const LionArgs
 
 TEST(Lion, TheReferenceMatchesTheAlgorithmOverFiftySteps) {
   ASSERT_EQ(std::size(kLionCases), 3u);
-  // Both computations are in double, with about ten roundings of 1e-16 per step; no c of the fixture is so close to 0 that its sign could
-  // differ.
+  // The reference and the authors' algorithm are both computed in double, with about ten rounding errors of 1e-16 per step. In these cases
+  // c (lion.h) is never so close to 0 that rounding could change its sign.
   for (const LionCase& c : kLionCases)
     check_fixture(c, DType::kF64, lion_ref, [](int s) { return 1e-15 * s; });
 }
 
 TEST(Lion, Fp32StaysNearTheAlgorithmOverFiftySteps) {
-  // Each step rounds a weight below 1 once (2^-25) and adds a step of lr (1 + weight_decay), rounded three times; the
-  // roundings of m would affect the weights only if they changed a sign, which does not occur in the fixtures.
+  // Each step rounds a weight below 1 once (2^-25) and adds a step of lr (1 + weight_decay), which is rounded three times. Rounding m would
+  // affect the weights only if it changed the sign of c (lion.h), which does not happen in these cases.
   for (const LionCase& c : kLionCases) {
     test::for_each_simd_target([&] {
       check_fixture(c, DType::kF32, lion_cpu, [&](int s) { return s * (0x1p-25 + 8.0 * 0x1p-24 * c.lr); });

@@ -76,7 +76,7 @@ TEST(LossScale, TwoThousandGoodStepsDoubleIt) {
   state.step(1.0f, true);
   EXPECT_EQ(state.scale, 131072.0f);
   EXPECT_EQ(state.good_steps, 0);
-  // An overflow restarts the count of good steps.
+  // A step whose gradients overflow must restart the count of steps after which the scale grows.
   for (int i = 0; i < 1999; ++i) state.step(1.0f, true);
   state.step(1.0f, false);
   state.step(1.0f, true);

@@ -1,6 +1,6 @@
 // Measures optimizer kernels on the tensors of a BERT-base encoder (85 million weights in 192 tensors), and a
-// plain copy of the same number of bytes. Bytes per second count every byte that the contract states as read
-// or written.
+// plain copy of the same number of bytes. The bytes per second that it prints count every byte that the
+// header of the kernel states as read or written.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ void count_bytes(benchmark::State& state, int64_t bytes_per_element) {
   state.SetBytesProcessed(state.iterations() * model().num_elements * bytes_per_element);
 }
 
-// Measures the upper limit: a copy of the weights over the gradients, with the same tensors and tasks.
+// Measures the upper limit of the bandwidth: a plain copy between two tensors of each parameter, divided into the same tasks as an update.
 void bench_copy(benchmark::State& state) {
   set_num_threads(static_cast<int>(state.range(0)));
   Model& m = model();
@@ -84,11 +84,11 @@ void bench_adamw(benchmark::State& state) {
   count_bytes(state, 28);
 }
 
-// Selects the values that are stored in 16 bits: moments, split weights, weights in bf16 alone, or all of them.
+// Selects the values that are stored in 16 bits: the moments, the weights split into two halves, the weights only in bf16, or all of them.
 enum class Halves { kMoments, kSplit, kWeights, kAll };
 
-// Returns the tensors of the same model, with those that `halves` selects in bf16. They use the memory of the fp32
-// tensors. All memory is filled with bits that are 0.01 in bf16 and, in pairs, also in fp32.
+// Returns the tensors of the same model, where those that `halves` selects are in bf16. They use the memory of the fp32 tensors. All memory
+// is filled with a pattern of 16 bits that is 0.01 in bf16 and, if two of them are read together, also in fp32.
 std::vector<OptimizerTensor> half_tensors(Halves halves) {
   const auto as_bf16 = [](View& view) { view = {view.data, DType::kBF16}; };
   std::vector<OptimizerTensor> tensors = model().tensors;

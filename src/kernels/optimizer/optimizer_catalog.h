@@ -8,14 +8,14 @@
 
 namespace plimsoll {
 
-// The kernel problem of adafactor. Its tensors differ in shape, and only their scratch memory matters to the catalog.
+// The kernel problem of adafactor. The tensors of a call differ in shape, but the catalog needs only the size of their scratch memory.
 struct AdafactorProblem {
   int64_t scratch_bytes = 0;  // the sum of adafactor_scratch().bytes over all tensors
 };
 
 // The number of thread blocks that divide the elements of a global norm on a GPU, and their scratch memory: each writes its sum of squares
-// and the first tensor in which it found a number that is not finite. There are several times as many thread blocks as a GPU runs at once,
-// which balances the load.
+// and the first tensor in which it found a number that is not finite. There are several times as many thread blocks as a GPU runs at the
+// same time, which balances the load.
 inline constexpr int64_t kGlobalNormCudaBlocks = 4096;
 inline constexpr int64_t kGlobalNormCudaScratchBytes = kGlobalNormCudaBlocks * 16;
 
@@ -23,9 +23,9 @@ inline constexpr int64_t kGlobalNormCudaScratchBytes = kGlobalNormCudaBlocks * 1
 inline constexpr int64_t kAdafactorTileRows = 128;
 inline constexpr int64_t kAdafactorTileColumns = 1024;
 
-// The offset in bytes of each array in the scratch memory of a tensor: the sum of squares per row and tile column (f32), the same per tile
-// row and column (f32), the sums of u^2 and p^2 per tile (f64 each), and the mean of the row state (one f64). A vector has no sums per row
-// or column.
+// The offset in bytes of each array in the scratch memory of a tensor: the sums of squares of each row over the columns of each tile (f32),
+// the sums of squares of each column over the rows of each tile (f32), the sums of u^2 and p^2 per tile (f64 each), and the mean of the row
+// state (one f64). For a vector there are no sums per row or column.
 struct AdafactorScratch {
   int64_t row_tiles = 0, column_tiles = 0;
   int64_t row_sums = 0, column_sums = 0, tile_sums = 0, mean = 0, bytes = 0;

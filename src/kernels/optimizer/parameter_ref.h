@@ -1,5 +1,5 @@
-// Reads and writes a parameter, split or not, its low-precision copy, and a second moment: for the references of this folder. Internal to
-// the folder. Thread-safe: pure functions of their views.
+// Reads and writes an element of a parameter, which may be split into two halves (tensor_list.h), its low-precision copy, and a second
+// moment, for the reference implementations of this folder. Internal to the folder. Thread-safe: pure functions of their views.
 #pragma once
 
 #include "base/split_f32.h"
@@ -7,15 +7,15 @@
 
 namespace plimsoll {
 
-// Returns the parameter in double; joins the bf16 and the remainder of a split parameter.
+// Returns an element of the parameter in double. If the parameter is split, joins its bf16 half and its remainder.
 inline double load_parameter(const OptimizerTensor& tensor, int64_t i) {
   if (!tensor.remainder) return tensor.param.load(i);
   const uint16_t high = tensor.param.as<BF16>()[i].bits;
   return static_cast<double>(join_f32({high, static_cast<const uint16_t*>(tensor.remainder.data)[i]}));
 }
 
-// Stores a parameter: rounds once to its type (fp32 for a split one) and from there to the low-precision copy. A parameter in bf16 alone is
-// first rounded to fp32 and then, stochastically, to bf16.
+// Stores an element of a parameter. Rounds it once to the type of the parameter (to fp32 if the parameter is split), and then the result to
+// the low-precision copy. If the parameter is stored only in bf16, rounds it first to fp32 and then stochastically to bf16.
 inline void store_parameter(const OptimizerTensor& tensor, int64_t i, double value, const RandomSite& noise) {
   if (rounds_stochastically(tensor)) {
     const uint16_t number = random_half(noise, static_cast<uint64_t>(tensor.first + i));

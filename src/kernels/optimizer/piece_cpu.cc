@@ -20,10 +20,9 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The distance of the software prefetch of a sum of squares, in elements. With only the hardware prefetcher, a third of
-// the bandwidth is unused, because each vector needs two conversions and two products. Measured with two
-// threads on 460 MB: 21 GB/s without, 28 GB/s with prefetch, 30 GB/s for a sum in fp32 with hardly any
-// computation.
+// The distance, in elements, at which the sum of squares prefetches. The hardware prefetcher alone leaves a third of the bandwidth unused,
+// because each vector needs two conversions and two products. Two threads on 460 MB reach 21 GB/s without and 28 GB/s with software
+// prefetch; a sum in fp32, which needs hardly any computation, reaches 30 GB/s.
 inline constexpr int64_t kPrefetchElements = 512;
 inline constexpr int64_t kLineElements = 16;
 
@@ -32,7 +31,7 @@ double grain_square_sum(const float* x, int64_t count) {
   const hn::ScalableTag<double> doubles;
   const hn::Rebind<float, decltype(doubles)> floats;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(doubles));
-  // Four independent sums hide the latency of the fused multiply-add.
+  // Uses four independent sums, which hide the latency of the fused multiply-add.
   auto sum0 = hn::Zero(doubles), sum1 = sum0, sum2 = sum0, sum3 = sum0;
   int64_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
@@ -73,8 +72,8 @@ int64_t first_non_finite(const float* x, int64_t count) {
   return -1;
 }
 
-// Stores the upper halves of `rounded`, which contains the bits of the numbers after the constant that rounds them was added. For a NaN,
-// stores the upper half of the number itself, made a quiet NaN.
+// Stores the upper 16 bits of each element of `rounded`, which contains the bits of the numbers plus the constant that rounds them. For a
+// NaN, stores the upper 16 bits of `number` as a quiet NaN instead.
 template <typename Tag, class Number, class Bits>
 HWY_INLINE void store_high(Tag, const Number& number, const Bits& rounded, uint16_t* high) {
   const hn::RebindToUnsigned<Tag> du;
@@ -106,7 +105,7 @@ void narrow_to_bf16(const float* from, BF16* to, int64_t count) {
                   [&](auto access, int64_t i) { access.store(d, access.load(d, from + i), to + i); });
 }
 
-// Apply split_f32 and join_f32 to whole vectors, and the scalar functions to the remaining elements.
+// Split and join arrays as split_f32() and join_f32() do: whole SIMD vectors first, and then the remaining elements one by one.
 void split_into(const float* whole, uint16_t* high, uint16_t* low, int64_t count) {
   const hn::ScalableTag<float> d;
   const hn::RebindToUnsigned<decltype(d)> du;
@@ -142,7 +141,8 @@ void join_from(const uint16_t* high, const uint16_t* low, float* whole, int64_t 
   for (; i < count; ++i) whole[i] = join_f32({high[i], low[i]});
 }
 
-// Rounds `count` elements of a parameter, from element `begin` on, from `whole` into `rounded`.
+// Rounds `count` elements from `whole` stochastically to bf16. The first one is element `begin` of its parameter, which determines its
+// random number.
 void round_stochastically_into(const float* whole, uint16_t* rounded, const RandomSite& noise, int64_t begin,
                                int64_t count) {
   constexpr int64_t kChunk = 256;

@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-// Returns the sum of squares in double, added grain by grain (kTensorGrain). It is NaN or infinite if and only if an element is, because no
-// square of a finite fp32 overflows a double.
+// Returns the sum of squares in double, added in groups (grains) of kTensorGrain elements. It is NaN or infinite if and only if an element
+// is, because no square of a finite fp32 overflows a double.
 double piece_square_sum(const float* x, int64_t count);
 
 // Returns the index of the first NaN or infinity, or -1.
@@ -24,22 +24,22 @@ void store_low_copy(const OptimizerTensor& tensor, int64_t begin, int64_t count)
 void join_piece(const OptimizerTensor& tensor, int64_t begin, int64_t count, float* whole);
 void split_piece(const float* whole, const OptimizerTensor& tensor, int64_t begin, int64_t count);
 
-// Returns true if updates on a CPU support the types of this parameter and gradient: a parameter in f32, in bf16 alone or split, and a
-// gradient in f32, bf16 or f16.
+// Returns true if the updates on a CPU support the types of this parameter and its gradient: a parameter in f32, only in bf16, or split
+// into two halves (tensor_list.h), and a gradient in f32, bf16 or f16.
 bool is_updated_on_cpu(const OptimizerTensor& tensor);
 // Returns elements [begin, begin + count) of a parameter in fp32 for an update in place: the parameter itself
 // if it is f32, else a copy in `buffer`.
 float* parameter_to_change(const OptimizerTensor& tensor, int64_t begin, int64_t count, float* buffer);
-// Stores elements [begin, begin + count) of a parameter after the update: split, rounded with the random numbers of the tensor, or, for a
-// parameter in f32, rounded into its 16-bit copy.
+// Stores elements [begin, begin + count) of a parameter after the update. Splits them if the parameter is split, and rounds them with the
+// random numbers of the tensor if it is stored only in bf16. For a parameter in f32, rounds them into its 16-bit copy.
 void store_parameter(const float* whole, const OptimizerTensor& tensor, const RandomSite& noise,
                      int64_t begin, int64_t count);
 
 // Returns elements [begin, begin + count) of a view of f32, bf16 or f16 in fp32: a pointer into the view if
 // it is f32, else `buffer`. Errors: kInternal for another type.
 const float* floats_of(const ConstView& view, int64_t begin, int64_t count, float* buffer);
-// Returns the elements as floats_of() does, but for an update in place: a pointer into an f32 view, otherwise a copy
-// in `buffer`.
+// Returns the elements as floats_of() does, but so that an update can change them: a pointer into an f32 view, otherwise a copy in
+// `buffer`.
 float* floats_to_change(const View& view, int64_t begin, int64_t count, float* buffer);
 // Writes the updated fp32 numbers of floats_to_change() back to the elements of a bf16 view, rounded to nearest with ties to even. Does
 // nothing for an f32 view.

@@ -8,9 +8,9 @@
 //               p <- p - lr (nesterov ? g' + momentum * m : m)
 // Source: torch.optim.SGD with dampening 0 and maximize off. If finite is 0, nothing is updated.
 // Types: the references take any floating type. The CPU kernels take m in f32, gradients in f32, bf16 or f16,
-// and parameters in f32 or in bf16 alone, which are rounded stochastically (tensor_list.h). learning_rate,
-// clip_coefficient and finite are 1 element of f32 or f64; step is 1 element of i64, needed only with
-// momentum or noise.
+// and parameters in f32, or stored only in bf16 and then rounded stochastically (tensor_list.h). learning_rate,
+// clip_coefficient and finite are 1 element of f32 or f64; step is 1 element of i64, needed only with momentum or
+// for stochastic rounding.
 // Accumulation: each element by itself in fp32 with fused multiply-add. lr, momentum and weight_decay are
 // rounded to fp32 once.
 // Aliasing: no tensor overlaps another. Scratch: none.
@@ -34,18 +34,18 @@ enum class Nesterov : uint8_t { kOff, kOn };
 struct SgdArgs {
   // The update reads grad, reads and writes param and, with momentum, m, and writes low.
   std::span<const OptimizerTensor> tensors = {};
-  ConstView learning_rate = {};     // 1 element
-  ConstView step = {};              // 1 element of i64, 1 for the first update
-  ConstView clip_coefficient = {};  // optional, 1 element: absent means 1
-  ConstView finite = {};            // optional, 1 element: 0 means update nothing
-  double momentum = 0.0;            // Requires: >= 0
+  ConstView learning_rate = {};     // one element: the learning rate of this step
+  ConstView step = {};              // one i64 element: the step number, 1 for the first update
+  ConstView clip_coefficient = {};  // optional, one element: the factor of all gradients (1 if absent)
+  ConstView finite = {};            // optional, one element: if it is 0, nothing is updated
+  double momentum = 0.0;            // the momentum must not be negative
   double weight_decay = 0.0;
-  Nesterov nesterov = Nesterov::kOff;  // Requires: off when momentum is 0
-  // Selects the random numbers for parameters that are stored in bf16 alone (tensor_list.h).
+  Nesterov nesterov = Nesterov::kOff;  // Nesterov momentum must be off if the momentum is 0
+  // Selects the random numbers for the stochastic rounding of parameters that are stored only in bf16 (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 
-  // Calls read(name, field) for each constant of the update, with the name of the op's attribute.
+  // Calls read(name, field) for each constant of the update; `name` is that of the attribute of the op in the graph.
   template <typename Read>
   void read_constants(const Read& read) {
     read("momentum", momentum);
@@ -54,7 +54,8 @@ struct SgdArgs {
   }
 };
 
-// Bounds on the absolute error in fp32 of one update from the same starting values; p, m and g are the magnitudes before the update.
+// Bounds on the absolute error of one update in fp32 that starts from the same values as the exact update. p, m and g are the magnitudes
+// before the update.
 struct SgdErrorBound {
   double m, param;
 };
@@ -74,13 +75,13 @@ void sgd_ref(const SgdArgs& args);
 // Updates all tensors on a CPU. Requires: with momentum, m of every tensor is f32.
 void sgd_cpu(const SgdArgs& args);
 
-// Updates all tensors in one launch on an NVIDIA GPU, or in several if there are more than some 500.
-// kernels/element_wise/add.h states the rules for all CUDA kernels. param is f32 or bf16 alone; m is f32;
-// grad is f32, bf16 or f16; low is bf16 or f16.
+// Updates all tensors in one launch on an NVIDIA GPU, or in several if there are more than about 500.
+// kernels/element_wise/add.h states the rules for all CUDA kernels. param is f32, or is stored only in
+// bf16; m is f32; grad is f32, bf16 or f16; low is bf16 or f16.
 void sgd_cuda(const SgdArgs& args, CudaStream stream);
 
-// Returns sgd_error_bound() for a momentum that is stored in 8 bits, as the product of a number of the map and absmax. The rounding of that
-// product adds u |m|, multiplied by the coefficient of m.
+// Returns sgd_error_bound() for a momentum that is stored in 8 bits. Its value is the product of the number that its code represents and of
+// absmax (eight_bit.h). Rounding this product adds an error of u |m|, which is multiplied by the coefficient of m.
 inline SgdErrorBound sgd_8bit_error_bound(double lr, double momentum, double weight_decay, double p, double m,
                                           double g) {
   constexpr double kU = 0x1p-24;
@@ -92,7 +93,7 @@ inline SgdErrorBound sgd_8bit_error_bound(double lr, double momentum, double wei
 
 // SGD with its momentum in 8 bits: the same formula, with states as eight_bit.h defines them. Unlike bitsandbytes' SGD8bit, it supports
 // Nesterov momentum. Requires: momentum > 0. Error: sgd_8bit_error_bound. Cost: reads p, g and codes, writes p and codes: 14 bytes per
-// parameter and 8 per quantization block; some 35 operations.
+// parameter and 8 per quantization block; about 35 operations.
 void sgd_8bit_ref(const SgdArgs& args);
 void sgd_8bit_cpu(const SgdArgs& args);
 void sgd_8bit_cuda(const SgdArgs& args, CudaStream stream);

@@ -13,17 +13,17 @@
 #define PLIMSOLL_KERNELS_OPTIMIZER_SGD_CPU_ONCE_
 namespace plimsoll {
 
-// How this step uses the momentum: not at all, initializes it (step 1), or updates it (a later step).
+// States how this step uses the momentum: it is not used, it is initialized (step 1), or it is updated (a later step).
 enum class SgdBuffer : uint8_t { kNone, kStart, kContinue };
 
-// The coefficients of a call, rounded to fp32 once, and the arrays of a contiguous range of elements.
+// The coefficients of an SGD update, rounded to fp32 once, and the arrays of the contiguous range of elements that is updated.
 struct SgdPiece {
   float lr, clip, weight_decay, momentum;
   SgdBuffer buffer;
   bool nesterov;
   float* p;
   const float* g;
-  float* m;  // null without momentum
+  float* m;  // the momentum; null if the optimizer has none
 };
 
 }  // namespace plimsoll
@@ -56,12 +56,13 @@ HWY_INLINE void sgd_elements(const SgdPiece& c, int64_t count) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) sgd_vector<kBuffer>(tag, c, i);
-  // Computes the elements after the last whole vector, by the same operations in the same order.
+  // Updates the elements after the last whole SIMD vector one by one, with the operations of the vectors in the same order.
   for (; i < count; ++i) sgd_vector<kBuffer>(hn::CappedTag<float, 1>(), c, i);
 }
 
 void sgd_piece(const SgdPiece& piece, int64_t count) {
-  // A local copy, which the compiler keeps in registers because no store through the arrays can change it.
+  // Copies the arguments to a local variable, because stores through the array pointers cannot change it, so that the compiler keeps the
+  // coefficients in registers.
   const SgdPiece c = piece;
   switch (c.buffer) {
     case SgdBuffer::kNone:

@@ -8,17 +8,17 @@
 namespace plimsoll {
 namespace cuda {
 
-// The arguments of a launch: addresses of scalars in device memory, and constants.
+// The arguments of an SGD kernel other than the tensors: the addresses of scalars in device memory, and constants.
 struct SgdScalars {
   Scalar learning_rate;
-  const int64_t* step;  // null without momentum
+  const int64_t* step;  // the step number; null without momentum
   NoiseScalars noise;
   OptionalScalar clip, finite;
   float momentum, weight_decay;
   bool nesterov;
 };
 
-// The coefficients of the call, rounded to fp32 once, and the update of one element.
+// The update of one element, and its coefficients, which are rounded to fp32 once.
 struct SgdStep {
   float lr, clip, weight_decay, momentum;
   bool has_buffer, starts, nesterov;
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
     sgd_kernel(const SgdScalars s, const __grid_constant__ Table table) {
   if (s.finite.get() == 0.0) return;
   SgdStep step = sgd_step(s);
-  // The compiler knows this value, so it removes the branches on it.
+  // Assigns a constant, so that the compiler removes the branches that depend on it.
   step.has_buffer = kMoments == Moments::kSome;
   update_tensors<kTypes, kMoments>(table, step, Noise(s.noise));
 }
@@ -80,7 +80,8 @@ void launch_sgd(std::span<const OptimizerTensor> tensors, const UpdateEntryMaker
   });
 }
 
-// Returns the step of 8-bit SGD. It always has momentum, which the compiler therefore knows.
+// Returns the update for SGD with a momentum in 8 bits. has_buffer is a constant here, so that the compiler removes the branches that
+// depend on it.
 __device__ SgdStep sgd_8bit_step(const SgdScalars& scalars) {
   SgdStep step = sgd_step(scalars);
   step.has_buffer = true;

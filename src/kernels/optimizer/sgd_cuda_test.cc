@@ -23,7 +23,7 @@ struct SgdStepCase {
 void check_sgd(const SgdStepCase& test) {
   UpdateCase lists("sgd_cuda", kAwkwardCounts, test.grads, DType::kBF16, fill_plainly);
   for (size_t i = 0; i < lists.got.size(); ++i) {
-    // The momentum is poison, because the first step must not read it.
+    // Sets the momentum to NaN, because the first step must not read it.
     if (test.step == 1) lists.got.m(i).poison();
   }
   DeviceScalars scalars(0.03, test.step, 0.6);

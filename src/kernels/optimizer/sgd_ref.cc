@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the formula of sgd.h for one element.
+// Returns a function that updates one element by the formula of sgd.h.
 auto sgd_element(const SgdArgs& args) {
   PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0,
                  "SGD with Nesterov needs momentum above 0");

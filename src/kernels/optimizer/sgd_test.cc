@@ -47,7 +47,7 @@ SgdArgs make_args(std::span<const OptimizerTensor> tensors, const double& lr, co
           .nesterov = options.nesterov};
 }
 
-// Updates the tensors by kKernel with the options kOptions[kOption].
+// Updates the tensors with kKernel and the momentum options kOptions[kOption].
 template <void (*kKernel)(const SgdArgs&), size_t kOption>
 void update(std::span<const OptimizerTensor> tensors, const test::Scalars& scalars, double weight_decay) {
   auto args = test::update_args<SgdArgs>(tensors, scalars.views(), weight_decay);
@@ -60,7 +60,7 @@ const test::TestedUpdate kWithMomentum{
 const test::TestedUpdate kWithNesterov{
     .name = "sgd", .ref = update<sgd_ref, 4>, .cpu = update<sgd_cpu, 4>, .states = {&TensorList::m}};
 
-// Compares one update from the same starting values with the error bound of the contract.
+// Compares one update by a kernel with the reference, from the same starting values, within the error bound that sgd.h states.
 void check_one_step(const test::RowKernel<SgdArgs>& sgd, const Options& options, int64_t step) {
   const double lr = 0.03;
   const float clip = 0.6f;
@@ -71,7 +71,7 @@ void check_one_step(const test::RowKernel<SgdArgs>& sgd, const Options& options,
   want.copy_from(start);
   got.copy_from(start);
   for (size_t i = 0; i < got.size(); ++i) {
-    // The momentum is poison if it must not be read: in the first step, and without momentum.
+    // Sets the momentum to NaN in the first step, which must not read it. Without momentum, the tensors have no such state.
     if (step == 1) got.m(i).poison();
     if (options.momentum == 0.0) got.mutable_tensors()[i].m = {};
   }
@@ -91,7 +91,8 @@ TEST(Sgd, OneStepMatchesTheReferenceOnEveryInstructionSet) {
 
 template <typename Limit>
 void check_fixture(const SgdCase& c, DType dtype, void (*kernel)(const SgdArgs&), Limit&& limit) {
-  TensorList list("sgd_torch", dtype, {6});  // its momentum is poison: the first step reads none
+  // The initial momentum consists of NaN, because the first step must not read it.
+  TensorList list("sgd_torch", dtype, {6});
   const auto state = c.momentum == 0.0 ? std::span<const double>{} : std::span<const double>(c.m);
   test::expect_fixture(list, c, state,
                        [&](test::FixtureScalars& scalars) {
@@ -114,8 +115,8 @@ TEST(Sgd, TheReferenceMatchesPyTorchOverFiftySteps) {
 }
 
 TEST(Sgd, Fp32StaysNearPyTorchOverFiftySteps) {
-  // Each step rounds a weight below 2 once (2^-24) and moves it by lr times a buffer of at most 1 / (1 -
-  // momentum) = 10, which has 4 roundings per step, remembered for about 10 steps (another factor 10).
+  // Each step rounds a weight below 2 once (2^-24) and moves it by lr times a momentum buffer of at most 1 / (1 - momentum) = 10. The
+  // buffer has 4 roundings per step and remembers about 10 steps, which is another factor of 10.
   for (const SgdCase& c : kSgdCases) {
     test::for_each_simd_target([&] {
       check_fixture(c, DType::kF32, sgd_cpu, [&](int step) { return step * 0x1p-24 * (1.0 + 400.0 * c.lr); });

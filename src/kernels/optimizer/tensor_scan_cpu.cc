@@ -19,7 +19,7 @@ void fill_piece(void* data, int64_t begin, int64_t count, const void* value) {
 }  // namespace
 
 void fill_cpu(const FillArgs& args) {
-  // Converts the value to the bits of one element once; all threads copy these bits.
+  // Converts the value to the bits of one element only once; all threads then copy these bits.
   alignas(8) std::array<unsigned char, 8> bits{};
   View{bits.data(), args.x.dtype}.store(0, args.value);
   const int64_t element_bytes = dtype_bytes(args.x.dtype);
@@ -27,7 +27,7 @@ void fill_cpu(const FillArgs& args) {
                                             [&](unsigned char byte) { return byte == bits[0]; });
   const OptimizerTensor tensor{.param = args.x, .count = args.count};
   parallel_over_tensors({&tensor, 1}, [&](int64_t, size_t, int64_t begin, int64_t count) {
-    if (one_byte_repeats) {  // usually zero; memset uses the machine's fastest stores
+    if (one_byte_repeats) {  // The value is usually zero. memset uses the fastest stores of the machine.
       std::memset(static_cast<unsigned char*>(args.x.data) + begin * element_bytes, bits[0],
                   static_cast<size_t>(count * element_bytes));
       return;

@@ -14,7 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPacks = 4;
 
-// Fills a tensor. `pattern` contains 16 bytes of equal elements with the size of Element.
+// Fills a tensor. `pattern` contains 16 bytes, which are several copies of one element.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     fill_kernel(Element* x, int64_t count, uint4 pattern, bool packs) {

@@ -13,15 +13,15 @@
 
 namespace plimsoll {
 
-// The name of an optimizer, and which tensors its CPU kernel accepts.
+// The name of an optimizer, and properties of the tensors that its CPU kernel accepts.
 struct CpuUpdate {
-  const char* name;  // name in messages
+  const char* name;  // the name of the optimizer in error messages
   UpdateStates states;
   bool takes_bf16_states = false;
   bool takes_split_parameters = false;
 };
 
-// Checks the tensors. Requires: the kernel supports the types of every tensor, with states in floating point.
+// Checks that the kernel supports the types of every tensor of an update whose states are in floating point. Errors: kInternal if not.
 template <typename Args>
 void check_updated_tensors(const CpuUpdate& kernel, const Args& args) {
   const auto is_state = [&](DType dtype) {
@@ -45,9 +45,9 @@ inline bool is_updated_in_place(UpdateStates states, const OptimizerTensor& tens
          (!has_v(states) || tensor.v.dtype == DType::kF32);
 }
 
-// Updates all elements of all tensors. update(p, g, m, v, n) updates n elements in fp32 in place; m and v are
-// null if the update has no such state. Numbers of 16 bits are converted to fp32 in buffers of kTensorGrain
-// elements, which stay in the cache; m is rounded to nearest, v stochastically.
+// Updates all elements of all tensors. update(p, g, m, v, n) must update n elements in fp32 in place; m and v are null if the optimizer has
+// no such state. Elements of 16 bits are converted to fp32 in buffers of kTensorGrain elements, which stay in the cache. When they are
+// stored again, m is rounded to nearest and v stochastically.
 template <typename Args, typename Update>
 void update_tensors_cpu(const CpuUpdate& kernel, const Args& args, const Update& update) {
   check_updated_tensors(kernel, args);
@@ -78,7 +78,7 @@ void update_tensors_cpu(const CpuUpdate& kernel, const Args& args, const Update&
   });
 }
 
-// Checks the tensors. Requires: the types of every tensor are those that 8-bit updates support.
+// Checks that the types of every tensor are among those that updates with 8-bit states support. Errors: kInternal if not.
 template <typename Args>
 void check_eight_bit_tensors(const CpuUpdate& kernel, const Args& args) {
   for (const OptimizerTensor& tensor : args.tensors) {
@@ -91,15 +91,16 @@ void check_eight_bit_tensors(const CpuUpdate& kernel, const Args& args) {
   }
 }
 
-// Updates all tensors whose states are stored in 8 bits: reads a quantization block of states as numbers, updates all of its elements, and
-// then rounds the states to 8 bits again. m is signed and v is unsigned, as in bitsandbytes.
+// Updates all tensors whose states are stored in 8 bits. Reads the states of a quantization block as numbers, updates all elements of the
+// block, and then rounds the states to 8 bits again. m is signed and v is unsigned, as in bitsandbytes.
 template <typename Args, typename Update>
 void update_eight_bit_tensors_cpu(const CpuUpdate& kernel, const Args& args, const Update& update) {
   check_eight_bit_tensors(kernel, args);
   const EightBitMap& m_map = eight_bit_map(EightBitSign::kSigned);
   const EightBitMap& v_map = eight_bit_map(EightBitSign::kUnsigned);
   const bool updates_v = has_v(kernel.states);
-  // Tasks consist of whole grains and must begin at the beginning of a quantization block.
+  // A task consists of whole grains of kTensorGrain elements (tensor_list.h). Each grain must begin at the beginning of a quantization
+  // block.
   static_assert(kTensorGrain % kEightBitBlock == 0);
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
     const OptimizerTensor& tensor = args.tensors[index];

@@ -13,8 +13,8 @@
 
 namespace plimsoll {
 
-// Updates all elements of all tensors. update(p, g, m, v) returns the new parameter of one element and
-// changes its states, all in double; states that the update does not have are 0.
+// Updates all elements of all tensors. update(p, g, m, v) returns the new parameter of one element and changes its states m and v, all in
+// double. States that the optimizer does not have are passed as 0.
 template <typename Args, typename Update>
 void update_tensors_ref(UpdateStates states, const Args& args, const Update& update) {
   for (size_t k = 0; k < args.tensors.size(); ++k) {
@@ -31,8 +31,8 @@ void update_tensors_ref(UpdateStates states, const Args& args, const Update& upd
   }
 }
 
-// Updates all tensors whose states are stored in 8 bits: reads a quantization block of states as numbers, updates all of its elements, and
-// then rounds the states to 8 bits again. m is signed and v is unsigned, as in bitsandbytes.
+// Updates all tensors whose states are stored in 8 bits. Reads the states of a quantization block as numbers, updates all elements of the
+// block, and then rounds the states to 8 bits again. m is signed and v is unsigned, as in bitsandbytes.
 template <typename Args, typename Update>
 void update_eight_bit_tensors_ref(UpdateStates states, const Args& args, const Update& update) {
   for (size_t k = 0; k < args.tensors.size(); ++k) {

@@ -20,7 +20,7 @@
 
 namespace plimsoll::test {
 
-// A block of GPU memory.
+// A block of GPU memory, which the destructor frees.
 class GpuBlock {
  public:
   explicit GpuBlock(size_t bytes) { PLIMSOLL_CUDA(cudaMalloc(&data_, bytes)); }
@@ -45,7 +45,7 @@ inline RankPlace place_of_this_process() {
           .store_port = static_cast<uint16_t>(std::atoi(std::getenv("PLIMSOLL_TEST_PORT")))};
 }
 
-// Starts one process per rank, each of which runs the tests that match this filter, and expects that all processes succeed.
+// Starts one process per rank and expects that all processes succeed. Each process runs the tests whose names match this filter.
 inline void run_on_gpus_of_processes(size_t num_ranks, const std::string& filter) {
   const uint16_t port = free_port();
   std::vector<pid_t> processes;

@@ -1,4 +1,5 @@
-// The rounding error of the element types that collective kernels add, for the bounds of their tests. Thread-safe: a pure function.
+// The unit roundoff of the element types that collective kernels add, from which tests compute error bounds. Thread-safe: a pure
+// function.
 #pragma once
 
 #include <cmath>

@@ -5,8 +5,8 @@ namespace {
 
 constexpr int kStrands = static_cast<int>(kCudaPartialStrands);
 
-// Adds the partial sums of each column. Thread (x, y) adds every kStrands-th partial sum of column x, starting at y. The threads with y = 0
-// then add the results of the other threads.
+// Adds the partial sums of each column. Thread (x, y) adds the partial sums y, y + kStrands, y + 2 kStrands and so on of column x. The
+// threads with y = 0 then add the results of the other threads.
 __global__ void __launch_bounds__(32 * kStrands)
     add_up_partials_kernel(PartialSums partials, const __grid_constant__ SumDestinations to, int64_t C,
                            AddFlag add) {

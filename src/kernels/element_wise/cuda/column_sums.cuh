@@ -10,7 +10,7 @@
 namespace plimsoll::cuda {
 
 inline constexpr int kColumnSumWarps = static_cast<int>(kCudaWarpsPerRowBlock);
-// Blocks per multiprocessor, chosen such that all blocks of a large tensor run at once on a GPU like the H100.
+// The number of blocks per multiprocessor, chosen such that all blocks of a large tensor run at the same time on a GPU like the H100.
 inline constexpr int kColumnSumBlocks = 4;
 inline constexpr int kMaxColumnSums = 3;
 
@@ -29,17 +29,17 @@ inline PartialSums partial_sums(const View& scratch, int64_t num_blocks, int64_t
 }
 
 struct SumDestinations {
-  AnyFloatsOut sum[kMaxColumnSums];  // null if the sum is not needed
+  AnyFloatsOut sum[kMaxColumnSums];  // destination of the sum; null if the sum is not needed
 };
 
-// Defined in column_sums.cu: adds up the partial sums into the destinations. The previous launch on the
-// stream must be the one that computes them; it may let this one begin early.
+// Adds up the partial sums into the destinations. Defined in column_sums.cu. The previous launch on the stream must be the one that
+// computes the partial sums; it may let this launch begin early.
 void add_up_partials(const PartialSums& partials, const SumDestinations& to, int num_sums, int64_t C,
                      const AddFlag& add, CudaStream stream);
 
 // Warp w of block i starts at row i * kColumnSumWarps + w and then advances by one sweep at a time. A sweep is one row for every warp of
-// all blocks. The rows that the GPU reads at one time are therefore adjacent, which its memory serves faster than distant pieces of a
-// tensor.
+// all blocks. The rows that the GPU reads at the same time are therefore adjacent, and memory delivers adjacent rows faster than distant
+// ones.
 //
 // Members of Function: kInputs is the number of tensors, 1 (a) or 2 (a and b); kSums is the number of sums;
 // kHasOutput says if there is an output; f.prepare<N>(c, p) is as in rows.cuh; f.apply<N>(a, b, p, out, terms)
@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(kColumnSumWarps * 32, N == 1 ? 2 : kColumnSumB
     column_sums_kernel(const X* a, const X* b, X* out, int64_t T, int64_t C, int64_t row_stride,
                        PartialSums partials, Function function) {
   constexpr int kSums = Function::kSums;
-  // The number of packs per tensor that a thread loads before it computes. With two tensors it is one: bias and GELU backward of 16384 x
-  // 4096 in bf16 takes 0.103 ms on an H200; with two packs and adjacent rows per block it took 0.113 ms.
+  // The number of rows that a warp loads before it computes the first one. With two input tensors it is one: the backward kernel of bias
+  // and GELU for 16384 x 4096 elements in bf16 takes 0.103 ms on an H200. With two rows, which are then adjacent, it took 0.113 ms.
   constexpr int kRows = Function::kInputs == 1 ? 4 : 1;
   __shared__ float shared[kSums][kColumnSumWarps - 1][N][32];
   let_next_launch_begin();
@@ -111,8 +111,8 @@ __global__ void __launch_bounds__(kColumnSumWarps * 32, N == 1 ? 2 : kColumnSumB
   }
 }
 
-// Launches both kernels. `operands` are the addresses of the operands per column; `row_stride` is the number of elements from
-// a row of a tensor to the next.
+// Launches both kernels: the one that computes partial sums, and the one that adds them. `operands` contains the addresses of the operands
+// per column; `row_stride` is the distance in elements between two rows of a tensor.
 template <typename X, class Function>
 void launch_column_sums(const ConstView& a, const ConstView& b, const View& out, const View& scratch,
                         int64_t T, int64_t C, int64_t row_stride, const Function& function,

@@ -45,7 +45,8 @@ __device__ __forceinline__ void prefetch_to_l2(const void* address) {
 struct LaunchShape {
   dim3 grid, block;
   int64_t shared_bytes = 0;
-  unsigned cluster = 1;  // number of blocks of a cluster, along x; more than one needs compute capability 9.0
+  // Number of thread blocks of a cluster along x; more than one requires compute capability 9.0.
+  unsigned cluster = 1;
 };
 template <class... Parameters, class... Arguments>
 void launch_early(void (*kernel)(Parameters...), const LaunchShape& shape, CudaStream stream,

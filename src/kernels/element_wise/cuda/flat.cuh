@@ -9,10 +9,10 @@ namespace plimsoll::cuda {
 inline constexpr int kFlatThreads = 256;
 inline constexpr int kFlatPacks = 4;
 
-// Members of Function: void f.begin() reads values from device memory, once per thread; void f.apply<N>(float
-// (&x)[N], const float (&other)[N], int64_t first) replaces x, the elements of a from `first` on, with results; bool
-// f.reads_a() returns whether a is read at all. b may be null; then `other` is undefined. y may be a or b, because a
-// thread reads its elements before it writes them.
+// A Function must have three members: void f.begin() reads values from device memory, once per thread; void
+// f.apply<N>(float (&x)[N], const float (&other)[N], int64_t first) replaces x, the elements of a from `first` on,
+// with results; bool f.reads_a() returns whether a is read at all. b may be null; then `other` is undefined. y may
+// be a or b, because a thread reads its elements before it writes them.
 template <typename A, typename B, typename Y, int N, class Function>
 __global__ void __launch_bounds__(kFlatThreads)
     flat_kernel(const A* a, const B* b, Y* y, int64_t n, Function function) {
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kFlatThreads)
       store_floats<Y, N>(y + pack_index * N, x);
     }
   }
-  // Handles the elements after the last whole pack.
+  // Processes one by one the elements that do not fill a whole pack (16 bytes of adjacent elements).
   if constexpr (N > 1) {
     const int64_t i = packs * N + threadIdx.x;
     if (blockIdx.x == 0 && i < n) {
@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(kFlatThreads)
   }
 }
 
-// Launches the kernel with packs of 16 bytes of y's type, so that neighbouring threads write neighbouring packs, or with single elements if
-// an address is not aligned for packs.
+// Launches the kernel. If all addresses are aligned to 16 bytes, each access has 16 bytes (a pack) of y's type, and neighbouring threads
+// write neighbouring packs. Otherwise each access is a single element.
 template <typename A, typename B, typename Y, class Function>
 void launch_flat(const ConstView& a, const ConstView& b, const View& y, int64_t n, const Function& function,
                  CudaStream stream) {

@@ -67,7 +67,7 @@ struct TailFor16Bits {
 
 template <class Tail>
 __device__ __forceinline__ NormalTail normal_tail(float z) {
-  const float w = z * 0.849321800f;  // sqrt(log2(e) / 2)
+  const float w = z * 0.849321800f;  // the constant is sqrt(log2(e) / 2)
   return {fast_exp2(-(w * w)), Tail::ratio(z, fast_reciprocal(z + 3.5f))};
 }
 
@@ -87,7 +87,7 @@ struct ErfGeluWith {
     return x < 0.0f ? -h : h + 1.0f;
   }
 };
-// Computes the erf form for activations of type T.
+// Computes GELU in its exact form, with the error function, for activations of type T.
 template <typename T>
 struct ErfGelu : ErfGeluWith<std::conditional_t<std::is_same_v<T, float>, TailForF32, TailFor16Bits>> {};
 
@@ -149,7 +149,7 @@ template <typename T>
 struct TanhGelu {
   static __device__ __forceinline__ Gate gate(float x) {
     const float cut = cut_to(x, 15.0f);
-    // The constants are 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
+    // The two constants are 2 * sqrt(2/pi) * log2(e), and 0.044715 times this number.
     return gate_of(cut, cut * fmaf(cut * cut, -0.102943240f, -2.30220819f));
   }
   static __device__ __forceinline__ float value(float x) { return x * gate(x).gate; }
@@ -163,7 +163,7 @@ template <typename T>
 struct Silu {
   static __device__ __forceinline__ Gate gate(float x) {
     const float cut = cut_to(x, 100.0f);
-    return gate_of(cut, cut * -1.44269504f);  // log2(e)
+    return gate_of(cut, cut * -1.44269504f);  // the constant is -log2(e)
   }
   static __device__ __forceinline__ float value(float x) { return x * gate(x).gate; }
   static __device__ __forceinline__ float slope(float x) { return gated_slope(x, gate(x), 1.0f); }

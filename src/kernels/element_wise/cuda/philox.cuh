@@ -15,7 +15,7 @@ __device__ __forceinline__ void multiply_wide(uint32_t a, uint32_t b, uint32_t& 
       : "r"(a), "r"(b));
 }
 
-// Advances the counter by one round with these keys.
+// Advances the counter of the random number generator by one round with these keys.
 __device__ __forceinline__ void philox_round(uint32_t (&c)[4], uint32_t key0, uint32_t key1) {
   uint32_t high0, low0, high1, low1;
   multiply_wide(kPhiloxM0, c[0], high0, low0);

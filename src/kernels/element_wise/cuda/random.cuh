@@ -8,8 +8,8 @@
 
 namespace plimsoll::cuda {
 
-// Computes random_halves of base/philox.h for kBlocks blocks, round by round for all of them, because they
-// share the key schedule.
+// Computes random_halves of base/philox.h for kBlocks blocks of random numbers. Each round is computed for all blocks before the next
+// round, because they share the keys of the rounds.
 template <int kBlocks>
 __device__ __forceinline__ void dropout_blocks(const RandomSite& where, const uint64_t (&block)[kBlocks],
                                                uint32_t (&words)[kBlocks][4]) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ void dropout_blocks(const RandomSite& where, const ui
   }
 }
 
-// The dropout parameters of a launch. If rng is not null, seed and step are read from device memory.
+// The dropout parameters of a launch. If rng is not null, the seed and the step are read from device memory.
 struct Dropout {
   RandomSite where = {};
   const int64_t* rng = nullptr;
@@ -49,9 +49,9 @@ struct Dropout {
     return site;
   }
 
-  // Draws the random numbers of K runs of N elements; run k starts at first[k]. They are stored in the layout of random_halves: two per
-  // word, the first in the low half. The number of a single element (N = 1) is in the low half of its word. Requires: first[k] is a
-  // multiple of N if N is 4 or 8.
+  // Draws the random numbers of K groups of N consecutive elements; group k starts at element first[k]. They are stored as by
+  // random_halves: two per word, the first in the low half. The number of a single element (N = 1) is in the low half of its word.
+  // Requires: first[k] is a multiple of N if N is 4 or 8.
   template <int K, int N>
   __device__ __forceinline__ void draw(const RandomSite& site, const int64_t (&first)[K],
                                        uint32_t (&numbers)[K][(N + 1) / 2]) const {
@@ -72,15 +72,15 @@ struct Dropout {
       }
     }
   }
-  // Return the dropout factor of an element whose random number is the low or the high half of the word. For the high half, the whole word
-  // is compared with the threshold shifted to the high half, which gives the same result.
+  // Return the dropout factor of an element whose 16-bit random number is the low or the high half of the word. For the high half, the
+  // whole word is compared with the threshold shifted left by 16 bits, which gives the same result as comparing the half.
   __device__ __forceinline__ float factor_of_low(uint32_t word) const {
     return factor_of_high(word << 16);
   }
   __device__ __forceinline__ float factor_of_high(uint32_t word) const {
     return word >= threshold << 16 ? scale : 0.0f;
   }
-  // Multiplies x[i] by the factor of the i-th number of a run.
+  // Multiplies each x[i] by the dropout factor that the i-th random number of a group gives.
   template <int N>
   __device__ __forceinline__ void apply(const uint32_t (&numbers)[(N + 1) / 2], float (&x)[N]) const {
 #pragma unroll
@@ -94,7 +94,7 @@ struct Dropout {
     return element % 2 == 0 ? word & 0xffffu : word >> 16;
   }
 
-  // Multiplies x[i] by the factor of element first + i.
+  // Multiplies each x[i] by the dropout factor of element first + i of the tensor.
   template <int N>
   __device__ __forceinline__ void apply(const RandomSite& site, int64_t first, float (&x)[N]) const {
     const int64_t firsts[1] = {first};

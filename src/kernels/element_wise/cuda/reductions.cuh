@@ -1,5 +1,6 @@
-// Sums over the lanes of a warp and over the warps of a block in a fixed order: lanes by halving the
-// distance, warps one after another. Every thread gets the result. Thread-safe: no state.
+// Sums over the lanes of a warp and over the warps of a block in a fixed order: lanes are added in
+// pairs whose distance halves from step to step, and the sums of warps are added one after another.
+// Every thread gets the result. Thread-safe: no state.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // CUDA kernels over [T, C] tensors with operands per column: y[t, c] = f(x[t, c], operands of c). Each thread
-// keeps its columns and handles four rows, all loaded before the first is computed. Thread-safe: no state.
+// handles the same columns of four rows, and loads all of them before it computes the first one. Thread-safe:
+// no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/early_launch.cuh"
@@ -10,8 +11,8 @@ namespace plimsoll::cuda {
 inline constexpr int kRowsThreads = 256;
 inline constexpr int kRowsPerThread = 4;
 
-// Members of Function: f.prepare<N>(int64_t c, float (&p)[2][N]) loads the operands of the columns from c on, and
-// f.apply<N>(float (&x)[N], const float (&p)[2][N]) replaces x with results. y may be x.
+// A Function must have two members: f.prepare<N>(int64_t c, float (&p)[2][N]) loads the operands of the columns from c on, and
+// f.apply<N>(float (&x)[N], const float (&p)[2][N]) replaces x with results. y may be the same array as x.
 template <typename X, int N, class Function>
 __global__ void __launch_bounds__(kRowsThreads)
     rows_kernel(const X* x, X* y, int64_t T, int64_t C, Function function) {
@@ -42,8 +43,8 @@ __global__ void __launch_bounds__(kRowsThreads)
 template <typename X, int N, class Function>
 void launch_rows_of(const ConstView& x, const View& y, int64_t T, int64_t C, const Function& function,
                     CudaStream stream) {
-  // Divides the packs of a row into the smallest number of groups for which a group needs at most kRowsThreads threads, one per pack. All
-  // groups have the same width. A block handles one group of as many rows as its threads suffice for.
+  // Divides the packs (16 bytes of adjacent elements) of a row into as few groups as possible such that a group needs at most kRowsThreads
+  // threads, one per pack. All groups have the same width. A thread block handles one group in as many rows as it has threads for.
   const int64_t packs = C / N;
   const int64_t groups = ceil_div(packs, kRowsThreads);
   const int64_t width = ceil_div(ceil_div(packs, groups), 32) * 32;
@@ -60,7 +61,7 @@ void launch_rows_of(const ConstView& x, const View& y, int64_t T, int64_t C, con
   }
 }
 
-// `operands` are the addresses of the operands per column.
+// `operands` contains the addresses of the operands per column, whose alignment is checked.
 template <typename X, class Function>
 void launch_rows(const ConstView& x, const View& y, int64_t T, int64_t C, const Function& function,
                  std::initializer_list<const void*> operands, CudaStream stream) {

@@ -18,7 +18,8 @@
 
 namespace plimsoll::cuda {
 
-// N elements of T in the form in which memory contains them: whole 32-bit words, or, for a single 16-bit element, the low half of a word.
+// N elements of type T in the form in which they are stored in memory: whole 32-bit words or, for a single 16-bit element, the low half of
+// a word.
 template <typename T, int N>
 struct Raw {
   static constexpr int kBytes = static_cast<int>(sizeof(T)) * N;
@@ -26,11 +27,11 @@ struct Raw {
   uint32_t word[kWords];
 };
 
-// The number of elements in a pack of 16 bytes.
+// The number of elements in a pack, which has 16 bytes.
 template <typename T>
 inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
 
-// Loads a pack. Requires: p is aligned to the size of the pack, or to 16 bytes if the pack is longer.
+// Loads N adjacent elements. Requires: p is aligned to their size in bytes, or to 16 bytes if they have more.
 template <typename T, int N>
 __device__ __forceinline__ Raw<T, N> load_raw(const T* p) {
   Raw<T, N> raw;
@@ -73,7 +74,7 @@ __device__ __forceinline__ void store_raw(T* p, const Raw<T, N>& raw) {
   }
 }
 
-// Converts the two halves of a word of 16-bit elements to floats, the half at the lower address first.
+// Returns the two 16-bit elements of a word as floats, the element at the lower address first.
 template <typename T>
 __device__ __forceinline__ float2 widen(uint32_t word) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -85,7 +86,7 @@ __device__ __forceinline__ float2 widen(uint32_t word) {
   }
 }
 
-// Rounds both numbers to nearest, ties to even.
+// Rounds both floats to nearest, ties to even, and returns them in one word.
 template <typename T>
 __device__ __forceinline__ uint32_t narrow_pair(float low, float high) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -139,8 +140,8 @@ __device__ __forceinline__ void store_floats(T* p, const float (&x)[N]) {
   store_raw<T, N>(p, pack<T, N>(x));
 }
 
-// A floating operand whose type is known only at run time. Use it for small operands such as biases and
-// gains, which are read from the cache. Every thread of a launch takes the same branch.
+// An operand whose floating-point type is known only at run time. It is meant for small operands such as biases and gains, which are read
+// from the cache. All threads of a launch take the same branch.
 struct AnyFloats {
   const void* data = nullptr;
   DType dtype = DType::kF32;
@@ -158,7 +159,7 @@ struct AnyFloats {
   __device__ __forceinline__ const void* address(int64_t i) const {
     return static_cast<const char*>(data) + i * (dtype == DType::kF32 ? 4 : 2);
   }
-  // Loads N elements as floats, or returns zeros if the operand is absent.
+  // Loads N elements of the operand as floats, or returns zeros if the operand is absent.
   template <int N>
   __device__ __forceinline__ void load_or_zero(int64_t i, float (&x)[N]) const {
     if (data != nullptr) return load<N>(i, x);
@@ -172,7 +173,7 @@ struct AnyFloats {
   }
 };
 
-// A destination of any floating type, written one element at a time.
+// A destination of any floating-point type, which is written one element at a time.
 struct AnyFloatsOut {
   void* data = nullptr;
   DType dtype = DType::kF32;
@@ -194,7 +195,7 @@ struct AnyFloatsOut {
   }
 };
 
-// A number in device memory, f32 or f64.
+// A number in device memory whose type, f32 or f64, is known only at run time.
 struct Scalar {
   void* data = nullptr;
   bool is_f64 = false;
@@ -224,7 +225,7 @@ struct Integer {
   }
 };
 
-// States whether a gradient is added to its destination or overwrites it. In a captured graph the flag is in device
+// States whether a gradient is added to its destination or overwrites it. In a captured graph, the kernel reads the flag from device
 // memory.
 struct AddFlag {
   const int32_t* flag = nullptr;
@@ -279,7 +280,7 @@ inline DType cuda_type_of(const char* kernel, std::initializer_list<Operand> ope
   return dtype;
 }
 
-// Calls body with a value of the element's type on the device.
+// Calls body with a value of the C++ type that the device uses for this element type.
 template <class Body>
 void with_cuda_type(DType dtype, const Body& body) {
   if (dtype == DType::kF32) return body(float{});
@@ -289,7 +290,7 @@ void with_cuda_type(DType dtype, const Body& body) {
   return body(__half{});
 }
 
-// Returns whether all addresses are aligned to 16 bytes. Null addresses count as aligned.
+// Returns true if all addresses are aligned to 16 bytes. Null addresses count as aligned.
 inline bool aligned_to_packs(std::initializer_list<const void*> pointers) {
   for (const void* pointer : pointers) {
     if (reinterpret_cast<uintptr_t>(pointer) % 16 != 0) return false;

@@ -1,5 +1,6 @@
-// The activation functions and their slopes on vectors of fp32. Compiled per target; included through
-// hwy/foreach_target.h. Thread-safe: pure functions. gelu.h has the formulas and the error bounds.
+// The activation functions and their slopes on vectors of fp32. Compiled once per instruction set
+// through hwy/foreach_target.h. Thread-safe: pure functions. gelu.h has the formulas and the error
+// bounds.
 #if defined(PLIMSOLL_KERNELS_ACTIVATIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_ACTIVATIONS_INL_H_
 #undef PLIMSOLL_KERNELS_ACTIVATIONS_INL_H_
@@ -63,13 +64,13 @@ HWY_INLINE F32Vec gated_slope(F32Vec x, const Gate& g, F32Vec d_v) {
   return hn::IfThenElse(hn::Eq(x, x), hn::MulAdd(g.x, d_gate, g.gate), x);
 }
 
-// Computes x * gate with v = 2 sqrt(2/pi) (x + 0.044715 x^3).
+// GELU in its tanh form: x * gate with v = 2 sqrt(2/pi) (x + 0.044715 x^3).
 struct GeluTanhForm {
   static HWY_INLINE Gate gate(F32Vec x) {
     const F32Tag d;
     const F32Vec cut = cut_to(x, 15.0f);
     const F32Vec square = hn::Mul(cut, cut);
-    // The constants are 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
+    // The two constants are 2 * sqrt(2/pi) * log2(e), and 0.044715 times this number.
     const F32Vec slope = hn::NegMulAdd(square, hn::Set(d, 0.102943240f), hn::Set(d, -2.30220819f));
     return gate_of(cut, hn::Mul(cut, slope));
   }
@@ -82,11 +83,11 @@ struct GeluTanhForm {
   }
 };
 
-// Computes x * gate with v = x.
+// SiLU: x * gate with v = x.
 struct SiluForm {
   static HWY_INLINE Gate gate(F32Vec x) {
     const F32Vec cut = cut_to(x, 100.0f);
-    return gate_of(cut, hn::Mul(cut, hn::Set(F32Tag(), -1.44269504f)));  // log2(e)
+    return gate_of(cut, hn::Mul(cut, hn::Set(F32Tag(), -1.44269504f)));  // the constant is -log2(e)
   }
   static HWY_INLINE F32Vec value(F32Vec x) { return hn::Mul(x, gate(x).gate); }
   static HWY_INLINE F32Vec slope(F32Vec x) { return gated_slope(x, gate(x), hn::Set(F32Tag(), 1.0f)); }
@@ -113,7 +114,7 @@ struct TanhForm {
   }
 };
 
-// Calls body with an object of the type that computes the activation.
+// Calls body with an object whose functions compute the activation and its slope.
 template <class Body>
 HWY_INLINE void with_form(Activation activation, const Body& body) {
   switch (activation) {

@@ -1,5 +1,5 @@
-// The second step of every reduction over rows: adds up the partial sums of the row blocks. Compiled per target; included through
-// hwy/foreach_target.h. Thread-safe on distinct outputs. Ownership: none.
+// The second step of every reduction over rows: adds up the partial sums of the row blocks. Compiled once per instruction set
+// through hwy/foreach_target.h. Thread-safe on distinct outputs. Owns no memory.
 #if defined(PLIMSOLL_KERNELS_COLUMN_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_COLUMN_SUMS_INL_H_
 #undef PLIMSOLL_KERNELS_COLUMN_SUMS_INL_H_
@@ -23,8 +23,8 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Returns the partial sums of one of the quantities that a kernel sums: row `block` of [num_blocks, stride]. `which` is the number of the
-// quantity.
+// Returns the partial sums of block number `block` for one of the quantities that a kernel sums. `which` is the number of the quantity,
+// which has an array [num_blocks, stride].
 HWY_INLINE float* partial_sums(const View& scratch, const RowBlocks& blocks, int64_t C, int64_t which,
                                int64_t block) {
   return static_cast<float*>(scratch.data) + (which * blocks.num_blocks + block) * partial_row_stride(C);
@@ -34,11 +34,13 @@ HWY_INLINE void zero_partial_sums(float* sums, int64_t C) {
   std::memset(sums, 0, static_cast<size_t>(C) * sizeof(float));
 }
 
-// The number of columns that one task adds: about as much work as an element-wise chunk, in whole vectors.
+// The number of columns that one task adds. A task has about as much work as a chunk of an element-wise kernel, and consists of whole
+// vectors.
 inline constexpr int64_t kColumnsPerTask = 256;
 
-// Adds the partial sums of columns [begin, end) of one quantity. Blocks are the outer loop, so that partial sums are read as a stream from
-// the caches of other cores. In either loop order, the additions of a column are in the order of the blocks.
+// Adds the partial sums of columns [begin, end) of one quantity. The outer loop is over the blocks, so that partial sums are read
+// sequentially from the caches of other cores. The additions of a column are in the order of the blocks, as they would be if the outer loop
+// were over the columns.
 inline void add_up_columns(const View& scratch, const RowBlocks& blocks, int64_t C, int64_t which,
                            int64_t begin, int64_t end, const View& out, Accumulate accumulate) {
   const F32Tag d;
@@ -61,8 +63,8 @@ inline void add_up_columns(const View& scratch, const RowBlocks& blocks, int64_t
   }
 }
 
-// Computes outs[which][c] = (or +=) the sum over the blocks of the partial sums of quantity `which`, in the order of the blocks. Skips null
-// outputs. Columns are independent, so their distribution over threads does not change the results.
+// Computes, for each quantity `which`, outs[which][c] = (or +=) the sum of the partial sums of column c in the order of the blocks. Skips
+// null outputs. Columns are independent, so their distribution over threads does not change the results.
 inline void add_up_blocks(const View& scratch, const RowBlocks& blocks, int64_t C,
                           std::initializer_list<View> outs, Accumulate accumulate) {
   const int64_t num_outs = static_cast<int64_t>(outs.size());
@@ -74,7 +76,7 @@ inline void add_up_blocks(const View& scratch, const RowBlocks& blocks, int64_t 
     const int64_t begin = task % tasks_per_out * kColumnsPerTask;
     add_up_columns(scratch, blocks, C, which, begin, std::min(C, begin + kColumnsPerTask), out, accumulate);
   };
-  // Runs on the calling thread, because it finishes such a small task before other threads could be woken.
+  // A small sum runs on the calling thread, which finishes it before other threads could be woken.
   if (num_outs * C * blocks.num_blocks < 16384) {
     for (int64_t task = 0; task < num_outs * tasks_per_out; ++task) run(task);
   } else {

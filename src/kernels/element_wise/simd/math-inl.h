@@ -1,5 +1,5 @@
-// exp2, tanh and the normal distribution function on vectors of fp32. Compiled per target; included through
-// hwy/foreach_target.h. Thread-safe: pure functions.
+// exp2, tanh and the normal distribution function on vectors of fp32. Compiled once per instruction set
+// through hwy/foreach_target.h. Thread-safe: pure functions.
 //
 // The coefficients are minimax fits of the relative error, computed in 40 digits (Remez exchange algorithm)
 // and rounded to fp32:
@@ -94,7 +94,7 @@ HWY_INLINE NormalTail normal_tail(F32Vec z) {
   const F32Vec e = exp2_in_range(hn::Neg(hn::Mul(w, w)));
   const F32Vec t = reciprocal(hn::Add(z, k));
   const F32Vec s = hn::Mul(hn::Sub(z, k), t);
-  // Even and odd powers are evaluated separately: two short dependency chains instead of a long one.
+  // The even and the odd powers of the polynomial are evaluated separately, which gives two short dependency chains instead of a long one.
   const F32Vec s2 = hn::Mul(s, s);
   F32Vec even = hn::Set(d, 4.320858233e-04f);
   F32Vec odd = hn::Set(d, 1.161139835e-04f);

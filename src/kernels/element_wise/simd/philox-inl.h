@@ -1,6 +1,6 @@
 // The random numbers of base/philox.h and the dropout factors on vectors, bit for bit equal to the scalar
-// functions. Compiled per target; included through hwy/foreach_target.h. Thread-safe: pure functions on their
-// operands.
+// functions. Compiled once per instruction set through hwy/foreach_target.h. Thread-safe: pure functions on
+// their operands.
 #if defined(PLIMSOLL_KERNELS_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_PHILOX_INL_H_
 #undef PLIMSOLL_KERNELS_PHILOX_INL_H_
@@ -25,9 +25,8 @@ inline constexpr int64_t kDropoutChunk = 256;
 // vector may draw more numbers than requested.
 inline constexpr int64_t kPhiloxSlack = 64;
 
-// Draws the numbers of blocks [first_block, first_block + num_blocks), and of at most 7 more blocks, with
-// philox4x32<kRounds>. A block gives eight 16-bit halves, the low half of each word first, in the memory
-// order of words.
+// Draws the numbers of blocks [first_block, first_block + num_blocks), and of at most 7 more blocks, with philox4x32<kRounds>. A block
+// gives eight numbers of 16 bits, the low half of each word first, in the order of the words in memory.
 #if HWY_TARGET == HWY_SCALAR
 template <int kRounds>
 HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
@@ -42,8 +41,8 @@ HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int
   }
 }
 #else
-// Computes one block per 64-bit lane. Between rounds the words of the counter are in the lower halves of the lanes; the upper halves
-// contain remains of the multiplications and are never read.
+// Computes one block of random numbers per 64-bit lane. Between rounds, the words of the counter are in the lower halves of the lanes. The
+// upper halves contain remains of the multiplications and are never read.
 template <int kRounds>
 HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
                               uint16_t* to) {
@@ -116,7 +115,7 @@ HWY_INLINE void dropout_factors(const DropoutSetup& setup, int64_t first_element
   philox_halves<kHalfRounds>(setup.where, first_block, (lead + count + 7) / 8, numbers);
   factors_of_numbers(numbers + lead, count, setup.threshold, setup.scale, factors);
 }
-// The size of the `factors` array of dropout_factors.
+// The number of elements that the `factors` array of dropout_factors must have.
 inline constexpr int64_t kDropoutFactors = kDropoutChunk + kPhiloxSlack;
 
 }  // namespace HWY_NAMESPACE

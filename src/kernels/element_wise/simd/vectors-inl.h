@@ -1,6 +1,6 @@
-// Loads that widen to fp32, stores that round from it, and loops over ranges with a partial last vector.
-// Compiled per target; included through hwy/foreach_target.h. Thread-safe: pure functions on their operands.
-// Ownership: none.
+// Loads that convert to fp32, stores that round from fp32, and loops over ranges whose last vector may be
+// partial. Compiled once per instruction set through hwy/foreach_target.h. Thread-safe: pure functions on
+// their operands. Owns no memory.
 #if defined(PLIMSOLL_KERNELS_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_VECTORS_INL_H_
 #undef PLIMSOLL_KERNELS_VECTORS_INL_H_
@@ -58,8 +58,8 @@ HWY_INLINE void store_f32(D d, hn::Vec<D> value, BF16* to) {
   hn::StoreU(hn::TruncateTo(d16, upper), d16, reinterpret_cast<uint16_t*>(to));
 }
 
-// How the body of a loop accesses memory: whole vectors, or only the first `count` lanes of the last vector. Lanes that are not loaded are
-// zero.
+// These types state how the body of a loop accesses memory: whole vectors, or only the first `count` lanes of the last vector. Lanes that
+// are not loaded are zero.
 struct WholeVector {
   template <class D, class T>
   HWY_INLINE hn::Vec<D> load(D d, const T* from) const {
@@ -109,8 +109,8 @@ HWY_INLINE void for_each_vector(D d, int64_t begin, int64_t end, const Body& bod
   if (i < end) body(PartialVector{end - i}, i);
 }
 
-// Sums a row in an order that depends only on the number of columns: within a group of columns into four vectors, then the groups one after
-// another, and last the lanes of the vectors.
+// Sums a row in an order that depends only on the number of columns. Within a group of columns, four vectors of partial sums are formed;
+// the sums of the groups are added one after another, and the lanes of the vectors are added last.
 inline constexpr int64_t kColumnGroup = 256;
 struct GroupSum {
   F32Vec part0, part1, part2, part3;

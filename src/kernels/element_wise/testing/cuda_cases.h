@@ -19,7 +19,7 @@ inline std::vector<DType> cuda_types() {
   return {DType::kF32, DType::kBF16, DType::kF16};
 }
 
-// Returns the shapes for all kernels, plus shapes that take several thread blocks in each direction.
+// Returns the shapes with which all kernels are tested, plus shapes for which a GPU kernel uses several thread blocks in each direction.
 inline std::vector<RowsAndColumns> cuda_shapes() {
   std::vector<RowsAndColumns> shapes = kernel_shapes();
   shapes.push_back({300, 1024});
@@ -28,8 +28,8 @@ inline std::vector<RowsAndColumns> cuda_shapes() {
   return shapes;
 }
 
-// The copies of some host buffers on the GPU, called their twins. A buffer gets its twin, with its current bytes, when it is first named.
-// The buffer must outlive this object.
+// Makes copies of host buffers on the GPU, called their twins. When a buffer is used for the first time, its current bytes are copied to
+// its twin. The buffer must outlive this object.
 class Twins {
  public:
   View operator()(GuardedBuffer& host) { return twin(host).view(); }
@@ -41,8 +41,7 @@ class Twins {
   void upload() {
     for (auto& [host, twin] : twins_) twin->upload();
   }
-  // Waits for the GPU, copies the bytes of every twin back to its host buffer and checks that no guard zone
-  // has changed.
+  // Waits for the GPU, copies the bytes of every GPU copy (twin) back to its host buffer, and checks that no guard zone has changed.
   void download() {
     for (auto& [host, twin] : twins_) {
       twin->download();

@@ -24,8 +24,7 @@ struct RowsAndColumns {
   int64_t size() const { return T * C; }
 };
 
-// Returns odd sizes and sizes of real models. The last has several blocks of rows and several chunks of
-// elements.
+// Returns shapes with odd sizes and shapes of real models. The last shape has several blocks of rows and several chunks of elements.
 inline std::vector<RowsAndColumns> kernel_shapes() {
   std::vector<RowsAndColumns> shapes;
   for (const int64_t T : {1, 2, 5, 33}) {
@@ -75,7 +74,7 @@ inline GuardedBuffer scratch_of(int64_t bytes) {
   return GuardedBuffer("scratch", DType::kU8, bytes);
 }
 
-// Returns the limit for comparing got with want: one bound per element.
+// Returns the options for comparing two buffers with one error bound per element.
 inline Limit limit_of(const std::vector<double>& bounds, Zeros zeros = Zeros::kSuspicious) {
   Limit limit;
   limit.per_element = bounds;

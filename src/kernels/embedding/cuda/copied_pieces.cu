@@ -7,20 +7,22 @@
 namespace plimsoll::cuda {
 namespace {
 
-// Each block sums one piece of the sorted tokens. One warp starts the copies of the tokens' gradient rows into a ring in shared memory, as
-// far ahead as the ring has space, and other warps sum the rows that have arrived. One more warp writes zeros to rows of the table that
-// have no token.
-constexpr int kN = 4;                                // columns per pack
-constexpr int kPacks = 2;                            // packs per thread
-constexpr int kMostAdders = 128;                     // threads that add
+// In this kernel, each block sums one piece of the sorted tokens. One warp copies the gradient rows of the tokens into a ring buffer in
+// shared memory, as far ahead as the buffer has space. Other warps sum the rows that have arrived. One more warp writes zeros to the rows
+// of the table that have no token. A pack is a group of kN adjacent columns.
+constexpr int kN = 4;                                // number of columns per pack
+constexpr int kPacks = 2;                            // number of packs per thread
+constexpr int kMostAdders = 128;                     // largest number of threads that sum rows
 constexpr int kColumns = kMostAdders * kPacks * kN;  // largest number of columns per block
 constexpr int kStages = 6;
-// Number of rows per block to which zeros are written, if the pieces alone would give too few blocks.
+// The largest number of rows per block to which zeros are written. If there are too few pieces for that, more blocks than pieces are
+// launched.
 constexpr int kZeroRows = 32;
 
 struct Ring {
-  uint32_t rows;  // address of the rows in shared memory: [kStages][rows of a stage][row_bytes]
-  uint32_t full;  // addresses of the barriers: rows have arrived, rows have been read
+  uint32_t rows;  // address of the rows in shared memory, an array [kStages][rows of a stage][row_bytes]
+  // Addresses of two arrays of barriers: `full` for rows that have arrived, `empty` for rows that have been read.
+  uint32_t full;
   uint32_t empty;
   uint32_t row_bytes;
 
@@ -30,7 +32,7 @@ struct Ring {
   }
 };
 
-// Starts the copies of columns [c, c + bytes / sizeof(X)) of the rows whose gradient is to be added (Pieces::wants()).
+// Starts the copies of columns [c, c + bytes / sizeof(X)) of those gradient rows for which Pieces::wants() is true.
 template <typename X, int kRows>
 __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, const X* d_x, int64_t begin,
                                           int n, uint32_t bytes) {
@@ -46,7 +48,7 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
         tma::load(ring.row<kRows>(stage, lane - first), d_x + static_cast<int64_t>(pair.y) * a.C, bytes,
                   ring.full + 8 * stage);
       }
-      // The number of bytes may be announced after all copies have been started, because the phase of the barrier cannot end before this
+      // The number of bytes may be announced to the barrier after all copies have been started, because its phase cannot end before this
       // arrival.
       __syncwarp();
       if (lane == 0) {
@@ -57,8 +59,8 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
   }
 }
 
-// Writes zeros to the block's rows of the table that have no token. Before compute capability 9.0 this function and the constants below are
-// unused, because the kernel is empty.
+// Writes zeros to those of the block's rows of the table that have no token. Before compute capability 9.0 this function and the constants
+// below are unused, because the kernel is empty.
 [[maybe_unused]] __device__ __forceinline__ void write_zeros(const Pieces& a, int64_t rows_of_block,
                                                              int64_t c0, int width) {
   if (a.add.get()) return;
@@ -75,12 +77,12 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
   }
 }
 
-// Values that `ends` contains for a token that is not the last token of its id within the piece. For the last token, `ends` contains the
-// id.
+// `ends` contains one entry per token of a piece: for the last token of an id in the piece, the id; for other tokens, one of the values
+// below.
 [[maybe_unused]] constexpr int32_t kSkip = -1;  // Pieces::wants() is false for this id
-[[maybe_unused]] constexpr int32_t kAdd = -2;   // the id has more tokens in this piece
+[[maybe_unused]] constexpr int32_t kAdd = -2;   // another token of the same id follows in this piece
 
-// Sums the rows of a piece. `ends` contains one entry per token of the piece.
+// Sums the rows of a piece, whose end markers are in `ends`.
 template <typename X, int kRows>
 __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, const unsigned char* rows,
                                          const int32_t* ends, int n, int64_t c0, int width, int adders) {
@@ -94,7 +96,7 @@ __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, cons
   for (int batch = 0; batch * kRows < n; ++batch) {
     const int stage = batch % kStages;
     tma::wait(ring.full + 8 * stage, batch / kStages % 2);
-    // Rows that were not copied are loaded as well, but not added, so that the loads need no branches.
+    // Rows that were not copied are loaded from shared memory as well, but not added, so that the loads need no branches.
     Raw<X, kN> raw[kRows][kPacks];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -132,7 +134,8 @@ __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, cons
   }
 }
 
-// Sums a piece per block. blockDim = the threads that add, 32 that copy and 32 that write zeros; gridDim.y divides the columns.
+// Sums one piece per block. A block consists of the threads that sum rows, a warp that copies rows, and a warp that writes zeros; gridDim.y
+// divides the columns.
 template <typename X, int kRows>
 __global__ void __launch_bounds__(kMostAdders + 64)
     add_copied_pieces_kernel(const __grid_constant__ Pieces a, const X* d_x, int64_t rows_of_block) {
@@ -158,7 +161,7 @@ __global__ void __launch_bounds__(kMostAdders + 64)
     }
     tma::fence_barriers();
   }
-  // The code above does not read data of other kernels, so it runs concurrently with the previous launch.
+  // The code above does not read data of other kernels, so it may run while the previous launch still runs.
   wait_for_launch_before();
   let_next_launch_begin();
   __syncthreads();
@@ -172,7 +175,7 @@ __global__ void __launch_bounds__(kMostAdders + 64)
     const bool ends_here = i + 1 == n || a.sorted.id(begin + i + 1) != id;
     ends[i] = !a.wants(id) ? kSkip : ends_here ? id : kAdd;
   }
-  asm volatile("bar.sync 1, %0;" ::"r"(adders) : "memory");  // synchronizes only the threads that add
+  asm volatile("bar.sync 1, %0;" ::"r"(adders) : "memory");  // synchronizes only the threads that sum rows
   add_rows<X, kRows>(a, ring, rows, ends, n, c0, width, adders);
 #endif
 }
@@ -181,7 +184,7 @@ __global__ void __launch_bounds__(kMostAdders + 64)
 
 template <typename X>
 void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream) {
-  // Four blocks fit on a multiprocessor; the ring of each takes 48 KiB if a row has 4 KiB.
+  // Four blocks fit on a multiprocessor if rows have 4 KiB, because the ring buffer of a block then takes 48 KiB.
   constexpr int kRows = 8 / sizeof(X);
   const int64_t width = std::min<int64_t>(pieces.C, kColumns);
   const int64_t adders = ceil_div(width, kPacks * kN * 32) * 32;

@@ -8,17 +8,17 @@
 namespace plimsoll::cuda {
 namespace {
 
-// Returns the number of tokens per piece for the kernel that loads rows. Pieces are so long that a large batch has 1024 of them: this
-// occupies every multiprocessor, and the sums of the pieces are small compared with the data that is read.
+// Returns the number of tokens per piece for the kernel that loads gradient rows into registers. Pieces are so long that a large batch has
+// 1024 of them. This occupies every multiprocessor, and the sums of the pieces have few bytes compared with the data that is read.
 int tokens_of_loaded_piece(int64_t T) {
   int64_t tokens = kEmbeddingPiece;
   while (tokens < kMostLoadedTokens && ceil_div(T, tokens) > 1024) tokens *= 2;
   return static_cast<int>(tokens);
 }
 
-// Returns the number of tokens per piece for the kernel that copies rows, such that an H100 sums all pieces at once. On an H200 the pieces
-// of 65536 x 1024 elements in bf16 take 70.5 us for a table of 30522 rows and 36.9 us for 512 rows; with twice as many pieces they take
-// 77.8 and 37.8 us.
+// Returns the number of tokens per piece for the kernel that copies gradient rows to shared memory, chosen such that an H100 sums all
+// pieces at the same time. On an H200 the pieces of 65536 x 1024 elements in bf16 take 70.5 us for a table of 30522 rows and 36.9 us for
+// 512 rows; with twice as many pieces they take 77.8 and 37.8 us.
 int tokens_of_copied_piece(int64_t T) {
   const int64_t tokens = ceil_div(T, kCopiedPieces * kEmbeddingPiece) * kEmbeddingPiece;
   return static_cast<int>(std::clamp<int64_t>(tokens, kEmbeddingPiece, int64_t{kMostCopiedTokens}));
@@ -31,7 +31,7 @@ void launch_embedding_bwd(const EmbeddingBwd& operands, CudaStream stream) {
   const bool packs =
       operands.C % 4 == 0 && aligned_to_packs({operands.d_x.data, operands.d_table, operands.partials});
   const bool long_packs = packs && operands.C * dtype_bytes(operands.d_x.dtype) % 16 == 0;
-  // Bulk copies are faster than loads for rows of d_x, because these are scattered in memory.
+  // Uses bulk copies where they are possible. They are faster than loads, because the rows of d_x are scattered in memory.
   const bool copies = long_packs && device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9;
   const Pieces pieces{
       .sorted = operands.sorted,
@@ -48,8 +48,8 @@ void launch_embedding_bwd(const EmbeddingBwd& operands, CudaStream stream) {
   with_cuda_type(operands.d_x.dtype, [&](auto type) {
     using X = decltype(type);
     const auto* d_x = static_cast<const X*>(operands.d_x.data);
-    // The kernel for tables of two rows is used only for 16-bit types. Measured on an H200 with 65536 x 1024 elements: in fp32 this kernel
-    // reaches 84.8 % of the rate of a copy, and the kernels that sum pieces reach 93.8 %.
+    // The kernel for tables of two rows is used only for 16-bit types. In fp32, on an H200 with 65536 x 1024 elements, it reaches 84.8 % of
+    // the rate of a copy, and the kernels that sum pieces reach 93.8 %.
     if constexpr (sizeof(X) == 2) {
       if (long_packs && operands.V <= kTwoRows) return launch_two_rows(operands, d_x, stream);
     }

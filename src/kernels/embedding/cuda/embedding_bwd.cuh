@@ -9,7 +9,7 @@
 
 namespace plimsoll::cuda {
 
-// The (id, token) pairs in the order of the ids. Unused tokens have an id that no table has, so they come last.
+// The (id, token) pairs in the order of the ids. Unused tokens have an id that no table contains, so they come last.
 struct SortedTokens {
   const int2* pairs = nullptr;  // [T]
 
@@ -17,22 +17,22 @@ struct SortedTokens {
 };
 
 struct EmbeddingBwd {
-  ConstView d_x = {};  // [T, C]
+  ConstView d_x = {};  // shape [T, C]
   SortedTokens sorted = {};
-  float* d_table = nullptr;  // [num_rows, C]: rows [first_row, first_row + num_rows) of the table
+  float* d_table = nullptr;  // shape [num_rows, C]: rows [first_row, first_row + num_rows) of the table
   int64_t T = 0;
   int64_t C = 0;
-  int64_t V = 0;  // rows of the table
+  int64_t V = 0;  // number of rows of the table
   int64_t first_row = 0;
   int64_t num_rows = 0;
   int64_t padding_id = -1;
   AddFlag add = {};
-  float* partials = nullptr;  // embedding_bwd_cuda_scratch_bytes(T, C)
+  float* partials = nullptr;  // scratch memory of embedding_bwd_cuda_scratch_bytes(T, C) bytes
 };
 void launch_embedding_bwd(const EmbeddingBwd& operands, CudaStream stream);
 
-// Launches both kernels for a table of at most kTwoRows rows and 16-bit d_x. Requires: rows of d_x and of the table begin and end at
-// multiples of 16 bytes.
+// Computes the gradient of a table of at most kTwoRows rows with 16-bit d_x, in two launches. Requires: rows of d_x and of the table begin
+// and end at multiples of 16 bytes.
 inline constexpr int kTwoRows = 2;
 template <typename X>
 void launch_two_rows(const EmbeddingBwd& operands, const X* d_x, CudaStream stream);

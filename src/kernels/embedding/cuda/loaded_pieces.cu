@@ -4,10 +4,11 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-// The number of rows of the table to which one block writes zeros: one per thread.
+// The number of rows of the table to which a block that writes zeros writes them, one row per thread.
 constexpr int kZeroRows = kThreads;
 
-// The columns that one thread handles: kPacks packs of N columns, where pack i of all threads of the block is a contiguous range.
+// The columns that one thread handles: kPacks packs of N adjacent columns. Packs number i of all threads of the block form a contiguous
+// range.
 template <int N, int kPacks>
 struct Columns {
   static constexpr int kPerBlock = kThreads * N * kPacks;
@@ -17,7 +18,7 @@ struct Columns {
   }
 };
 
-// Writes zeros to the rows without a token.
+// Writes zeros to those rows of the table that have no token.
 template <int N, int kPacks>
 __device__ __forceinline__ void zero_rows(const Pieces& a, int64_t block) {
   if (a.add.get()) return;
@@ -36,7 +37,8 @@ __device__ __forceinline__ void zero_rows(const Pieces& a, int64_t block) {
   }
 }
 
-// The first `zero_blocks` blocks write zeros; each of the others sums a piece. kRows rows of d_x are loaded at once.
+// The first `zero_blocks` blocks write zeros to rows without a token; each of the other blocks sums a piece. A thread loads kRows rows of
+// d_x before it adds the first one.
 template <typename X, int N, int kPacks, int kRows>
 __global__ void __launch_bounds__(kThreads)
     add_loaded_pieces_kernel(const __grid_constant__ Pieces a, const X* d_x, unsigned zero_blocks) {
@@ -48,8 +50,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t begin = piece * a.tokens;
   for (int i = static_cast<int>(threadIdx.x); i < a.tokens + 2; i += kThreads) {
     const int64_t at = begin + i - 1;
-    // Positions before the first and after the last token get an id that no token has, so that the first id begins and the last one ends
-    // there.
+    // Positions before the first and after the last token get an id that no table contains. The first id of all tokens therefore begins in
+    // its piece, and the last id ends in its piece.
     const int2 pair = at >= 0 && at < a.T ? a.sorted.pairs[at] : make_int2(-1, 0);
     ids[i] = pair.x;
     if (i >= 1 && i <= a.tokens) tokens[i - 1] = pair.y;

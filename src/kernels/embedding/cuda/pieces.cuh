@@ -7,13 +7,13 @@
 
 namespace plimsoll::cuda {
 
-// The indices of the two sums that a piece may leave for join_pieces.cu: the sum of its first id, if that also has tokens in the previous
-// piece, and the sum of its last id, if that also has tokens in the next piece.
+// The indices of the two sums of a piece that are stored for join_pieces.cu: the sum of its first id, if that also has tokens in the
+// previous piece, and the sum of its last id, if that also has tokens in the next piece.
 inline constexpr int kFirstSum = 0;
 inline constexpr int kLastSum = 1;
 
-// Stores a sum. Four floats are stored by __stwb, which the compiler never splits: it splits an ordinary 16-byte store in which several
-// branches end into four stores, and the cache then receives four times as many.
+// Stores a sum of N columns. Four floats are stored by __stwb. If the code that stores four floats in the ordinary way follows several
+// branches, the compiler splits it into four stores, and the cache then receives four times as many; it never splits __stwb.
 template <int N>
 __device__ __forceinline__ void store_sum(float* to, const float (&sum)[N]) {
   if constexpr (N == 4) {
@@ -23,29 +23,29 @@ __device__ __forceinline__ void store_sum(float* to, const float (&sum)[N]) {
   }
 }
 
-// The division of the sorted tokens into pieces. All tokens are divided, whichever rows d_table contains, so that the terms of an id are
-// always added in the same order.
+// The division of the sorted tokens into pieces. All tokens are divided, even if d_table contains only some rows of the table, so that the
+// terms of an id are always added in the same order.
 struct Pieces {
   SortedTokens sorted;
-  float* partials;  // [pieces, 2, stride]
+  float* partials;  // shape [pieces, 2, stride]: the sums that join_pieces.cu adds
   int64_t stride;
   int64_t T, C;
   int64_t padding_id;
-  int tokens;  // tokens per piece
+  int tokens;  // number of tokens per piece
   float* d_table;
-  int64_t first_row, num_rows;  // the rows of the table that d_table contains
+  int64_t first_row, num_rows;  // the range of rows of the table that d_table contains
   AddFlag add;
 
   __host__ __device__ int64_t count() const { return (T + tokens - 1) / tokens; }
   __device__ __forceinline__ float* partial(int64_t piece, int sum) const {
     return partials + (piece * 2 + sum) * stride;
   }
-  // Returns whether the gradient of an id is to be computed: d_table contains its row, and it is not the padding id. Returns false for the
-  // id of unused tokens.
+  // Returns true if the gradient of an id is to be computed. This is the case if d_table contains its row and the id is not the padding id.
+  // The id of unused tokens gives false.
   __device__ __forceinline__ bool wants(int32_t id) const {
     return id >= first_row && id < first_row + num_rows && id != padding_id;
   }
-  // Returns whether row first_row + `row` has a token whose gradient is added to it.
+  // Returns true if row first_row + `row` of the table has a token whose gradient is added to it.
   __device__ __forceinline__ bool has_token(int64_t row) const {
     const int64_t id = first_row + row;
     int64_t low = 0, high = T;
@@ -59,7 +59,7 @@ struct Pieces {
     }
     return low < T && sorted.id(low) == id && id != padding_id;
   }
-  // Writes N columns of the complete sum of an id for which wants() is true.
+  // Writes N columns of the complete sum of an id to d_table. Requires: wants() is true for the id.
   template <int N>
   __device__ __forceinline__ void write_row(int32_t id, int64_t c, bool adds, float (&sum)[N]) const {
     float* row = d_table + (id - first_row) * C + c;
@@ -71,9 +71,9 @@ struct Pieces {
     }
     store_sum<N>(row, sum);
   }
-  // Stores the sum of an id for which wants() is true after the last token of the id in the piece has been added. If the id also has tokens
-  // in a neighbouring piece, the sum is stored for join_pieces.cu instead: as the piece's first sum if the id began in an earlier piece,
-  // otherwise as its last sum.
+  // Stores the sum of an id when the last of its tokens in the piece has been added. If the id also has tokens in a neighbouring piece, the
+  // sum is stored for join_pieces.cu: as the piece's first sum if the id began in an earlier piece, otherwise as its last sum. Requires:
+  // wants() is true for the id.
   template <int N>
   __device__ __forceinline__ void finish_id(int64_t piece, int32_t id, bool from_before, bool goes_on,
                                             bool adds, int64_t c, float (&sum)[N]) const {
@@ -85,19 +85,19 @@ struct Pieces {
   }
 };
 
-// Sum the pieces and, unless the gradient is added to the table, write zeros to the rows without a token. launch_copied_pieces loads rows
-// with bulk copies. It requires compute capability 9.0, pieces of at most kMostCopiedTokens tokens, and rows of d_x and of the table that
-// begin and end at multiples of 16 bytes.
+// Sum the pieces and, unless the gradient is added to the table, write zeros to the rows without a token. launch_copied_pieces() reads the
+// rows of d_x with bulk copies. It requires compute capability 9.0, pieces of at most kMostCopiedTokens tokens, and rows of d_x and of the
+// table that begin and end at multiples of 16 bytes.
 template <typename X>
 void launch_loaded_pieces(const Pieces& pieces, const X* d_x, bool packs, CudaStream stream);
 template <typename X>
 void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream);
 inline constexpr int kMostLoadedTokens = 128;
 inline constexpr int kMostCopiedTokens = 256;
-// The number of pieces that an H100 sums at once: four on each of its 132 multiprocessors.
+// The number of pieces that an H100 sums at the same time: four on each of its 132 multiprocessors.
 inline constexpr int64_t kCopiedPieces = 528;
 
-// Joins the sums of ids whose tokens are in several pieces. `packs`: true if four columns may be read at once.
+// Joins the sums of ids whose tokens are in several pieces. `packs` states whether four columns may be read at once.
 void launch_join(const Pieces& pieces, bool packs, CudaStream stream);
 
 }  // namespace plimsoll::cuda

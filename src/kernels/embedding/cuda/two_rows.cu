@@ -4,7 +4,7 @@
 namespace plimsoll::cuda {
 namespace {
 
-constexpr int kTokens = 4;  // number of tokens that a warp loads at once
+constexpr int kTokens = 4;  // number of tokens that a warp loads before it adds the first one
 
 // Sums both rows of a table. Tokens are distributed as in column_sums_kernel: warp w of block i starts at token i * kColumnSumWarps + w and
 // then advances by the number of warps of all blocks. If the tokens of an id are adjacent, the rows that are read at the same time are
@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(kColumnSumWarps * 32, kColumnSumBlocks)
   for (int row = 0; row < kTwoRows; ++row) {
     if (row >= a.first_row && row < a.first_row + a.num_rows && row != a.padding_id) wanted |= 1u << row;
   }
-  // Returns 2 * token + row of table, or -1 if the gradient of the token is not to be added to the table or the token is past the last one.
+  // Returns 2 * token + row of the table for position i of the sorted tokens. Returns -1 if i is past the last token or the gradient of the
+  // token is not to be added to the table.
   const auto place_at = [&](int i) {
     const int2 pair = i < T ? a.sorted.pairs[i] : make_int2(kTwoRows, 0);
     return pair.x < kTwoRows && (wanted >> pair.x & 1u) != 0 ? 2 * pair.y + pair.x : -1;

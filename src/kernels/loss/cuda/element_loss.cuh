@@ -14,7 +14,7 @@ struct ElementLoss {
   int64_t num_classes = 0;
 };
 
-// Form::term(x, label) is the contribution of an element to the loss.
+// Computes the loss of each real row. Form::term(x, label) must return the contribution of an element.
 template <class Form>
 __global__ void __launch_bounds__(kLossThreads)
     element_loss_fwd_kernel(const __grid_constant__ ElementLoss a, double* losses) {
@@ -32,7 +32,8 @@ __global__ void __launch_bounds__(kLossThreads)
   if (threadIdx.x == 0) losses[row] = sum;
 }
 
-// Form::slope(x, label) times Form::kFactor is the derivative of the term. d_x may be x.
+// Computes the gradient. Form::slope(x, label) times Form::kFactor must be the derivative of the term of an element. d_x may be the same
+// array as x.
 template <class Form>
 __global__ void __launch_bounds__(kLossThreads)
     element_loss_bwd_kernel(const __grid_constant__ ElementLoss a, Scalar denominator, Scalar d_loss,

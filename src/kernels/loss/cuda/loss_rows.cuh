@@ -24,13 +24,13 @@ inline LossGrid loss_grid(int64_t num_rows, int64_t num_classes) {
   return {static_cast<unsigned>(num_rows), dim3(kLossThreads, 1)};
 }
 
-// Returns the row of this thread. It may be past the last row.
+// Returns the index of the row that this thread processes. It may be larger than that of the last row.
 __device__ __forceinline__ int64_t loss_row() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
 }
 
-// Returns the sum of term(x_k) over a row: elements of a pack are added in fp32, everything else in double.
-// Requires: all threads of the row call it; `slots` as for block_sum.
+// Returns the sum of term(x_k) over a row. Elements that a thread loads at once are added in fp32, everything else in double. Requires: all
+// threads of the row call it; `slots` is the shared memory that block_sum (element_wise/cuda/reductions.cuh) needs.
 template <typename T, int N, class Term>
 __device__ __forceinline__ double row_sum(const T* x, int64_t num_classes, double* slots, const Term& term) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -48,8 +48,8 @@ __device__ __forceinline__ double row_sum(const T* x, int64_t num_classes, doubl
   return block_sum(sum, thread, threads / 32, slots);
 }
 
-// Calls body(T{}, integral_constant<N>), which launches kernel<T, N>. Uses packs if rows, which are `row_stride` elements
-// apart, begin at whole packs.
+// Calls body(T{}, integral_constant<N>), which must launch kernel<T, N> with accesses of N elements. N elements have 16 bytes if every row
+// begins at a multiple of 16 bytes; rows are `row_stride` elements apart. Otherwise N is 1.
 template <class Body>
 void with_row_packs(DType dtype, int64_t row_stride, std::initializer_list<const void*> pointers,
                     const Body& body) {
@@ -63,8 +63,8 @@ void with_row_packs(DType dtype, int64_t row_stride, std::initializer_list<const
   });
 }
 
-// Adds num_rows losses in double, in an order that depends only on their number, divides the sum by
-// denominator * divisor, and stores it or, with `adds`, adds it to the loss. Defined in loss_rows.cu.
+// Adds the losses of num_rows rows in double, in an order that depends only on their number. Divides the sum by denominator * divisor, and
+// then stores it or, if `adds` is true, adds it to the old loss. Defined in loss_rows.cu.
 struct LossTotal {
   Scalar loss;
   Scalar denominator;
@@ -73,7 +73,7 @@ struct LossTotal {
 };
 void add_row_losses(const double* rows, int64_t num_rows, const LossTotal& total, CudaStream stream);
 
-// Returns the scratch memory as an array of row losses. Errors: kInternal if it is missing.
+// Returns the scratch memory as an array of the losses of rows. Errors: kInternal if it is missing.
 inline double* row_losses(const char* kernel, const View& scratch, int64_t num_rows) {
   PLIMSOLL_CHECK(scratch || num_rows == 0, "{} needs scratch memory for the losses of the rows, but has none",
                  kernel);

@@ -18,7 +18,7 @@
 
 namespace plimsoll::cuda {
 
-// The number of packs that a thread loads before it uses the first one.
+// The number of packs (16 bytes of adjacent elements) that a thread loads before it uses the first one.
 inline constexpr int kRowBatch = 4;
 
 // Returns exp(x) for x <= 1 in two instructions. The relative error is at most 2^-22 (ex2.approx) plus |x|
@@ -30,8 +30,8 @@ __device__ __forceinline__ float exp_to_1(float x) {
   return y;
 }
 
-// Returns the pack with all but its first `count` elements replaced by -inf. The last pack of a row contains padding if
-// the number of classes is not a multiple of a pack; the row then begins at whole packs because its stride is larger.
+// Returns the pack with all but its first `count` elements replaced by -inf. If the number of classes is not a multiple of the elements of
+// a pack, the last pack of a row contains padding, because the stride between rows is a multiple of packs.
 template <typename T, int N>
 __device__ __forceinline__ Raw<T, N> without_padding(const Raw<T, N>& raw, uint32_t count) {
   float values[N];
@@ -43,7 +43,8 @@ __device__ __forceinline__ Raw<T, N> without_padding(const Raw<T, N>& raw, uint3
   return pack<T, N>(values);
 }
 
-// Loads packs starting at class `first`, a block's width apart; classes past the end of the row are -inf.
+// Loads the packs of one thread from class `first` on. The distance between its packs is the width of the block. Classes past the end of
+// the row are -inf.
 template <typename T, int N>
 __device__ __forceinline__ void load_batch(const T* x, uint32_t num_classes, uint32_t first,
                                            Raw<T, N> (&raw)[kRowBatch]) {
@@ -60,9 +61,8 @@ __device__ __forceinline__ void load_batch(const T* x, uint32_t num_classes, uin
   }
 }
 
-// Returns the largest number of a batch, or -FLT_MAX if none is larger; NaNs are ignored. Two bf16 numbers
-// are compared at a time if the hardware can, because these kernels are limited by instructions as much as by
-// memory.
+// Returns the largest number of a batch of packs, or -FLT_MAX if none is larger; NaNs are ignored. Two bf16 numbers are compared at a time
+// if the hardware supports that, because these kernels are limited by instructions as much as by memory.
 template <typename T, int N>
 __device__ __forceinline__ float greatest_of(const Raw<T, N> (&raw)[kRowBatch]) {
 #if __CUDA_ARCH__ >= 800
@@ -142,8 +142,8 @@ __device__ __forceinline__ RowExponentials over_block(RowExponentials own, RowEx
   return all;
 }
 
-// Returns the exponentials of a whole row. Requires: as over_block. The entire row has been read when it
-// returns.
+// Returns the sum of exponentials of a whole row, and has read the entire row when it returns. Requires: all threads of the row call it;
+// `slots` is shared memory with one element per warp that no earlier call has used since the last barrier.
 template <typename T, int N>
 __device__ __forceinline__ RowExponentials row_exponentials(const T* x, int64_t num_classes,
                                                             RowExponentials* slots) {

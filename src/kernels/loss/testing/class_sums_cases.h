@@ -35,8 +35,8 @@ inline constexpr Variant kVariants[] = {
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// The logits of all classes, and those of each rank, in which padding and rows without a label are NaN. Every third row has no label; in
-// every fourth row the label has the largest logit, and the last class has an equal one.
+// The logits of all classes, and the logits of each rank, in which padding and rows without a label are NaN. Every third row has no label.
+// In every fourth row the label has the largest logit, and the last class has an equal one, which must not count as larger.
 struct Classes {
   Classes(const Division& d, const Variant& v, DType dtype)
       : division(d),
@@ -116,7 +116,7 @@ struct Classes {
   }
   int64_t num_sums() const { return division.rows * columns.size(); }
 
-  // Returns the sum over the ranks of the results of a kernel.
+  // Calls a kernel for each rank, and returns the sum of the results over the ranks.
   template <typename Kernel>
   GuardedBuffer sums_of_ranks(const Kernel& kernel, DType dtype) {
     GuardedBuffer all(name + "/sums", dtype, num_sums());

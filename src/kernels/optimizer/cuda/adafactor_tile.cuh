@@ -15,32 +15,34 @@ inline constexpr int kAdafactorThreads = 256;
 static_assert(kAdafactorTileColumns == 4 * kAdafactorThreads);
 
 struct AdafactorEntry {
-  void* param;  // f32, or bf16, which is rounded stochastically
+  void* param;  // the parameter in f32, or in bf16 and then rounded stochastically
   const void* grad;
-  float* row;     // null if the tensor is a vector
-  float* column;  // for a vector: v
-  float* m;       // null without beta1
-  void* low;      // null without a low-precision copy
+  float* row;     // the row state; null if the tensor is a vector
+  float* column;  // the column state or, if the tensor is a vector, its state v
+  float* m;       // the first moment; null if beta1 is not used
+  void* low;      // the 16-bit copy of the parameter; null if there is none
   float* row_sums;
   float* column_sums;
   double* tile_sums;
   double* mean;
   int64_t columns;
-  int64_t first;  // index, in the parameter, of the tensor's first element; selects the random numbers
+  // Index of the tensor's first element within its parameter, from which the random numbers are derived.
+  int64_t first;
   int32_t rows;
   int32_t column_tiles;
   uint32_t first_chunk;
   int32_t num_tiles;
   DType grad_dtype;
   DType low_dtype;
-  bool packs;  // every address of every row, and the position of its random numbers, allows packs of four
+  // True if every row of every array is aligned for accesses of four elements, and the random numbers can be drawn in groups of four.
+  bool packs;
 };
 
-// The tile that a thread block works on, and the columns of the thread.
+// The tile of a tensor that a thread block processes, and the columns that the current thread processes.
 struct AdafactorTile {
   int row, num_rows;
-  int64_t column;   // the thread's first column
-  int num_columns;  // number of columns of the thread, 0 to 4
+  int64_t column;   // the first column that the thread processes
+  int num_columns;  // number of columns that the thread processes, 0 to 4
   int index;        // index of the tile in the tensor
 
   __device__ __forceinline__ AdafactorTile(const AdafactorEntry& entry, uint32_t chunk)
@@ -54,7 +56,7 @@ struct AdafactorTile {
   }
 };
 
-// Loads four adjacent numbers; those past the last column are set to `beyond`.
+// Loads four adjacent elements of a row. Elements past the last column are set to `beyond`.
 template <class Load>
 __device__ __forceinline__ void load_columns(bool packs, int num_columns, float beyond, float (&x)[4],
                                              const Load& load) {
@@ -131,7 +133,8 @@ __device__ __forceinline__ void store_low_columns(const AdafactorEntry& entry, i
   }
 }
 
-// Stores a thread's numbers of a row, and their low-precision copy if there is one. `first` is the index of the first number in the tensor.
+// Stores the new parameters of the thread's columns of one row, and their 16-bit copy if there is one. `first` is the index of the first of
+// them in the tensor.
 template <class Param>
 __device__ __forceinline__ void store_parameters(const AdafactorEntry& entry, int num_columns, int64_t first,
                                                  const float (&x)[4], const Noise& noise) {

@@ -1,5 +1,5 @@
-// Updates one quantization block of 256 elements with states in 8 bits by one warp. A lane computes two groups of four elements of the
-// block. Only for .cu files. Thread-safe: no state.
+// Updates one quantization block of 256 elements with states in 8 bits by one warp. Each lane updates two groups of four elements of
+// the block. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include <type_traits>
@@ -15,26 +15,28 @@ struct EightBitEntry {
   const void* grad;
   uint8_t* m;
   float* m_absmax;
-  uint8_t* v;  // null if the update has no such state
+  uint8_t* v;  // the codes of a state; null if the optimizer has no such state
   float* v_absmax;
-  void* low;  // null without a low-precision copy
+  void* low;  // the 16-bit copy of the parameter; null if there is none
   int64_t count;
-  int64_t first;  // index, in the parameter, of the tensor's first element; selects the random numbers
+  // Index of the tensor's first element within its parameter, from which the random numbers are derived.
+  int64_t first;
   uint32_t first_chunk;
   DType grad_dtype;
   DType low_dtype;
-  bool packs;  // every address, and the position of the random numbers, allows packs of four
+  // True if every array is aligned for accesses of four elements, and the random numbers can be drawn in groups of four.
+  bool packs;
 };
 
-// The positions, in a quantization block of parameters of this type, of the two groups of four consecutive parameters that a lane updates.
-// In bf16 the groups are adjacent: eight numbers are one access of 16 bytes, and one Philox block gives eight values. In fp32 four numbers
-// already have 16 bytes, and each half of the block contains one of the groups.
+// The positions, in a quantization block, of the two groups of four consecutive parameters that a lane updates. They depend on the type of
+// the parameters. In bf16 the groups are adjacent, because eight numbers are one access of 16 bytes, and one Philox block gives eight
+// random values. In fp32 four numbers already have 16 bytes, and each half of the quantization block contains one of the groups.
 template <class Param>
 struct LaneLayout {
   static constexpr bool kSideBySide = sizeof(Param) == 2;
   static constexpr int64_t kDistance = kSideBySide ? 4 : kEightBitBlock / 2;
 
-  // Returns the index of the first element of the lane's first group.
+  // Returns the index of the first element of the first of the lane's two groups.
   static __device__ __forceinline__ int64_t first(uint32_t block) {
     return int64_t{block} * kEightBitBlock + threadIdx.x % 32 * (kSideBySide ? 8 : 4);
   }
@@ -51,8 +53,7 @@ struct LaneLayout {
       fours[1] = load_raw<T, 4>(from + kDistance);
     }
   }
-  // Stores with a streaming hint: the values are not read before the next step, so the cache need not keep
-  // them.
+  // Stores with a streaming hint, because the cache need not keep values that are not read again before the next step.
   template <class T>
   static __device__ __forceinline__ void store(T* to, const Raw<T, 4> (&fours)[2]) {
     if constexpr (kSideBySide) {
@@ -92,7 +93,7 @@ __device__ __forceinline__ void store_low(const EightBitEntry& entry, int64_t i,
   }
 }
 
-// The gradients of a lane, unconverted. Grad is their type, or void if each tensor has its own type.
+// The gradients that a lane loads, not yet converted to fp32. Grad is their type, or void if the tensors have different types.
 template <class Grad>
 struct RawGrads {
   Raw<Grad, 4> fours[2];
@@ -145,8 +146,8 @@ struct RawGrads<void> {
   }
 };
 
-// Returns numbers of a parameter, unconverted. Param is float, or __nv_bfloat16 for a parameter in bf16 alone, which is rounded
-// stochastically with the random numbers of the tensor.
+// Returns updated parameters in the form in which they are stored. Param is float, or __nv_bfloat16 for a parameter that is stored only in
+// bf16, which is rounded stochastically with the random numbers `noise`.
 template <class Param, int N>
 __device__ __forceinline__ Raw<Param, N> packed_parameter(const float (&p)[N],
                                                           const uint32_t (&noise)[(N + 1) / 2]) {
@@ -157,7 +158,8 @@ __device__ __forceinline__ Raw<Param, N> packed_parameter(const float (&p)[N],
   }
 }
 
-// The operands of a lane for a whole block, unconverted. Converting them here would wait for the loads and take more registers.
+// The operands that a lane loads for a whole quantization block, not yet converted to fp32. Converting them at once would wait for the
+// loads and take more registers.
 template <class Param, class Grad, bool kHasV>
 struct BlockOperands {
   using Layout = LaneLayout<Param>;
@@ -177,7 +179,7 @@ struct BlockOperands {
   }
 };
 
-// The operands of a lane for a whole block, as floats.
+// The operands of a lane for a whole quantization block after their conversion to fp32.
 template <bool kHasV>
 struct BlockNumbers {
   uint32_t noise[2][2] = {};
@@ -196,7 +198,8 @@ struct BlockNumbers {
   }
 };
 
-// Updates a whole quantization block whose addresses allow packs. Step: step.apply(float& p, float g, float& m, float& v).
+// Updates a whole quantization block that is aligned for accesses of four elements. step.apply(float& p, float g, float& m, float& v) must
+// update one element.
 template <class Param, bool kHasV, class Step>
 __device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, uint32_t block,
                                                    BlockNumbers<kHasV>& x, const SharedMap* maps,
@@ -235,8 +238,9 @@ __device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, u
   }
 }
 
-// Updates the last quantization block of a tensor, or one whose addresses do not allow packs, one element at a time. The states are
-// computed twice, once for the largest magnitude and once for the codes, so that they need not be stored in between.
+// Updates one element at a time, for the last quantization block of a tensor and for blocks that are not aligned for accesses of four
+// elements. The new states are computed twice, once to find the largest magnitude and once to find the codes, so that they need not be
+// stored in between.
 template <class Param, bool kHasV, class Step>
 __device__ __noinline__ void update_part_block(const EightBitEntry& entry, uint32_t block,
                                                const SharedMap* maps, const Step step,
@@ -276,7 +280,7 @@ __device__ __noinline__ void update_part_block(const EightBitEntry& entry, uint3
     entry.m[i] = code_of<EightBitSign::kSigned>(maps[0], m, m_inverse);
     if constexpr (kHasV) entry.v[i] = code_of<EightBitSign::kUnsigned>(maps[1], v, v_inverse);
   }
-  __syncwarp();  // every lane has read the old values
+  __syncwarp();  // waits until every lane has read the old absmax
   if (lane == 0) {
     entry.m_absmax[block] = m_new;
     if constexpr (kHasV) entry.v_absmax[block] = v_new;

@@ -1,5 +1,5 @@
-// The numbers and codes of 8-bit states (eight_bit.h) in CUDA kernels: their tables in shared memory, and the elements of a quantization
-// block with which one lane of a warp computes. Only for .cu files. Thread-safe: no state.
+// Converts between the numbers and the codes of 8-bit optimizer states (eight_bit.h) in CUDA kernels: the tables in shared memory, and
+// the elements of a quantization block that one lane of a warp processes. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/reductions.cuh"
@@ -8,12 +8,13 @@
 
 namespace plimsoll::cuda {
 
-// The tables as constants of the program. Each translation unit has its own copy.
+// The tables of eight_bit.h as constants in device memory. Each translation unit has its own copy.
 static __device__ const EightBitMap kSignedMap = make_eight_bit_map(EightBitSign::kSigned);
 static __device__ const EightBitMap kUnsignedMap = make_eight_bit_map(EightBitSign::kUnsigned);
 
-// The numbers and cells of the map of one state in shared memory. A cell is stored such that adding it to the bits of a magnitude leaves
-// the code in the upper half of the sum: the addition cancels the upper bits, and the lower bits carry if they exceed the limit.
+// The tables of one state in shared memory: the number that each code represents, and the cells by which codes are found (eight_bit.h). A
+// cell is stored in such a form that adding it to the bits of a magnitude leaves the code in the upper half of the sum: the addition
+// cancels the upper bits of the magnitude, and the lower bits carry if they exceed the limit of the cell.
 struct SharedMap {
   float numbers[256];
   uint32_t cells[kEightBitCells];
@@ -24,16 +25,17 @@ struct SharedMap {
       cells[i] = (map.cells.data()[i] ^ 0xffffu) - ((i + kEightBitFirstCell) << 16);
     }
   }
-  // Returns the result of eight_bit_magnitude in bits 16 to 23. Requires: 2^-23 <= magnitude < 1 + 2^-7.
+  // Returns a word whose bits 16 to 23 are the code that eight_bit_magnitude() returns for this magnitude. Requires: 2^-23 <= magnitude < 1
+  // + 2^-7.
   __device__ __forceinline__ uint32_t find(float magnitude) const {
     const uint32_t bits = __float_as_uint(magnitude);
     return bits + cells[(bits >> 16) - kEightBitFirstCell];
   }
 };
 
-// Return the quotient of an element and the largest magnitude of its quantization block, and the magnitude of that quotient, as
-// SharedMap::find() requires them. quotient_of() raises -1 to the smallest number of the map, which gets the same code, and magnitude_of()
-// raises magnitudes below 2^-23 to 2^-23, which has the code of 0 as they do. Both maxima also remove NaN.
+// Return the quotient of an element and the largest magnitude of its quantization block, and the magnitude of this quotient in the range
+// that SharedMap::find() requires. quotient_of() raises -1 to the smallest number that has a code, which is also the code of -1.
+// magnitude_of() raises magnitudes below 2^-23 to 2^-23; both have the code of 0. The maximum operations also replace NaN by a number.
 template <EightBitSign kSign>
 __device__ __forceinline__ float quotient_of(float x, float inverse) {
   constexpr float kLeast = eight_bit_numbers(EightBitSign::kSigned)[0];
@@ -50,8 +52,8 @@ __device__ __forceinline__ uint8_t code_of(const SharedMap& map, float x, float 
   return eight_bit_signed_code(size, quotient < 0.0f);
 }
 
-// Returns four bytes of two words, chosen by four digits of a selector: 0 to 3 are the bytes of a, 4 to 7
-// those of b, and adding 8 copies the sign of the byte to all of its bits.
+// Returns four bytes that are chosen from the words a and b by the four digits of the selector: digits 0 to 3 choose the bytes of a, and 4
+// to 7 those of b. Adding 8 to a digit copies the sign bit of the byte to all of its bits.
 template <uint32_t kSelector>
 __device__ __forceinline__ uint32_t bytes_of(uint32_t a, uint32_t b) {
   uint32_t bytes;
@@ -59,7 +61,7 @@ __device__ __forceinline__ uint32_t bytes_of(uint32_t a, uint32_t b) {
   return bytes;
 }
 
-// The elements of a quantization block of one state with which one lane computes.
+// The elements of one optimizer state that one lane processes in a quantization block.
 template <EightBitSign kSign>
 struct StateBlock {
   float x[2][4];
@@ -84,8 +86,8 @@ struct StateBlock {
     }
     return warp_max_of_magnitudes(absmax);
   }
-  // Returns the codes of four numbers. Codes of negative numbers mirror those of positive ones; no byte
-  // carries into another.
+  // Returns the codes of four numbers, one per byte. Codes of negative numbers mirror those of positive ones around the code of 0, 0x7f.
+  // The additions and subtractions do not carry from one byte into another.
   __device__ __forceinline__ uint32_t codes(const SharedMap& map, float inverse, int half) const {
     uint32_t quotients[4], found[4];
 #pragma unroll
@@ -103,8 +105,8 @@ struct StateBlock {
   }
 };
 
-// Returns 1 / absmax, or 0 for a quantization block that is zero (eight_bit.h). Between the two limits no intermediate result is flushed to
-// zero.
+// Returns 1 / absmax, or 0 if all elements of the quantization block are zero (eight_bit.h). For an absmax between the two limits below, no
+// intermediate result of the fast computation is flushed to zero.
 __device__ __forceinline__ float inverse_of(float absmax) {
   if (absmax >= 0x1p-126f && absmax <= 0x1p125f) {
     float inverse;

@@ -1,8 +1,8 @@
 // The kernel that AdamW, Lion, SGD and Adagrad with 8-bit states share: the warps of a multiprocessor take quantization blocks of 256
 // elements from a queue, and a warp loads the operands of its next quantization block before it computes the current one. The number of
-// instructions limits these kernels: in the time that the memory needs for the bytes of an element (16, or 10 with weights in bf16 alone),
-// a multiprocessor of an H200 issues 112 or 70 instructions, and AdamW executes some 70 with weights in bf16 alone. Only for .cu files.
-// Thread-safe: no state.
+// instructions limits these kernels: in the time that the memory needs for the bytes of an element (16, or 10 if weights are stored only
+// in bf16), a multiprocessor of an H200 issues 112 or 70 instructions, and AdamW executes about 70 with weights that are stored only in
+// bf16. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,9 @@
 namespace plimsoll::cuda {
 
 // The number of warps of a thread block. A multiprocessor runs one thread block, whose warps take quantization blocks when they need them.
-// With a fixed assignment some warps would finish after only four fifths of the time, because the scheduler prefers the warps that have
-// waited longest. The number is the largest for which the registers hold the operands that are loaded ahead.
+// With a fixed assignment of quantization blocks, some warps would have no more work after four fifths of the time, because the scheduler
+// prefers the warps that have waited longest. The number is the largest for which the registers suffice for the operands that are loaded
+// ahead.
 template <bool kHasV>
 inline constexpr int kEightBitWarps = kHasV ? 24 : 28;
 template <bool kHasV>
@@ -26,19 +27,20 @@ inline constexpr int kEightBitThreads = 32 * kEightBitWarps<kHasV>;
 inline constexpr uint32_t kChunkBlocks = 8;
 inline constexpr int64_t kEightBitChunk = kChunkBlocks * kEightBitBlock;
 
-// The quantization block that a warp updates next. It remembers the tensor of the current chunk, and searches the table only when it
-// reaches another tensor.
+// The quantization block that a warp updates next. The cursor remembers the tensor of its current chunk, and searches the table of tensors
+// only when it reaches another tensor.
 struct EightBitCursor {
   uint32_t chunk = 0;
-  uint32_t first_chunk = 0;   // first chunk of the tensor
-  uint32_t end_chunk = 0;     // one past the last chunk of the tensor
-  uint32_t whole_blocks = 0;  // number of quantization blocks that allow packs; 0 after the last tensor
-  int index = 0;              // index of the tensor's entry in the table
-  uint32_t block = 0;         // index of the quantization block in the tensor
+  uint32_t first_chunk = 0;  // number of the first chunk of the current tensor
+  uint32_t end_chunk = 0;    // number of the chunk after the last one of the current tensor
+  // Number of quantization blocks of the tensor that update_whole_block() can update; 0 after the last tensor.
+  uint32_t whole_blocks = 0;
+  int index = 0;       // index of the current tensor in the table of tensors
+  uint32_t block = 0;  // index of the quantization block in the current tensor
   bool is_whole = false;
 
-  // Moves to the quantization block with index `number` among those that belong to this thread block. Requires: `number` grows from call to
-  // call.
+  // Moves to the quantization block with index `number` among those that this thread block updates. Requires: `number` is larger than in
+  // the previous call.
   template <class Table>
   __device__ __forceinline__ void go_to(const Table& table, uint32_t number) {
     chunk = number / kChunkBlocks * gridDim.x + blockIdx.x;
@@ -60,14 +62,15 @@ struct EightBitCursor {
   }
 };
 
-// The queue of quantization blocks that the warps of a thread block share. The first one of each warp is fixed.
+// The queue from which the warps of a thread block take the quantization blocks that they update. The first quantization block of each warp
+// is fixed.
 struct EightBitQueue {
-  uint32_t next;       // address in shared memory of the number of the next quantization block
-  uint32_t requested;  // the result of the last request, in lane 0; take() waits for it
+  uint32_t next;  // address, in shared memory, of the counter of the quantization blocks that have been taken
+  uint32_t requested;  // the number that lane 0 got by its last request; take() waits for it
 
   static __device__ __forceinline__ uint32_t first() { return threadIdx.x / 32; }
-  // Requests the number of the next quantization block. nvcc compiles atomicAdd to a sum over the warp, which waits for the result
-  // immediately; this instruction does not wait.
+  // Requests the number of the next quantization block without waiting for it. nvcc would compile atomicAdd to a sum over the warp, which
+  // waits for the result immediately.
   __device__ __forceinline__ void request() {
     if (threadIdx.x % 32 == 0) {
       asm volatile("atom.shared.add.u32 %0, [%1], 1;" : "=r"(requested) : "r"(next) : "memory");
@@ -80,7 +83,7 @@ struct EightBitQueue {
   }
 };
 
-// The shared memory of a thread block.
+// The data that a thread block keeps in shared memory.
 template <bool kHasV, class Step>
 struct EightBitShared {
   SharedMap maps[kHasV ? 2 : 1];
@@ -88,9 +91,9 @@ struct EightBitShared {
   uint32_t next_block;
 };
 
-// Updates all quantization blocks of a table. A warp loads the operands of the next one while it computes the current one. `shared.step`
-// may be written until the barrier in this function. `noise` selects the random numbers of the first tensor of the list; the sites of the
-// other tensors follow.
+// Updates all quantization blocks of the tensors of a table. A warp loads the operands of its next quantization block while it computes the
+// current one. The caller may write shared.step shortly before the call, because the function contains a barrier before it reads it.
+// `noise` draws the random numbers of the first tensor of the list; the random numbers of the other tensors have the following sites.
 template <class Param, class Grad, bool kHasV, class Table, class Step>
 __device__ __forceinline__ void update_eight_bit(const Table& table, EightBitShared<kHasV, Step>& shared,
                                                  Noise noise) {
@@ -131,17 +134,17 @@ __device__ __forceinline__ void update_eight_bit(const Table& table, EightBitSha
     if (int64_t{next.block} * kEightBitBlock < entry.count) {
       update_part_block<Param, kHasV>(entry, next.block, maps, step, noise.where());
     }
-    // Resets the operands, so that the compiler does not spill their registers across the call above.
+    // Sets the operands to zero, so that their registers need not be saved during the call above.
     operands = {};
     advance();
   }
 }
 
-// Checks the tensors of one update and returns their entries.
+// Checks a tensor of an update and returns its entry in the table that is passed to the kernel.
 struct EightBitEntryMaker {
   const char* kernel;
   bool has_v;
-  DType param_dtype;  // type of the parameters of all tensors
+  DType param_dtype;  // the type that the parameters of all tensors must have
 
   EightBitEntry operator()(const OptimizerTensor& tensor) const {
     check_cuda_operands(kernel, {{"grad", tensor.grad}});
@@ -170,7 +173,8 @@ struct EightBitEntryMaker {
   }
 };
 
-// Launches the kernel for one table. make_step(scalars) returns the update of one element; it runs on the device.
+// The kernel that updates the tensors of one table. make_step(scalars) must return the object that updates one element; the device calls
+// it.
 template <class Param, class Grad, bool kHasV, auto make_step, class Scalars, class Table>
 static __global__ void __launch_bounds__(kEightBitThreads<kHasV>, 1)
     eight_bit_kernel(const Scalars scalars, const __grid_constant__ Table table) {
@@ -180,7 +184,7 @@ static __global__ void __launch_bounds__(kEightBitThreads<kHasV>, 1)
   update_eight_bit<Param, Grad>(table, shared, Noise(scalars.noise));
 }
 
-// Updates all tensors, with one launch per table. Requires: the parameters are all f32, or all bf16 alone.
+// Updates all tensors, with one launch per table of tensors. Requires: the parameters are all f32, or are all stored only in bf16.
 template <bool kHasV, auto make_step, class Scalars>
 void launch_eight_bit(const char* kernel, std::span<const OptimizerTensor> tensors, const Scalars& scalars,
                       CudaStream stream) {

@@ -10,14 +10,14 @@
 
 namespace plimsoll::cuda {
 
-// The values for drawing random numbers that are the same for a whole launch. The host computes the keys of all rounds and passes them as
-// parameters; if the kernel computed them, they would occupy fourteen registers per thread.
+// The inputs of the random number generator that are the same for a whole launch. The host computes the keys of all rounds and passes them
+// as kernel parameters; if the kernel computed them, they would occupy fourteen registers per thread.
 struct NoiseScalars {
   uint32_t keys[kHalfRounds][2];
-  const int64_t* step;  // null means step 0
+  const int64_t* step;  // the step number; null means step 0
   uint32_t site;
 
-  // Builds the values from the arguments of an update, which have the fields step, noise_seed and noise_site.
+  // Computes the inputs from the arguments of an update, which have the fields step, noise_seed and noise_site.
   template <class Args>
   static NoiseScalars of(const Args& args) {
     NoiseScalars scalars{
@@ -30,26 +30,26 @@ struct NoiseScalars {
   }
 };
 
-// Draws the random numbers of one tensor of a list. The next tensor has the next site.
+// Draws the random numbers of one tensor of a list. Those of the next tensor in the list have the next site.
 struct Noise {
   const NoiseScalars* scalars;
   uint32_t step, site;
 
-  // Starts with the first tensor of the list. Requires: the scalars are a parameter of the kernel.
+  // Prepares to draw the random numbers of the first tensor of the list. Requires: `of` is a kernel parameter.
   __device__ __forceinline__ explicit Noise(const NoiseScalars& of)
       : scalars(&of), step(of.step == nullptr ? 0u : static_cast<uint32_t>(*of.step)), site(of.site) {}
 
   __device__ __forceinline__ RandomSite where() const {
     return {scalars->keys[0][0] | static_cast<uint64_t>(scalars->keys[0][1]) << 32, step, site};
   }
-  // Returns the object that draws the random numbers of the tensor's second moment.
+  // Returns an object that draws the random numbers for the second moment of the tensor.
   __device__ __forceinline__ Noise of_second_moment() const {
     Noise noise = *this;
     noise.site += kSecondMomentSites;
     return noise;
   }
-  // Draws the random numbers of elements i to i + N - 1: two per word, the first in its low half. For one element only the low half is
-  // used. Requires: i is a multiple of N.
+  // Draws the 16-bit random numbers of elements i to i + N - 1. Each word of `numbers` gets two of them, the first one in its low half; for
+  // a single element only the low half is used. Requires: i is a multiple of N.
   template <int N>
   __device__ __forceinline__ void draw(int64_t i, uint32_t (&numbers)[(N + 1) / 2]) const {
     static_assert(N == 1 || N == 4);
@@ -70,10 +70,10 @@ struct Noise {
 #pragma unroll
     for (int n = 0; n < 4; ++n) numbers[n / 2][n % 2] = words[n];
   }
-  // Draws the random numbers of the four elements from i on, of the four from i + distance on, and so on. A Philox block contains the
-  // numbers of two adjacent lanes, so each lane draws for both: the even lane for the first of every two packs, the odd lane for the
-  // second. Requires: all lanes of the warp call it; i is a multiple of 4; in an even lane i is a multiple of 8 and 4 less than in the next
-  // lane; distance is a multiple of 8.
+  // Draws the random numbers of kPacks groups of four elements, which start at i, i + distance, i + 2 * distance and so on. A Philox block
+  // contains the numbers of the groups of two adjacent lanes, so each lane draws for both of them: the even lane draws the first of every
+  // two groups, the odd lane the second. Requires: all lanes of the warp call it; i is a multiple of 4; in an even lane i is a multiple of
+  // 8 and 4 less than in the next lane; distance is a multiple of 8.
   template <int kPacks>
   __device__ __forceinline__ void draw_packs(int64_t i, int64_t distance,
                                              uint32_t (&numbers)[kPacks][2]) const {
@@ -93,7 +93,7 @@ struct Noise {
   }
 
  private:
-  // Draws the random numbers of the aligned eight elements that contain element i.
+  // Draws the random numbers of eight elements: of element i, and of the others in the same aligned group of eight.
   __device__ __forceinline__ void draw_block(int64_t i, uint32_t (&words)[4]) const {
     const uint64_t block = static_cast<uint64_t>(i) / kHalvesOfBlock;
     words[0] = static_cast<uint32_t>(block);

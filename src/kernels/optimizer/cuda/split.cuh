@@ -1,12 +1,12 @@
-// Packs of N fp32 numbers that are split into a bf16 and 16 more bits (base/split_f32.h), and bf16 copies with the same rounding. Only for
-// .cu files. Thread-safe: no state.
+// Splits groups of N fp32 numbers into a bf16 number and 16 more bits each (base/split_f32.h), joins them, and makes bf16 copies with the
+// same rounding. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/vectors.cuh"
 
 namespace plimsoll::cuda {
 
-// Returns the upper half of a split number, its bf16, and sets `low` to the lower 16 bits.
+// Returns the upper half of a split number as the bits of a bf16, and sets `low` to the lower 16 bits.
 __device__ __forceinline__ uint32_t split_bits(float value, uint32_t& low) {
   const uint32_t bits = __float_as_uint(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) {
@@ -20,7 +20,7 @@ __device__ __forceinline__ float join_bits(uint32_t high, uint32_t low) {
   return __uint_as_float(((high - (low >> 15)) & 0xffffu) << 16 | low);
 }
 
-// Reads and writes element i of a pack of 16-bit elements.
+// Read and write element i of a group of N elements of 16 bits.
 template <int N>
 __device__ __forceinline__ uint32_t half_of(const Raw<__nv_bfloat16, N>& raw, int i) {
   return i % 2 == 0 ? raw.word[i / 2] & 0xffffu : raw.word[i / 2] >> 16;
@@ -52,8 +52,8 @@ __device__ __forceinline__ void store_split(__nv_bfloat16* high, __nv_bfloat16* 
   store_raw<__nv_bfloat16, N>(low, lower);
 }
 
-// Returns fp32 numbers rounded to bf16 with 16 random bits each (round_stochastically). `noise` contains the bits for two numbers per word,
-// those for the first in the low half.
+// Returns fp32 numbers rounded stochastically to bf16, each with 16 random bits (round_stochastically of base/split_f32.h). Each word of
+// `noise` contains the bits for two numbers, those for the first one in the low half.
 template <int N>
 __device__ __forceinline__ Raw<__nv_bfloat16, N> rounded_stochastically(
     const float (&x)[N], const uint32_t (&noise)[(N + 1) / 2]) {
@@ -80,7 +80,7 @@ __device__ __forceinline__ Raw<__nv_bfloat16, N> rounded_stochastically(
   return rounded;
 }
 
-// Stores only the upper halves, the bf16 numbers.
+// Stores only the upper halves of the split numbers, as a bf16 copy.
 template <int N>
 __device__ __forceinline__ void store_copy(__nv_bfloat16* copy, const float (&x)[N]) {
   Raw<__nv_bfloat16, N> upper;

@@ -10,7 +10,7 @@
 
 namespace plimsoll::cuda {
 
-// The size limit of kernel parameters since CUDA 12.1 on compute capability 7.0 and later, minus some space
+// The number of bytes of a table: the size limit of kernel parameters since CUDA 12.1 on compute capability 7.0 and later, minus some space
 // for the other parameters.
 inline constexpr int64_t kTableBytes = 32764 - 256;
 
@@ -20,8 +20,8 @@ inline constexpr int kSmallTable = 8;
 template <class Entry>
 inline constexpr int kLargeTable = static_cast<int>((kTableBytes - 16) / static_cast<int64_t>(sizeof(Entry)));
 
-// Returns the last tensor whose first chunk, first_chunk_of(i), is at most `chunk`. Requires: the first chunk of the
-// first tensor is at most `chunk`, and first chunks do not decrease.
+// Returns the index i of the last tensor whose first chunk, first_chunk_of(i), is at most `chunk`. Requires: the first chunk of the first
+// tensor is at most `chunk`, and first chunks do not decrease from tensor to tensor.
 template <class FirstChunkOf>
 __device__ __forceinline__ int last_at_most(const FirstChunkOf& first_chunk_of, int num_entries,
                                             uint32_t chunk) {
@@ -43,7 +43,7 @@ template <class Entry, int kEntries>
 struct TensorTable {
   static constexpr int kCapacity = kEntries;
   int32_t num_entries = 0;
-  int32_t first_index = 0;  // index of entry 0 in the list of the caller
+  int32_t first_index = 0;  // the index, in the list of the caller, of the tensor of entry 0
   uint32_t num_chunks = 0;
   Entry entries[kCapacity];
 
@@ -53,7 +53,7 @@ struct TensorTable {
   }
 };
 
-// Implements for_each_table() for one capacity of tables.
+// Implements for_each_table() with tables of kEntries entries.
 template <class Entry, int kEntries, class Make, class Launch>
 void for_each_table_of(std::span<const OptimizerTensor> tensors, int64_t chunk_elements, const Make& make,
                        const Launch& launch) {
@@ -73,8 +73,9 @@ void for_each_table_of(std::span<const OptimizerTensor> tensors, int64_t chunk_e
   } while (next < tensors.size());
 }
 
-// Calls launch(table) for each group of as many tensors as a table can contain, at least once. make(tensor) returns an entry without its
-// first_chunk. A tensor without elements has an entry without chunks, so that entries have the order of the list.
+// Divides a list of tensors into as few tables as possible and calls launch(table) for each of them, at least once. make(tensor) must
+// return an entry without its first_chunk. A tensor without elements also gets an entry, which has no chunks, so that the entries have the
+// order of the list.
 template <class Entry, class Make, class Launch>
 void for_each_table(std::span<const OptimizerTensor> tensors, int64_t chunk_elements, const Make& make,
                     const Launch& launch) {
@@ -85,7 +86,7 @@ void for_each_table(std::span<const OptimizerTensor> tensors, int64_t chunk_elem
   }
 }
 
-// A scalar in device memory, or a default value if there is none.
+// A scalar in device memory, or the default value `otherwise` if there is no such scalar.
 struct OptionalScalar {
   Scalar scalar = {};
   double otherwise = 1.0;

@@ -1,6 +1,6 @@
 // The loop that the kernels of AdamW, Lion, Adagrad and SGD share: it processes the chunks of a table of tensors, distributed over thread
-// blocks. A thread updates some packs of four elements of a chunk and loads all of their operands before it computes the first pack. Only
-// for .cu files. Thread-safe: no state.
+// blocks. A thread updates a few groups ("packs") of four adjacent elements of a chunk, and loads all of their operands before it
+// computes the first group. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include <algorithm>
@@ -16,27 +16,32 @@ namespace plimsoll::cuda {
 inline constexpr int kUpdateThreads = 256;
 
 struct UpdateEntry {
-  void* param;  // f32, or bf16 of a split or stochastically rounded parameter
+  void* param;  // the parameter: f32, or bf16 if it is split or rounded stochastically
   const void* grad;
-  void* m;  // f32, or bf16 if the kernel supports it; null if the update has no such state
+  // The first moment: f32, or bf16 if the kernel supports that; null if the optimizer does not have it.
+  void* m;
   void* v;
-  void* low;  // low-precision copy, or null; for a split parameter the remainder
+  // The remainder of a split parameter, or else the 16-bit copy of the parameter; null if there is neither.
+  void* low;
   int64_t count;
-  int64_t first;  // index, in the parameter, of the tensor's first element; selects the random numbers
+  // Index of the tensor's first element within its parameter, from which the random numbers are derived.
+  int64_t first;
   uint32_t first_chunk;
   DType grad_dtype;
   DType low_dtype;
   bool is_split;
-  bool is_bf16;  // the parameter is stored in bf16 alone
+  bool is_bf16;  // true if the parameter is stored only in bf16
   bool m_is_bf16, v_is_bf16;
-  bool packs;  // every address, and the position of the random numbers, allows packs of four
+  // True if every array is aligned for accesses of four elements, and the random numbers can be drawn in groups of four.
+  bool packs;
 };
 
-// States whether tensors have moments. kSome: they have m, v or both.
+// States whether the optimizer has moments. kSome: it has m, v or both.
 enum class Moments : uint8_t { kNone, kSome };
 
-// Return the number of packs of a chunk that a thread updates, and the number of elements of a chunk. Without states an element has so few
-// bytes that with two packs per thread, finding the next chunk would take longer than moving the bytes of one of them.
+// Return the number of groups of four elements that a thread updates in a chunk, and the number of elements of a chunk. Without moments, an
+// element has few bytes. If a thread then updated only two groups per chunk, finding the next chunk would take longer than moving the bytes
+// of a group.
 constexpr int update_packs(Moments moments) {
   return moments == Moments::kNone ? 4 : 2;
 }
@@ -44,12 +49,11 @@ constexpr int update_chunk_elements(Moments moments) {
   return kUpdateThreads * update_packs(moments) * 4;
 }
 
-// The types of all tensors of a launch: any, or parameters in bf16 alone, gradients in bf16 and states in fp32. The
-// kernel for the second case has no branches for other types; with them, instructions rather than memory would limit
-// its speed.
+// The types of the tensors of a launch. kAny: any types. kBf16Alone: parameters only in bf16, gradients in bf16 and states in fp32. The
+// kernel for kBf16Alone has no branches for other types; with them, instructions rather than memory would limit its speed.
 enum class UpdateTypes : uint8_t { kAny, kBf16Alone };
 
-// Four adjacent elements of a tensor, or one.
+// The operands of four adjacent elements of a tensor, or of one element, as floats.
 template <int N, Moments kMoments, UpdateTypes kTypes>
 struct UpdateValues {
   static constexpr bool kAlone = kTypes == UpdateTypes::kBf16Alone;
@@ -77,7 +81,8 @@ struct UpdateValues {
       load_moment(entry.v, entry.v_is_bf16, i, v);
     }
   }
-  // Stores the elements from element i on. `noise` draws the random numbers for tensors that are rounded stochastically.
+  // Stores the updated operands; the first one is element i of the tensor. `noise` draws the random numbers for tensors that are rounded
+  // stochastically.
   __device__ __forceinline__ void store(const UpdateEntry& entry, int64_t i,
                                         const uint32_t (&p_noise)[kNoiseWords],
                                         const uint32_t (&v_noise)[kNoiseWords]) const {
@@ -126,8 +131,8 @@ struct UpdateValues {
   }
 };
 
-// Updates a chunk of a tensor with a thread block. Step: step.apply(float& p, float g, float& m, float& v) updates one element. `noise`
-// draws the random numbers of the tensor.
+// Updates a chunk of a tensor with a thread block. step.apply(float& p, float g, float& m, float& v) must update one element. `noise` draws
+// the random numbers of the tensor.
 template <UpdateTypes kTypes, Moments kMoments, class Step>
 __device__ __forceinline__ void update_chunk(const UpdateEntry& entry, uint32_t chunk, const Step& step,
                                              const Noise& noise) {
@@ -169,12 +174,12 @@ __device__ __forceinline__ void update_chunk(const UpdateEntry& entry, uint32_t 
   }
 }
 
-// Updates all chunks of a table, distributed over the thread blocks of the launch. `noise` draws the random numbers of the first tensor of
-// the list; the sites of the other tensors follow.
+// Updates all chunks of the tensors of a table, distributed over the thread blocks of the launch. `noise` draws the random numbers of the
+// first tensor of the list; the random numbers of the other tensors have the following sites.
 template <UpdateTypes kTypes, Moments kMoments = Moments::kSome, class Table, class Step>
 __device__ __forceinline__ void update_tensors(const Table& table, const Step& step, Noise noise) {
-  // Copies the first chunk of each tensor to shared memory, because a search in the table itself would read more kernel parameters than
-  // their cache holds.
+  // Copies the number of the first chunk of each tensor to shared memory. A search in the table itself, which is a kernel parameter, would
+  // read more bytes than the cache of kernel parameters holds.
   __shared__ uint32_t first_chunks[Table::kCapacity];
   for (int i = static_cast<int>(threadIdx.x); i < table.num_entries; i += kUpdateThreads) {
     first_chunks[i] = table.entries[i].first_chunk;
@@ -188,7 +193,7 @@ __device__ __forceinline__ void update_tensors(const Table& table, const Step& s
   }
 }
 
-// Checks the tensors of one update and returns their entries.
+// Checks a tensor of an update and returns its entry in the table that is passed to the kernel.
 struct UpdateEntryMaker {
   const char* kernel;
   bool has_m;
@@ -233,7 +238,8 @@ struct UpdateEntryMaker {
   }
 };
 
-// Returns the number of thread blocks that fill the GPU once. Each processes several chunks, so no block waits for the end of another one.
+// Returns the number of thread blocks that run at the same time on the GPU, or the number of chunks if that is smaller. Each thread block
+// processes several chunks, so that none waits until another one ends.
 template <class Kernel>
 unsigned update_blocks(Kernel kernel, uint32_t num_chunks) {
   int resident = 0;
@@ -243,7 +249,8 @@ unsigned update_blocks(Kernel kernel, uint32_t num_chunks) {
   return num_chunks < most ? num_chunks : most;
 }
 
-// Calls launch.operator()<types>(table) for each table of for_each_table that has chunks.
+// Divides the tensors into tables (tensor_table.cuh) and calls launch.operator()<types>(table) for each table that has chunks. `types`
+// states whether all tensors of the table have the types of kBf16Alone.
 template <Moments kMoments = Moments::kSome, class Launch>
 void for_each_update(std::span<const OptimizerTensor> tensors, const UpdateEntryMaker& make,
                      const Launch& launch) {

@@ -60,7 +60,9 @@ class AdafactorList {
   GuardedBuffer& param(size_t i) { return *buffers_[5 * i]; }
   GuardedBuffer& grad(size_t i) { return *buffers_[5 * i + 1]; }
   GuardedBuffer& row(size_t i) { return *buffers_[5 * i + 2]; }
-  GuardedBuffer& column(size_t i) { return *buffers_[5 * i + 3]; }  // for a vector: its state v
+  GuardedBuffer& column(size_t i) {
+    return *buffers_[5 * i + 3];
+  }  // the column state or, for a vector, its state v
   GuardedBuffer& m(size_t i) { return *buffers_[5 * i + 4]; }
 
   int64_t scratch_bytes() const {
@@ -68,7 +70,7 @@ class AdafactorList {
     for (const AdafactorShape& s : shapes_) bytes += adafactor_scratch(s.rows, s.columns, s.is_matrix).bytes;
     return bytes;
   }
-  // States are sums of squares, so they are positive.
+  // States are means of squares, so their initial values are positive.
   void fill() {
     for (size_t i = 0; i < size(); ++i) {
       param(i).fill_normal();
@@ -88,7 +90,7 @@ class AdafactorList {
   std::vector<AdafactorTensor> tensors_;
 };
 
-// Compares one update of `start` by the reference (`want`) and by a kernel (`got`), within the error bound of the contract.
+// Compares one update of `start` by the reference (`want`) and by a kernel (`got`), within the error bound that adafactor.h states.
 inline void expect_adafactor_within(AdafactorList& start, AdafactorList& want, AdafactorList& got,
                                     const AdafactorArgs& args) {
   for (size_t i = 0; i < want.size(); ++i) {
@@ -107,13 +109,14 @@ inline void expect_adafactor_within(AdafactorList& start, AdafactorList& want, A
     const double rate = adafactor_rate(args, std::sqrt(square / static_cast<double>(start.param(i).count())));
     std::vector<double> param_limits, m_limits;
     for (int64_t j = 0; j < start.param(i).count(); ++j) {
-      // The relative part of the bound applies to the step of an element without its momentum. The momentum
-      // is exact before the update, which rounds it three times.
+      // The relative error bound applies to the step of an element without its momentum. The momentum has no error before the update, which
+      // rounds it three times.
       const double p = start.param(i).load(j);
       const double decay = rate * args.weight_decay * std::fabs(p);
       const double change = std::fabs(want.param(i).load(j) - p) + 2.0 * decay;
       const double m = args.beta1 ? std::fabs(start.m(i).load(j)) : 0.0;
-      // (1 - beta1) u = change - beta1 m: so |u| is at most (change + m) / (1 - beta1).
+      // The change of the parameter is beta1 m + (1 - beta1) u, so the step |u| without momentum is at most (change + m) / (1 - beta1). The
+      // error bounds contain (1 - beta1) |u|.
       const double step = args.beta1 ? (change + m) : change;
       param_limits.push_back(bound.param(p, step) + 4.0 * 0x1p-24 * step);
       m_limits.push_back(bound.step * step + 4.0 * 0x1p-24 * step);

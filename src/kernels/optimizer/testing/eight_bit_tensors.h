@@ -18,10 +18,10 @@
 
 namespace plimsoll::test {
 
-// Numbers of elements: one, about one quantization block, and several tasks.
+// Numbers of elements of the tested tensors: one, about one quantization block of 256 elements, and several tasks (tensor_list.h).
 inline const std::vector<int64_t> kEightBitCounts = {1, 7, 255, 256, 257, 1024, 3, 20000, 40003, 4096};
 
-// Every tensor has param, grad and absmax of one type, and codes.
+// In every tensor, param, grad and the absmax arrays have type `dtype`, and the states are 8-bit codes.
 class EightBitList {
  public:
   EightBitList(const std::string& name, DType dtype, const std::vector<int64_t>& counts) {
@@ -52,7 +52,7 @@ class EightBitList {
   GuardedBuffer& v_absmax(size_t i) { return *buffers_[6 * i + 5]; }
   std::vector<GuardedBuffer*> states(size_t i) { return {&m(i), &m_absmax(i), &v(i), &v_absmax(i)}; }
 
-  // Fills in arbitrary codes, and gradients over four decades, as in real models.
+  // Fills in arbitrary codes, and gradients whose magnitudes range over four powers of ten, as in real models.
   void fill() {
     for (size_t i = 0; i < size(); ++i) {
       param(i).fill_normal();
@@ -66,7 +66,7 @@ class EightBitList {
       v_absmax(i).fill_uniform(0.001, 0.2);
     }
   }
-  // Fills in sums of Adagrad, which have signed codes: 127 is 0.
+  // Changes the codes of m to those of numbers that are not negative, as the sums of squares of Adagrad are. Code 127 represents 0.
   void make_states_positive() {
     for (size_t i = 0; i < size(); ++i) {
       for (int64_t j = 0; j < m(i).count(); ++j) {
@@ -91,12 +91,13 @@ class EightBitList {
   std::vector<OptimizerTensor> tensors_;
 };
 
-// A state in double before it is rounded to 8 bits, and the error bound for that of a kernel.
+// The exact state of every element in double before it is rounded to 8 bits, and the bound on the error of the same state in a kernel.
 struct ExactState {
   std::vector<double> x, error;
 };
 
-// Compares the codes and absmax of a kernel within the error bound. Returns the number of codes that are not the nearest ones.
+// Checks that the codes and absmax that a kernel computed are possible within the error bound. Returns the number of codes that are not the
+// nearest to the exact state.
 inline int64_t expect_codes(EightBitSign sign, const ExactState& exact, GuardedBuffer& codes,
                             GuardedBuffer& absmax) {
   const auto& numbers = eight_bit_map(sign).numbers;
@@ -127,7 +128,7 @@ inline int64_t expect_codes(EightBitSign sign, const ExactState& exact, GuardedB
   return differing;
 }
 
-// Compares one AdamW update of `start` by a kernel within the error bounds.
+// Checks one AdamW update of `start` by a kernel (`got`) within the error bounds of adamw.h.
 inline void expect_adamw_8bit(EightBitList& start, EightBitList& want, EightBitList& got,
                               const AdamwArgs& args) {
   const AdamwCoefficients c = adamw_coefficients(args);
@@ -155,7 +156,8 @@ inline void expect_adamw_8bit(EightBitList& start, EightBitList& want, EightBitL
       AdamwErrorBound bound =
           adamw_error_bound(c, std::fabs(start.param(i).load(at)), m_size, std::max(v_old, v.x[j]),
                             std::fabs(start.grad(i).load(at)), denominator);
-      // The old numbers are products of a number of the map and absmax, rounded once.
+      // Before the update, the kernel computes a state as the product of the number that its code represents and of absmax, which it rounds
+      // once.
       bound.m += 0x1p-24 * std::fabs(m_old);
       bound.v += 0x1p-24 * v_old;
       bound.param += 2.0 * 0x1p-24 * c.step_size * m_size / denominator;
@@ -169,12 +171,12 @@ inline void expect_adamw_8bit(EightBitList& start, EightBitList& want, EightBitL
     differing += expect_codes(EightBitSign::kUnsigned, v, got.v(i), got.v_absmax(i));
     total += 2 * start.param(i).count();
   }
-  // About one element in a thousand is within 1e-6 of the limit between two codes, so that rounding may select the other code.
+  // About one element in a thousand is within 1e-6 of the limit between two codes. Rounding may select the other code for these.
   EXPECT_LE(static_cast<double>(differing), 1e-3 * static_cast<double>(total) + 2.0);
 }
 
-// Compares one update of `start` by a kernel with one state within the error bounds. update(p, g, m, m_error) must compute the exact update
-// of m of one element, set its bound, and return the bound of the parameter.
+// Checks one update of `start` by a kernel (`got`) of an optimizer with one state, within the error bounds. update(p, g, m, m_error) must
+// compute the exact new m of one element and a bound on the error of m, and must return the bound on the error of the parameter.
 template <typename Update>
 void expect_one_state_8bit(EightBitList& start, EightBitList& want, EightBitList& got, const Update& update) {
   for (size_t i = 0; i < start.size(); ++i) {
@@ -202,7 +204,7 @@ inline void expect_lion_8bit(EightBitList& start, EightBitList& want, EightBitLi
   expect_one_state_8bit(start, want, got, [&](double p, double g, double& m, double& m_error) {
     const LionErrorBound bound = lion_error_bound(k, p, m, g);
     m_error = bound.m + 0x1p-24 * std::fabs(m);
-    // c contains one more rounding, that of m. If c is closer to 0 than its error, its sign may differ.
+    // With m in 8 bits, c (lion.h) contains one more rounding, that of m. If c is closer to 0 than its error, its sign may differ.
     const double c = k.beta1 * m + (1.0 - k.beta1) * k.clip * g;
     const double c_size = k.beta1 * std::fabs(m) + (1.0 - k.beta1) * std::fabs(k.clip * g);
     m += (1.0 - k.beta2) * (k.clip * g - m);

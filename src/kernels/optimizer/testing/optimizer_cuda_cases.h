@@ -11,7 +11,7 @@
 
 namespace plimsoll::test {
 
-// Returns more tensors than one launch can update: 1400 small ones after those of awkward sizes.
+// Returns the sizes of more tensors than one launch can update: kAwkwardCounts, and then 1400 small ones and a large one.
 inline std::vector<int64_t> many_counts() {
   std::vector<int64_t> counts = kAwkwardCounts;
   for (int64_t i = 0; i < 1400; ++i) counts.push_back(1 + i % 37);
@@ -19,7 +19,8 @@ inline std::vector<int64_t> many_counts() {
   return counts;
 }
 
-// Returns the list with addresses on the GPU, and with the gradients in `grads` if this is not null.
+// Returns the tensors of the list with the addresses of their copies on the GPU. If `grads` or `low` is not null, the gradients or the
+// 16-bit copies are taken from these buffers.
 inline std::vector<OptimizerTensor> on_gpu(Twins& gpu, TensorList& list,
                                            std::vector<GuardedBuffer>* grads = nullptr,
                                            std::vector<GuardedBuffer>* low = nullptr) {
@@ -35,7 +36,7 @@ inline std::vector<OptimizerTensor> on_gpu(Twins& gpu, TensorList& list,
   return tensors;
 }
 
-// Expects that the 16-bit copies are the rounded parameters, bit for bit.
+// Expects that the 16-bit copies equal the rounded parameters, bit for bit.
 template <typename List>
 void expect_copies(List& list, const std::vector<GuardedBuffer>& low) {
   for (size_t i = 0; i < list.size(); ++i) {
@@ -44,7 +45,8 @@ void expect_copies(List& list, const std::vector<GuardedBuffer>& low) {
   }
 }
 
-// kOnHost(buffer) returns the view of a scalar for the reference; the function that on_device() returns does so for the GPU.
+// kOnHost(buffer) returns the view of a scalar argument in host memory, for the reference. on_device() returns a function that returns the
+// view of its copy on the GPU, for the kernel.
 inline const auto kOnHost = [](GuardedBuffer& buffer) { return ConstView(buffer.view()); };
 inline auto on_device(Twins& gpu) {
   return [&gpu](GuardedBuffer& buffer) { return ConstView(gpu(buffer)); };
@@ -62,14 +64,15 @@ struct DeviceScalars {
     clip.fill(clip_value);
     finite.fill(finite_value);
   }
-  // Returns the arguments of an update; view(buffer) returns the view of a scalar, on the host or on the GPU.
+  // Returns the arguments of an update. view(buffer) must return the view of a scalar argument, on the host or on the GPU.
   template <typename Args, typename View>
   Args args(decltype(Args::tensors) tensors, double weight_decay, const View& view) {
     return update_args<Args>(tensors, {view(lr), view(step), view(clip), view(finite)}, weight_decay);
   }
 };
 
-// Gradients in another type, to which those of `start` are rounded, and buffers for 16-bit copies.
+// The gradients of another type, which the kernel reads, and buffers for the 16-bit copies of the parameters. The gradients of `start` are
+// rounded to that type, so that the reference uses the same numbers.
 struct NarrowBuffers {
   std::vector<GuardedBuffer> grads, low;
 
@@ -87,18 +90,18 @@ struct NarrowBuffers {
 inline void fill_plainly(TensorList& list) {
   list.fill();
 }
-// Fills the list such that the first state is positive, as a sum of squares is.
+// Fills the list with random numbers, where the first state is positive, as Adagrad's sum of squares is.
 inline void fill_with_sum_of_squares(TensorList& list) {
   list.fill();
   for (size_t i = 0; i < list.size(); ++i) list.m(i).fill_uniform(0.01, 2.0);
 }
 
-// A reference list in double and one for the GPU with the same numbers.
+// Lists of tensors with the same numbers: the starting values, a list in double for the reference, and an fp32 list for the GPU.
 struct UpdateCase {
   TensorList start, want, got;
   NarrowBuffers narrow;
 
-  // `fill` sets the starting values.
+  // fill(list) must set the starting values.
   UpdateCase(const std::string& name, const std::vector<int64_t>& counts, DType grad_type, DType low_type,
              void (*fill)(TensorList&))
       : start(filled(name + "/start", counts, fill)),
@@ -124,7 +127,7 @@ struct UpdateCase {
   }
 };
 
-// Returns the arguments of an update with the seed and the site of these tests.
+// Sets the seed and the site of the random numbers in the arguments of an update.
 template <typename Args>
 Args with_noise(Args args) {
   args.noise_seed = 0x123456789abcdefu;
@@ -132,8 +135,8 @@ Args with_noise(Args args) {
   return args;
 }
 
-// Expects that parameters in bf16 alone are rounded with the random numbers of the reference. Args are the arguments of the update that
-// both functions compute.
+// Expects that the kernel rounds parameters that are stored only in bf16 with the random numbers of the reference. Args is the type of the
+// arguments of both functions.
 template <typename Args>
 void expect_the_references_noise(const std::vector<int64_t>& counts, void (*reference)(const Args&),
                                  void (*kernel)(const Args&, CudaStream)) {

@@ -21,20 +21,20 @@ inline double fixture_gradient(int step, int i) {
   return ((step * 7 + i * 13) % 17 - 8) / 8.0;
 }
 
-// The learning rate, clip coefficient and step number that a kernel gets.
+// The learning rate, clip coefficient and step number that are passed to a kernel.
 struct FixtureScalars {
   double lr = 0.0, clip = 1.0;
   int64_t step = 0;
 };
 
-// The kernels that compute the clip coefficient.
+// The functions that compute the norm of the gradients and the clip coefficient.
 struct FixtureClipping {
   void (*norm)(const GlobalNormArgs&) = global_norm_ref;
   void (*coefficient)(const ClipCoefficientArgs&) = clip_coefficient_ref;
 };
 
-// Runs 50 steps on `list` (one tensor of six elements) with its current states. update(scalars) is one call
-// of the kernel; seen(index, step) is called after each step in kFixtureSeen.
+// Runs 50 steps on `list` (one tensor of six elements), starting from its current states. update(scalars) must call the kernel once.
+// seen(index, step) is called after each of the steps in kFixtureSeen, where `index` counts these calls.
 template <typename Update, typename Seen>
 void run_fixture(TensorList& list, double peak_lr, double max_norm, Update&& update, Seen&& seen,
                  const FixtureClipping& clipping = {}) {
@@ -53,9 +53,9 @@ void run_fixture(TensorList& list, double peak_lr, double max_norm, Update&& upd
   EXPECT_EQ(next, std::size(kFixtureSeen));
 }
 
-// Runs the steps of a fixture for an optimizer with one state, whose final value is `state`. limit(step) is the largest allowed difference
-// from the weights of the fixture. After the last step the state may differ from that of the fixture by limit(50) / learning rate. Case is
-// a row of fixtures/*_values.inc.
+// Runs 50 steps of an optimizer with one state and compares the weights with `fixture`, a row of fixtures/*_values.inc of type Case.
+// limit(step) returns the largest allowed difference. After the last step, the state is compared with `state`; it may differ by limit(50) /
+// learning rate.
 template <typename Case, typename Update, typename Limit>
 void expect_fixture(TensorList& list, const Case& fixture, std::span<const double> state, Update&& update,
                     Limit&& limit, const FixtureClipping& clipping = {}) {

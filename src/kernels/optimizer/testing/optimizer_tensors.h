@@ -12,7 +12,8 @@
 
 namespace plimsoll::test {
 
-// Awkward sizes: a scalar, fewer elements than SIMD lanes, about one grain, several tasks.
+// Numbers of elements that are difficult for kernels: one element, fewer elements than a SIMD vector has, about one grain of kTensorGrain
+// elements, and several tasks (tensor_list.h).
 inline const std::vector<int64_t> kAwkwardCounts = {1, 7, 64, 1023, 1024, 1025, 3, 20000, 0, 40003, 768};
 
 // Sets a bf16 copy of fp32 parameters: rounded to nearest, with ties away from zero.
@@ -22,13 +23,13 @@ inline void assign_upper_halves(GuardedBuffer& copy, const GuardedBuffer& param)
   }
 }
 
-// Returns the rest of the view, beginning at `element`.
+// Returns the part of the view that begins at index `element`.
 inline View from_element(ConstView view, int64_t element) {
   auto* data = static_cast<std::byte*>(const_cast<void*>(view.data));
   return {data + element * dtype_bytes(view.dtype), view.dtype};
 }
 
-// Returns the 16-bit copy of fp32 parameters that an update writes.
+// Returns the 16-bit copy that an update makes of these fp32 parameters.
 inline GuardedBuffer copy_of_parameters(const GuardedBuffer& param, DType dtype) {
   GuardedBuffer copy("copy of " + param.name(), dtype, param.count());
   copy.assign(param.to_doubles());
@@ -38,7 +39,8 @@ inline GuardedBuffer copy_of_parameters(const GuardedBuffer& param, DType dtype)
 
 class TensorList {
  public:
-  // Every tensor has param, grad, m and v of this type; they are poisoned until filled or copied.
+  // In every tensor, param, grad, m and v have type `dtype`. They contain NaN until they are filled or copied, so that tests detect reads
+  // of unset elements.
   TensorList(const std::string& name, DType dtype, const std::vector<int64_t>& counts) {
     for (size_t i = 0; i < counts.size(); ++i) {
       for (const char* part : {"param", "grad", "m", "v"}) {
@@ -69,14 +71,14 @@ class TensorList {
       v(i).fill_uniform(0.01, 2.0);
     }
   }
-  // Sets the states to those before the first update.
+  // Sets the optimizer states to zero, as they are before the first update.
   void clear_states() {
     for (size_t i = 0; i < size(); ++i) {
       m(i).fill(0.0);
       v(i).fill(0.0);
     }
   }
-  // Copies the numbers of another list and converts them.
+  // Copies all tensors of another list, whose elements may have another type.
   void copy_from(TensorList& other) {
     for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i]->assign(other.buffers_[i]->to_doubles());
   }
@@ -86,7 +88,7 @@ class TensorList {
   std::vector<OptimizerTensor> tensors_;
 };
 
-// The moments of a list in bf16, in separate buffers.
+// Copies of the moments of a list in bf16, in separate buffers.
 struct NarrowMoments {
   std::vector<GuardedBuffer> m, v;
 
@@ -104,7 +106,8 @@ struct NarrowMoments {
   }
 };
 
-// The parameters of a list in bf16 alone, in separate buffers. List is any list of this folder.
+// Copies of the parameters of a list in bf16, in separate buffers, for updates of parameters that are stored only in bf16. List is any of
+// the list types of this folder.
 struct NarrowParameters {
   std::vector<GuardedBuffer> p;
 

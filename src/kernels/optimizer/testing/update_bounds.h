@@ -1,5 +1,5 @@
-// Shared by the tests of updates on a CPU and on a GPU: the scalars of a step as arguments of a kernel, and the comparison of one update
-// with the error bounds of the contracts. For tests of this folder. Thread-safe: no state.
+// Code that the tests of updates on a CPU and on a GPU share: it passes the scalars of a step to a kernel, and compares one update with the
+// error bounds of the optimizers' headers. For tests of this folder. Thread-safe: no state.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,8 +21,8 @@ struct ScalarViews {
   ConstView lr, step, clip, finite;
 };
 
-// Returns the arguments of an update by a kernel. The argument `step` is set only if the update depends on it. The options of the optimizer
-// have their defaults.
+// Returns the arguments of an update. The step number is set only if the update depends on it. The options of the optimizer keep their
+// defaults.
 template <typename Args>
 Args update_args(decltype(Args::tensors) tensors, const ScalarViews& scalars, double weight_decay) {
   Args args{.tensors = tensors,
@@ -34,7 +34,7 @@ Args update_args(decltype(Args::tensors) tensors, const ScalarViews& scalars, do
   return args;
 }
 
-// Returns the number of elements that differ; they must be adjacent numbers of bf16.
+// Returns the number of elements that differ. Expects that those are adjacent bf16 numbers.
 inline int64_t count_neighbours(const GuardedBuffer& got, const GuardedBuffer& want) {
   int64_t others = 0;
   for (int64_t k = 0; k < want.count(); ++k) {
@@ -45,10 +45,10 @@ inline int64_t count_neighbours(const GuardedBuffer& got, const GuardedBuffer& w
   return others;
 }
 
-// Compares parameters in bf16 alone after an update of `before` by a kernel and by the reference. Both round with the same random numbers,
-// but the numbers that they round have different fp32 errors: at most 2^-19 of the numbers before and after (a generous bound for the
-// updates), and mostly about 2^-22, with a spacing of 2^-8. About one in 16000 is therefore rounded to the adjacent bf16 number. If a step
-// cancels nearly all of a number, its error exceeds the spacing of the result.
+// Compares parameters that are stored only in bf16 after an update of `before` by a kernel and by the reference. Both round with the same
+// random numbers, but the fp32 numbers that they round differ: at most by 2^-19 of the numbers before and after the update (a generous
+// bound), and mostly by about 2^-22, while bf16 numbers have a spacing of 2^-8. About one in 16000 is therefore rounded to the adjacent
+// bf16 number. If a step cancels nearly all of a number, its error exceeds the spacing of the result.
 inline void expect_the_same_noise(const NarrowParameters& before, const NarrowParameters& got,
                                   const NarrowParameters& want) {
   int64_t all = 0, others = 0;
@@ -66,11 +66,12 @@ inline void expect_the_same_noise(const NarrowParameters& before, const NarrowPa
   EXPECT_LT(others, 4 + all / 1000);
 }
 
-// The limits of one tensor, one per element. A state without limits is not compared.
+// The largest allowed differences of the elements of one tensor. A state is not compared if its vector is empty.
 struct UpdateLimits {
   std::vector<double> param, m, v;
 };
-// Compares every tensor of `got` with `want`. limits(i, j, all) must append the limits of element j of tensor i to `all`.
+// Compares every tensor of `got` with `want`. limits(i, j, all) must append the largest allowed differences of element j of tensor i to
+// `all`.
 template <typename Limits>
 void expect_update_within(TensorList& want, TensorList& got, Limits&& limits) {
   for (size_t i = 0; i < want.size(); ++i) {
@@ -88,7 +89,7 @@ void expect_update_within(TensorList& want, TensorList& got, Limits&& limits) {
   }
 }
 
-// Compares one update of `start` by the reference (`want`, with `args`) and by a kernel (`got`).
+// Compares one update of `start` by the reference (`want`, computed with `args`) and by a kernel (`got`).
 inline void expect_adamw_within(TensorList& start, TensorList& want, TensorList& got, const AdamwArgs& args) {
   const AdamwCoefficients c = adamw_coefficients(args);
   expect_update_within(want, got, [&](size_t i, int64_t j, UpdateLimits& limits) {

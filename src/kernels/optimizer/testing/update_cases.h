@@ -1,6 +1,6 @@
-// Checks that hold for the updates of all optimizers: the bound of the contract, no change if a gradient is
-// not finite, the same bits for any number of threads and any grouping, and exact 16-bit copies. For tests of
-// this folder on a CPU. Not thread-safe: it sets the number of threads.
+// Checks that hold for the updates of all optimizers: the error bound of the optimizer's header, no change if a gradient is not finite, the
+// same bits for any number of threads and any division of the tensors into calls, and exact 16-bit copies. For tests of this folder on a
+// CPU. Not thread-safe: it sets the number of threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ struct Scalars {
   }
 };
 
-// An optimizer under test: its kernels for the update of a list at a step.
+// An optimizer under test. Its kernels update a list of tensors with the scalars of one step.
 struct TestedUpdate {
   using Kernel = std::function<void(std::span<const OptimizerTensor>, const Scalars&, double weight_decay)>;
   std::string name;
@@ -44,8 +44,8 @@ inline void expect_same_tensor(const TestedUpdate& update, TensorList& got, Tens
   }
 }
 
-// Compares one update from the same starting values with the error bound of the contract. make(tensors, scalars, decay) returns the
-// arguments of the reference; within(start, want, got, arguments) is a comparison of update_bounds.h.
+// Compares one update with the reference, from the same starting values. make(tensors, scalars, decay) must return the arguments of the
+// reference. within(start, want, got, arguments) must compare the results within the error bound; update_bounds.h contains such functions.
 template <typename Make, typename Within>
 void expect_one_step_within(const TestedUpdate& update, const Scalars& scalars, double weight_decay,
                             const Make& make, const Within& within) {
@@ -72,7 +72,7 @@ inline void expect_no_change_when_not_finite(const TestedUpdate& update) {
   }
 }
 
-// Expects that elements whose gradients were always zero do not change, and that a NaN stays a NaN.
+// Expects that elements whose gradients were always zero do not change, and that an element whose gradient is NaN becomes NaN.
 inline void expect_no_step_without_gradient(const TestedUpdate& update) {
   for (const auto& kernel : {update.ref, update.cpu}) {
     TensorList list(update.name + "_zero", DType::kF32, {40});
@@ -100,7 +100,7 @@ inline void expect_same_bits_for_any_threads_and_grouping(const TestedUpdate& up
   one.copy_from(start);
   const Scalars scalars{.step = 3};
   set_num_threads(1);
-  // Updates each tensor in a separate call, because the division into calls must not change the result.
+  // Updates each tensor in a separate call, because the result must not depend on how tensors are divided into calls.
   for (size_t i = 0; i < one.size(); ++i) update.cpu(one.tensors().subspan(i, 1), scalars, 0.01);
   for (const int threads : {1, 2, 3, 5}) {
     SCOPED_TRACE(threads);
@@ -150,8 +150,9 @@ inline void expect_weights_in_bf16_alone(const TestedUpdate& update) {
   EXPECT_NE(weights.p[7].to_doubles(), before.p[7].to_doubles());
 }
 
-// Updates many equal elements once: the mean of the results in bf16 must be the result in fp32. The error of a rounding is at most one
-// spacing, 2^-8 below 1, with a standard deviation of at most half of it; that of the mean of 20000 is 2^-9 / 141 = 1.4e-5.
+// Updates many equal elements once. With stochastic rounding, the mean of the results in bf16 must be the result in fp32. The error of one
+// rounding is at most one spacing (2^-8 for numbers below 1) and has a standard deviation of at most half of it; the error of the mean of
+// 20000 elements has one of 2^-9 / 141 = 1.4e-5.
 inline void expect_bf16_follows_fp32_on_average(const TestedUpdate& update) {
   constexpr int64_t kCount = 20000;
   for (const auto& kernel : {update.ref, update.cpu}) {
