@@ -73,7 +73,7 @@ bool AddedTokenMatcher::surely_absent(std::string_view text) const {
 }
 
 void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* parts) const {
-  size_t done = 0;  // the text before this position is in `parts`
+  size_t done = 0;  // every byte before this position is covered by an element of `parts`
   size_t at = 0;
   while (at < text.size()) {
     if (!starts_[static_cast<unsigned char>(text[at])]) {
@@ -97,7 +97,8 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* part
     }
     const AddedToken& token = patterns_[static_cast<size_t>(trie_.value(longest))].token;
     size_t begin = at, end = match_end;
-    // The search continues after the match itself, even if the token includes white space after it or was refused.
+    // Continue the search at the end of the matched text. White space that the token absorbs after it is searched again, and so
+    // is the text after a match that the conditions of the token reject.
     at = match_end;
     if (ignore_special_ && token.special) continue;
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {
@@ -109,8 +110,8 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* part
     if (begin < end) parts->push_back({token.id, begin, end});
     done = end;
   }
-  // Two tokens may overlap (see the header), so `done` may be beyond the end of the last one. Only text that belongs
-  // to no token remains.
+  // `done` is the end of the last token, including white space that it absorbed. Text after it that belongs to no token is
+  // appended as plain text.
   if (done < text.size()) parts->push_back({TextPart::kPlainText, done, text.size()});
 }
 
