@@ -11,7 +11,8 @@ namespace {
 
 #include "io/text/tables/property_tables.inc"
 
-// The order is that of the generator; 0 is Cn, an unassigned code point.
+// The general categories, in the order of the numbers that make_property_tables.py writes. Number 0, Cn, is an unassigned code
+// point.
 constexpr std::array<std::string_view, 29> kCategories = {
     "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
@@ -74,8 +75,8 @@ UnicodeProperties::UnicodeProperties() {
   }
 }
 
-// Marks the code points that the normal form C may change: code points that combine with the one before them, and
-// those that are not the composite of their own decomposition.
+// Sets the flag kMayCompose of all code points that normalization form NFC may change: those that combine with the code point
+// before them, and those that are not the composite of their own decomposition.
 void UnicodeProperties::mark_composition(std::vector<uint16_t>* flags) const {
   const UnicodeTable& unicode = UnicodeTable::get();
   for (const char32_t c : unicode.combining_code_points()) (*flags)[c] |= kMayCompose;
@@ -121,7 +122,8 @@ namespace {
 
 #include "io/text/tables/grapheme_tables.inc"
 
-// The classes in the order of the generator, in the lowest four bits.
+// The classes of code points that determine grapheme clusters, with the numbers that make_grapheme_tables.py writes. A class is
+// stored in the lowest four bits of an entry.
 enum GraphemeClass : uint32_t {
   kOther,
   kCr,
@@ -150,12 +152,14 @@ uint32_t grapheme_flags(char32_t c) {
   return kGraphemeRuns[2 * low + 1];
 }
 
-// Properties of the part of a cluster before a position, which decide whether the cluster continues there.
+// What the text of a grapheme cluster up to a position contains. It decides whether the cluster continues at this position.
 struct ClusterState {
-  bool one_regional = false;        // an odd number of regional indicators
-  bool pictographic = false;        // ends with a pictographic character and any number of extending ones
-  bool joins_pictographic = false;  // ends with `pictographic` and a zero-width joiner
-  bool conjunct = false;            // consists of a consonant and any linkers and extending characters
+  bool one_regional = false;  // contains an odd number of regional indicators
+  // ends with a pictographic character, which may be followed by extending characters
+  bool pictographic = false;
+  bool joins_pictographic = false;  // ends like `pictographic`, followed by a zero-width joiner
+  // consists of a consonant, which may be followed by linkers and extending characters
+  bool conjunct = false;
   bool has_linker = false;
 
   void add(uint32_t flags) {
