@@ -31,7 +31,7 @@ bool is_nested_deeper(std::string_view text, int most) {
 }
 
 nlohmann::json parse_json(std::string_view text, std::string_view where) {
-  // The message of the library contains the text that it has read last, of any length.
+  // The parser's error message contains the text that was read last, which can be very long, so the message is shortened.
   constexpr size_t kMostShownBytes = 200;
   using Json = nlohmann::json;
   const auto guard = [&](int level, Json::parse_event_t, Json&) {

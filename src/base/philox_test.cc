@@ -49,7 +49,7 @@ TEST(Philox, DropoutKeepsTheRightShare) {
   EXPECT_EQ(dropout_threshold(0.5), 32768u);
   EXPECT_EQ(dropout_scale(0.5), 2.0f);
   EXPECT_EQ(dropout_threshold(0.999999), 65535u);
-  // The probability of dropping and the scale of the kept elements must match.
+  // The fraction of kept elements and their scale must match, so that the expectation of the output equals the input.
   for (const double p : {0.1, 0.3, 0.00001, 0.9999}) {
     const double dropped = static_cast<double>(dropout_threshold(p)) / 65536.0;
     EXPECT_NEAR(dropped, p, 0x1p-17);

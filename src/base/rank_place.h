@@ -1,5 +1,5 @@
-// The place of this process among the processes of one run. Each process is a rank and drives one device. A run of one
-// process is rank 0 of 1. A value; thread-safe.
+// Identifies this process among the processes of a run. Each process is a rank and uses one device. A run of a single process is
+// rank 0 of 1. A value; thread-safe.
 #pragma once
 
 #include <cstdint>

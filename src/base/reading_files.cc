@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// A file whose content is discarded.
+// A file that discards everything that is written to it.
 class DiscardedFile final : public File {
  public:
   explicit DiscardedFile(std::string path) : path_(std::move(path)) {}

@@ -38,12 +38,13 @@ inline constexpr RopeTypeName kRopeTypeNames[] = {
 std::optional<RopeType> find_rope_type(std::string_view name);
 const char* rope_type_name(RopeType type);
 
-// Fields that a type does not use keep their defaults.
+// The parameters of a rotary embedding. Parameters that its type does not use keep their defaults.
 struct RopeParameters {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
   double factor = 1.0;
-  double original = 0.0;  // original_max_position_embeddings
+  // maximum length with which the model was pretrained (original_max_position_embeddings)
+  double original = 0.0;
   double attention_factor = 1.0;
   double low_freq_factor = 1.0, high_freq_factor = 4.0;     // used by llama3
   double beta_fast = 32.0, beta_slow = 1.0;                 // used by yarn
@@ -52,15 +53,16 @@ struct RopeParameters {
   friend bool operator==(const RopeParameters&, const RopeParameters&) = default;
 };
 
-// Writes the parameters as one word for an attribute of an op, and reads it back: "linear theta=10000 factor=4".
-// Requires (parse): a word that rope_text() wrote.
+// Write the parameters as a text for an attribute of an op, such as "linear theta=10000 factor=4", and read this text. Requires
+// (parse): the text was written by rope_text().
 std::string rope_text(const RopeParameters& parameters);
 RopeParameters parse_rope_text(std::string_view text);
 
 // The largest head size.
 inline constexpr int64_t kMaxRopeDim = 256;
 
-// The inverse frequencies as arguments of kernels: one list for sequences of up to `original` tokens, and one for longer sequences.
+// The inverse frequencies in the form that kernels use: `within` for sequences of up to `original` tokens, and `beyond` for
+// longer ones.
 struct RopeFrequencies {
   double within[kMaxRopeDim / 2] = {};
   double beyond[kMaxRopeDim / 2] = {};

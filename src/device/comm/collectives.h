@@ -1,9 +1,10 @@
-// The algorithms of the collective operations, as sequences of transfers between pairs of ranks (gloo_mesh.h). Each
-// function is called by all ranks of a group with the same arguments, except for addresses. `slot` identifies one call and
-// the call after it: a function uses `slot` and `slot + 1`. `deadline` is the time limit. All throw TransferFailure.
+// The algorithms of the collective operations, as sequences of transfers between pairs of ranks (gloo_mesh.h). All ranks of a
+// group call the same function with the same arguments, except for addresses. `slot` is a number that matches the messages of the
+// sender and the receiver; each function uses `slot` and `slot + 1`, so no other operation in progress may use these. `deadline`
+// is the time limit. All functions throw TransferFailure.
 //
-// n is the number of ranks of the group, which are numbered from 0. A message has at most kSegmentBytes, so that transfers,
-// sums and forwarding overlap.
+// n is the number of ranks of the group, which are numbered from 0. Data is sent in messages of at most kSegmentBytes, so that
+// transfers, additions and forwarding overlap.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +24,10 @@ inline constexpr size_t kStagingBytes = 4 * kSegmentBytes;
 // ms both ways.
 inline constexpr size_t kDirectBytes = size_t{256} << 10;
 
-// Some of the ranks of a mesh, which run operations together.
+// A group of ranks that run operations together. The mesh is the set of all connected ranks.
 struct RankGroup {
-  std::vector<int> members = {};  // their rank numbers in the mesh
-  int rank = 0;                   // the position of this rank in the list
+  std::vector<int> members = {};  // the numbers of these ranks in the mesh
+  int rank = 0;                   // index of this rank in `members`
 };
 
 struct Transfer {
@@ -43,23 +44,24 @@ struct Transfer {
   }
 };
 
-// Sums the elements over all ranks. T: float, double, int32_t, int64_t (which wrap around), BF16, F16. Every rank
-// receives the same bits. Each rank sends 2 (n - 1) / n times the data. `staging` has kStagingBytes.
+// Replaces the elements on every rank by their sums over all ranks. Every rank receives the same bits. T is float, double,
+// int32_t, int64_t (both wrap around), BF16 or F16. Each rank sends 2 (n - 1) / n times the data. `staging` has kStagingBytes.
 //
-// BF16, F16, and all data of at most kDirectBytes are summed by direct exchange, in two steps: rank r receives part r
-// of n from all others, adds the elements in the order of the ranks, rounds once, and sends the sums to all. The sums
-// of BF16 and F16 are fp32; a ring would have to round, or to send fp32, in every step.
+// BF16, F16, and data of at most kDirectBytes are summed by direct exchange, in two steps. First, rank r receives part r of the n
+// parts of the data from all others, adds the elements in the order of the ranks, and rounds once. Then it sends the sums to all
+// ranks. BF16 and F16 are summed in fp32. A ring would have to round, or to send fp32, in every step.
 //
-// Other data is summed in a ring, in 2 (n - 1) steps, which needs a fast connection between neighbours only: chunk c of
-// n travels from rank c through all ranks, each of which adds its own elements, and then the sums travel on. An element
-// of chunk c is x[c] + x[c + 1] + ... (modulo n), added from left to right in T.
+// Other data is summed in a ring in 2 (n - 1) steps, which needs fast connections between neighbours only. Chunk c of the n
+// chunks travels from rank c through all ranks, each of which adds its own elements. Then the complete sums travel around the
+// ring. With x[r] the element of rank r, an element of chunk c becomes x[c] + x[c + 1] + ... (modulo n), added from left to right
+// in type T.
 template <typename T>
 void all_reduce_elements(const Transfer& transfer, std::span<T> data, std::span<std::byte> staging);
 
-// Sums part r of the elements over all ranks on rank r: data consists of counts[r] elements per rank, in the order of the ranks.
-// The other parts are undefined afterwards. The types, the types of the sums and the choice between a direct exchange and a ring
-// are those of all_reduce_elements(). A ring begins with part r on rank r + 1, so that its order of the sums differs. Each rank
-// sends (n - 1) / n times the data.
+// Sums the elements of part r over all ranks on rank r. The data consists of one part per rank, in the order of the ranks; part r
+// has counts[r] elements. The other parts are undefined afterwards. The types, the precision of the sums and the choice between
+// direct exchange and ring are those of all_reduce_elements(). A ring starts the sums of part r on rank r + 1, so that the order
+// of the additions differs. Each rank sends (n - 1) / n times the data.
 template <typename T>
 void reduce_scatter_elements(const Transfer& transfer, std::span<T> data, std::span<const int64_t> counts,
                              std::span<std::byte> staging);

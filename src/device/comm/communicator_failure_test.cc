@@ -24,7 +24,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Connects one thread per entry of `places`, and returns the error of each thread.
+// Connects the ranks at these places, each in its own thread, and returns the error of each rank.
 std::vector<ErrorOfCall> errors_of_connecting(const std::vector<RankPlace>& places, milliseconds limit) {
   std::vector<ErrorOfCall> errors(places.size());
   std::vector<std::jthread> threads;
@@ -113,7 +113,8 @@ TEST(CommunicatorFailure, APortInUseIsNamedWithTheRemedy) {
   EXPECT_TRUE(contains(errors[0].text, "choose another port")) << errors[0].text;
 }
 
-// Rank 1 leaves the run, so rank 0 fails; rank 2, which waits for rank 0, must learn from the store that rank 1 left.
+// If a rank leaves, a rank that waits for it fails, and so does a third rank that waits for the failed one. The error of the
+// third rank must name the rank that left, which it can only learn from the store.
 TEST(CommunicatorFailure, ARankThatLeftIsNamedByTheOthers) {
   const uint16_t port = free_port();
   std::array<ErrorOfCall, 3> errors;
@@ -156,7 +157,7 @@ TEST(CommunicatorFailure, TheTimeLimitNamesTheRankThatIsLate) {
   EXPECT_TRUE(contains(error.text,
                        "all_reduce of 3 f32 elements did not end within 0.3 s: rank 0 waits for rank 1 of 2"))
       << error.text;
-  // The other rank answers with its position: it does not wait in an operation.
+  // The other rank answers the question for its position, and its row in the table says that it does not wait in an operation.
   EXPECT_TRUE(contains(error.text, "\n     1  outside of steps  works alone")) << error.text;
   EXPECT_TRUE(contains(error.text, "before the first operation")) << error.text;
   late.join();
@@ -209,7 +210,7 @@ TEST(CommunicatorFailure, AWaitForAGpuEndsAtTheTimeLimitToo) {
   ranks->on_failure({});
 }
 
-// A rank that writes a checkpoint to a slow disk must not be mistaken for one that has stopped.
+// A rank that writes a checkpoint to a slow disk must not be treated as one that no longer responds.
 TEST(CommunicatorFailure, ARankThatWorksAloneMayTakeLongerThanAStep) {
   constexpr milliseconds kStepLimit{300};
   const uint16_t port = free_port();
@@ -233,7 +234,7 @@ TEST(CommunicatorFailure, ARankThatWorksAloneMayTakeLongerThanAStep) {
   take_steps(0);
 }
 
-// A rank that runs in a child process and writes to a pipe: "+" when it is connected, then its error.
+// A rank that runs in a child process. It writes "+" to a pipe when it is connected, and later the text of its error.
 class RankProcess {
  public:
   template <typename Body>
@@ -313,7 +314,7 @@ void expect_named_victim(int size, int victim, const std::string& operation, con
         << text;
     EXPECT_TRUE(processes[static_cast<size_t>(rank)].ended_well());
   }
-  // Usually less than 0.1 s; the test leaves room for a loaded machine.
+  // The error usually comes within 0.1 s. The limit is much longer, so that the test passes on a busy machine.
   EXPECT_LT(longest, std::chrono::seconds(5));
   ::testing::Test::RecordProperty("longest_ms", static_cast<int>(longest.count()));
 }
@@ -330,7 +331,7 @@ TEST(CommunicatorFailure, AKilledProcessIsNamedInTheMiddleOfASum) {
   }
 }
 
-// The killed rank 3 is not a neighbour of rank 1, which must nevertheless name it.
+// Every rank must name the killed rank 3, also rank 1, which is not its neighbour in a ring of four ranks.
 TEST(CommunicatorFailure, AKilledProcessIsNamedByRanksThatWait) {
   expect_named_victim(4, 3, "barrier failed", [](Communicator& ranks) {
     if (ranks.rank() == 3) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -338,7 +339,8 @@ TEST(CommunicatorFailure, AKilledProcessIsNamedByRanksThatWait) {
   });
 }
 
-// A stopped process keeps its connections. If it is rank 0, its store does not answer either.
+// The connections of a stopped process stay open, so that it can only be recognized because it does not answer. If rank 0 is
+// stopped, the store, which runs in its process, does not answer either.
 TEST(CommunicatorFailure, AStoppedProcessIsNamedByATableOfPositions) {
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
                                       .operation_timeout = milliseconds(1500)};

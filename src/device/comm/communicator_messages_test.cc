@@ -1,4 +1,5 @@
-// send(), wait_sent() and receive() between pairs of ranks, which are threads, and groups that run different numbers of operations.
+// Tests send(), wait_sent() and receive() between pairs of ranks, and groups of ranks that run different numbers of operations.
+// The ranks are threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +21,8 @@ Message message_between(int from, int to, int number) {
   return message;
 }
 
-// All ranks first send to all others, and only then receive. The test would not end if send() waited until the message is received.
+// All ranks first send to all others, and only then receive. This test would never end if send() waited until the message is
+// received.
 TEST(CommunicatorMessages, ArriveInOrderWithoutWaitingForTheReceiver) {
   constexpr int kMessages = 5;
   for (const int size : {2, 4}) {

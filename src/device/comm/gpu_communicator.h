@@ -43,8 +43,8 @@ class GpuCommunicator {
   virtual void require_all_ranks() = 0;
 };
 
-// Messages between the GPU of a pipeline stage and those of the stages before and after it. They are enqueued on a stream like kernels, but
-// must not be captured into a CUDA graph. Messages in one direction never wait for messages in the other direction. Thread-safety: as
+// Messages between the GPUs of neighbouring pipeline stages. Sends and receives are enqueued on a stream like kernels, but must
+// not be captured into a CUDA graph. Messages in one direction never wait for messages in the other direction. Thread-safety: as
 // GpuCommunicator.
 class GpuMessages {
  public:
@@ -61,8 +61,9 @@ class GpuMessages {
   virtual void require_all_ranks() = 0;
 };
 
-// The connections of a rank with the ranks along one axis of the mesh. `ranks` connects the processes. If the axis has several ranks on
-// GPUs, either `gpus` (NCCL) or `peers` (mapped memory) connects the GPUs. `messages` exists along a pipeline without mapped memory.
+// The connections between the ranks along one axis of the mesh (data, tensor or pipeline parallelism). `ranks` connects the
+// processes. If the ranks of the axis use GPUs, these are connected by `gpus` (NCCL) or by `peers` (each GPU maps the memory of
+// the others). `messages` is used between pipeline stages whose GPUs do not map each other's memory.
 struct AxisConnections {
   Communicator* ranks = nullptr;
   GpuCommunicator* gpus = nullptr;
@@ -70,15 +71,15 @@ struct AxisConnections {
   GpuMessages* messages = nullptr;
 };
 
-// The connections of a rank with the other ranks. A run of one rank has none, and no run has connections along an axis on which its mesh
-// has one rank.
+// All connections of a rank with other ranks. The members are null if the run has one rank, and those of an axis are null if the
+// mesh has only one rank along this axis.
 struct RankConnections {
   Communicator* ranks = nullptr;  // between all ranks
   AxisConnections data = {};
   AxisConnections tensor = {};
   AxisConnections pipeline = {};  // between the stages of a pipeline
   AxisConnections ends =
-      {};  // between the first and the last stage of a pipeline, which hold these connections
+      {};  // between the first and the last stage of a pipeline; set on the ranks of these two stages only
   const AxisConnections& of(MeshAxis axis) const {
     switch (axis) {
       case MeshAxis::kData:
@@ -100,7 +101,7 @@ struct RankConnections {
       if (axis.messages != nullptr) axis.messages->require_all_ranks();
     });
   }
-  // Call PeerMemory::map() and unmap() along each axis whose GPUs map each other's memory.
+  // Map the memory of this rank for the other ranks, or end this, along every axis whose GPUs map each other's memory.
   void map_peers(std::byte* memory, int64_t bytes) const {
     const auto map = [&](const AxisConnections& axis, PeerMemory::BlockSizes sizes) {
       if (axis.peers != nullptr) axis.peers->map(memory, bytes, sizes);

@@ -37,14 +37,14 @@ class NcclMessages final : public GpuMessages {
  public:
   NcclMessages(Communicator& stages, int gpu_ordinal) : stages_(stages) {
     PLIMSOLL_CUDA(cudaSetDevice(gpu_ordinal));
-    // All stages connect the pairs in the same order, so that no two stages wait for each other.
+    // All stages connect the pairs in the same order, because otherwise two stages could wait for each other forever.
     for (int first = 0; first + 1 < stages.size(); ++first) connect_pair(first);
     stages.on_failure([this](const std::string& text) { fail(text); });
   }
 
-  // Both stages of a pair must end a connection together. They therefore end their two connections in the same order: first the connection
-  // for messages to the later stage. After an error they abort the connections, because the other stages may not take part in an orderly
-  // end.
+  // NCCL requires that both ranks of a connection close it together. Both stages of a pair therefore close their two connections
+  // in the same order, first the one for messages to the later stage. After an error the connections are aborted instead, because
+  // the other stage may not close its end.
   ~NcclMessages() override {
     stages_.on_failure({});
     for (const Neighbour& neighbour : neighbours_) {
@@ -163,7 +163,8 @@ class NcclMessages final : public GpuMessages {
                 detail != nullptr && *detail != '\0' ? ": " : "", detail == nullptr ? "" : detail);
   }
 
-  // Aborts the messages that wait for the failed rank. Called in a thread of the communicator between the hosts.
+  // Aborts pending messages after a rank has failed, because they would wait for it forever. Called in a thread of the
+  // communicator that connects the processes.
   void fail(const std::string& text) {
     if (!failure_.report(text)) return;
     constexpr std::chrono::milliseconds kLimit{500};

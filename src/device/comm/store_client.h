@@ -22,8 +22,8 @@ namespace plimsoll {
 
 class StoreClient;
 
-// Receives what a rank learns from the store while it runs. The functions are called in the thread of StoreClient::watch(); they must not
-// throw.
+// The functions by which a StoreClient reports events of the run. They are called in the thread of StoreClient::watch() and must
+// not throw.
 class StoreObserver {
  public:
   virtual ~StoreObserver() = default;
@@ -92,16 +92,17 @@ class StoreClient {
   TcpSocket socket_;
   std::vector<std::byte> input_;
   std::string own_address_;
-  std::string last_failure_;             // failure of the last attempt to connect
+  std::string last_failure_;             // text of the error of the last attempt to connect
   std::atomic<bool> is_closed_ = false;  // the server closed the connection
-  bool was_welcomed_ = false;            // the server has answered in the protocol of the store
+  // true after the server has answered, which shows that it speaks the protocol of the store
+  bool was_welcomed_ = false;
   uint32_t next_request_ = 1;
   std::mutex send_mutex_;  // protects has_left_, and is held while a message is sent
   bool has_left_ = false;
   std::mutex mutex_;  // protects the members below
   std::condition_variable watch_changed_;
   bool stops_ = false;
-  bool connection_ended_ = false;  // set by the thread of watch()
+  bool connection_ended_ = false;  // true after the thread of watch() has ended the connection
   std::thread watcher_;
 };
 

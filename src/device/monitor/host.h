@@ -17,13 +17,13 @@ namespace plimsoll {
 struct SystemPaths {
   std::string proc = "/proc";
   std::string cgroup = "/sys/fs/cgroup";
-  std::string nodes = "/sys/devices/system/node";  // NUMA nodes
+  std::string nodes = "/sys/devices/system/node";  // contains one folder per NUMA node
 };
 
 struct ProcessMemory {
-  int64_t resident_bytes = 0;  // VmRSS, now
-  int64_t peak_bytes = 0;      // VmHWM, since the process started
-  int64_t swapped_bytes = 0;   // VmSwap
+  int64_t resident_bytes = 0;  // resident memory now (VmRSS)
+  int64_t peak_bytes = 0;      // largest resident memory since the process started (VmHWM)
+  int64_t swapped_bytes = 0;   // memory of the process that was swapped out (VmSwap)
 };
 ProcessMemory process_memory(const SystemPaths& paths = {});
 

@@ -43,26 +43,27 @@ struct ContextSample {
   int index = 0;  // index of the GPU, as in GpuSample
   int64_t before_bytes = 0;
   int64_t after_bytes = 0;
-  std::string why_not = {};  // why it was not measured; "" if it was
+  std::string why_not = {};  // the reason why it could not be measured; "" if it was measured
 };
 
 struct MonitorSample {
-  std::string time = {};                 // "2026-11-21T09:12:01Z"
-  std::string why_no_gpu = {};           // why there is no GPU, as a part of a sentence
+  std::string time = {};                 // time of the sample, such as "2026-11-21T09:12:01Z"
+  std::string why_no_gpu = {};           // the reason why no GPU is listed, as a part of a sentence
   std::string driver = {};               // version of the driver
-  std::optional<int> cuda_version = {};  // 12080 for 12.8
+  std::optional<int> cuda_version = {};  // the latest CUDA version that the driver supports, 12080 for 12.8
   std::vector<GpuSample> gpus = {};
   HostSample host = {};
-  bool with_capabilities = false;  // whether the capabilities were requested
+  bool with_capabilities = false;  // true if the user requested the capabilities
   bool with_context = false;
-  std::vector<ContextSample> contexts = {};  // contexts that were measured
+  // memory of new CUDA contexts, for the GPUs on which it was measured
+  std::vector<ContextSample> contexts = {};
 };
 
-// Sums and means over the GPUs that could be read.
+// Sums and means over all GPUs that could be read.
 struct GpuSum {
   GpuMemory memory = {};
   double power_w = 0;
-  double mean_gpu_percent = 0;  // mean over the GPUs that report it
+  double mean_gpu_percent = 0;  // mean over those GPUs that report the value
 };
 GpuSum sum_of(const std::vector<GpuSample>& gpus);
 
@@ -73,11 +74,12 @@ std::string no_gpu_sentence(const MonitorSample& sample);
 
 // Formats a sample of the monitor as text for people. Pure; thread-safe.
 
-// Returns a block of rows per GPU, and the sum if there are several; without a GPU, the host. Figures that
-// the driver does not report have no row. Ends with a newline.
+// Returns several rows of text per GPU, and a row with the sums if there are several GPUs. Without a GPU, describes the host.
+// Values that the driver does not report have no row. Ends with a newline.
 std::string monitor_table(const MonitorSample& sample);
 
-// Returns one line per GPU, or one line for the host, for a growing log. Ends with a newline.
+// Returns one line of text per GPU, or one line for the host if there is no GPU. These lines are meant for a log to which each
+// sample is appended. Ends with a newline.
 std::string monitor_lines(const MonitorSample& sample);
 
 // Formats a sample of the monitor as JSON for programs. Pure; thread-safe.

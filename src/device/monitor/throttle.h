@@ -19,11 +19,11 @@ struct ClockEvent {
       false;  // the card is slower than it could be, because power or cooling is insufficient
 };
 
-// Returns the events of the sample's clock events, hardware first. If the driver names the cause of a
-// slowdown, only the cause is listed. Empty if nothing reduces the clocks.
+// Returns the reasons for reduced clocks that the sample contains, those of the hardware first. If the driver names the cause of
+// a slowdown, the slowdown itself is not listed in addition. Empty if nothing reduces the clocks.
 std::vector<ClockEvent> clock_events(const GpuSample& sample);
 
-// Returns the names of these events, such as "power cap, idle"; "" if there are none.
+// Returns the names of these reasons separated by commas, such as "power cap, idle"; "" if there are none.
 std::string clock_event_names(const GpuSample& sample);
 
 // A judgement of a temperature or of a power draw, before the card reduces its clocks.
@@ -70,7 +70,7 @@ class GpuLog {
   std::string label_;
   const Nvml& nvml_;
   bool warned_hot_ = false;
-  uint64_t warned_ = 0;  // bits of the events for which there was a warning
+  uint64_t warned_ = 0;  // bits of the reasons about which a warning was already returned
 };
 
 }  // namespace plimsoll

@@ -41,13 +41,14 @@ struct TopologyGpu {
 // The connection of two GPUs.
 struct GpuPair {
   PciPath path = PciPath::kUnknown;
-  int num_nvlinks =
-      0;  // NVLinks between the two GPUs that are up; with a switch, the smaller of their numbers of links to it
+  // number of active NVLinks between the two GPUs; if they are connected by a switch, the smaller of their numbers of links
+  // to it
+  int num_nvlinks = 0;
   bool through_switch =
       false;  // the NVLinks lead to NVSwitches, which connect every GPU with every other one
   std::optional<bool> maps_memory =
-      {};  // the GPU `row` of Topology::pair() can map the memory of the GPU `column`
-  std::string why_not_mapped = {};  // the driver's reason, as a part of a sentence
+      {};  // true if the GPU of the matrix row can map the memory of the GPU of the matrix column
+  std::string why_not_mapped = {};  // the reason that the driver gives if it cannot, as a part of a sentence
   friend bool operator==(const GpuPair&, const GpuPair&) = default;
 };
 
@@ -55,7 +56,8 @@ struct NumaNode {
   int index = 0;
   std::vector<int> cpus = {};
   int64_t memory_bytes = 0;
-  std::vector<int> distances = {};  // distance to each node in the order of the nodes; 10 to the node itself
+  // distance to each NUMA node in the order of the nodes; it is 10 for the node itself
+  std::vector<int> distances = {};
   friend bool operator==(const NumaNode&, const NumaNode&) = default;
 };
 
@@ -100,13 +102,13 @@ std::optional<double> pcie_gb_per_s(const PcieLink& link);
 // Returns the rate in GB/s between two GPUs in each direction: that of their NVLinks, otherwise that of the slower PCI
 // Express link.
 std::optional<double> pair_gb_per_s(const Topology& topology, size_t row, size_t column);
-// Returns the entry of the matrix for two GPUs: "X", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS", or "N/A".
+// Returns the text for two GPUs in the matrix of nvidia-smi topo -m: "X", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS" or "N/A".
 std::string link_label(const Topology& topology, size_t row, size_t column);
 
-// Returns the matrix of nvidia-smi topo -m with its legend, and below it the consequences of each kind of link for DDP and ZeRO. Without a
-// GPU: the NUMA nodes, and how ranks on CPUs would exchange data. Ends with a newline.
+// Returns the matrix of nvidia-smi topo -m with its legend, and the consequences of each kind of link for training with DDP and
+// ZeRO. Without a GPU, returns the NUMA nodes and explains how ranks on CPUs would exchange data. Ends with a newline.
 std::string topology_text(const Topology& topology);
-// Returns one object on one line, without a newline.
+// Returns the topology as a JSON object on one line, without a newline.
 std::string topology_json(const Topology& topology);
 
 }  // namespace plimsoll
