@@ -30,7 +30,8 @@ namespace plimsoll {
 
 enum class CpuWork {
   kProduct,
-  kProductOfParts,  // matrix products of fp32 operands that are split into bf16 parts, on AMX tiles
+  // matrix products of fp32 operands on AMX tiles, where each operand is split into bf16 parts
+  kProductOfParts,
   kAttention,
   kAttentionBackward,
   kAttentionOnTiles,  // attention on AMX tiles, in bf16
@@ -39,8 +40,8 @@ enum class CpuWork {
   kUpdateOfCodes  // updates of 8-bit optimizer states
 };
 
-// Returns the fraction of the rate of matrix products in the data type of the work. For attention on AMX tiles it applies to heads of size
-// kCpuTilesHeadSize.
+// Returns the rate of this kind of work as a fraction of the rate of matrix products in the same data type. The value for
+// attention on AMX tiles applies to heads of size kCpuTilesHeadSize.
 constexpr double cpu_share_of_flops(CpuWork work) {
   switch (work) {
     case CpuWork::kProduct:
@@ -65,8 +66,8 @@ constexpr double cpu_share_of_flops(CpuWork work) {
 
 inline constexpr double kCpuTilesHeadSize = 64;
 
-// Assumed, not measured: the rate in GB/s at which a rank on a CPU sends data to another one, which is that of a TCP
-// connection of 10 Gbit/s or of a process on the same machine that copies it through the kernel.
+// The assumed rate in GB/s at which a rank on a CPU sends data to another rank. It was not measured. It is the rate of a TCP
+// connection of 10 Gbit/s, and roughly that between two processes on one machine, whose data the kernel copies.
 inline constexpr double kCpuRankLinkGbPerS = 1.0;
 
 }  // namespace plimsoll

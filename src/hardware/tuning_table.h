@@ -27,8 +27,8 @@ inline constexpr int kTuningSchemaVersion = 1;
 // Size of one algorithm in cuBLASLt's representation.
 inline constexpr int kTunedAlgorithmBytes = 64;
 
-// A matrix product, identified by its sizes and its form. The form contains all other parameters of the library call, such as "nt
-// bf16*bf16->f32 add". Keys are ordered by form first.
+// Identifies a matrix product by its sizes m, n and k, and by `form`, a text that contains all other parameters of the library
+// call, such as "nt bf16*bf16->f32 add". Keys are compared by `form` first.
 struct ProductKey {
   std::string form = {};
   int64_t m = 0;
@@ -44,8 +44,9 @@ std::string format_product_key(const ProductKey& key);
 struct TunedProduct {
   std::array<uint8_t, kTunedAlgorithmBytes> algorithm = {};
   int64_t workspace_bytes = 0;
-  double ms = 0;           // median of several measurements
-  double first_ms = 0;     // time of the library's first choice, measured in the same session
+  double ms = 0;  // median of several measurements
+  // time of the algorithm that the library would choose, measured at the same time for comparison
+  double first_ms = 0;
   int num_candidates = 0;  // number of measured algorithms
   std::string words = {};  // the library's description of the algorithm
   friend bool operator==(const TunedProduct&, const TunedProduct&) = default;

@@ -18,7 +18,8 @@ LoweredOp describe_embedding_bwd(const OpView& op, const Bucket& bucket, const K
   return describe_embedding_of(op.input(EmbeddingBwdOp::kDX), bucket);
 }
 
-// Lists the op under a fixed type, because it has no floating-point operand. Its inputs after cu_seqlens are the lists of ids.
+// Describes the sorting of ids. The op has no floating-point operand, so its kernel is listed in the catalog under a fixed type.
+// The inputs after cu_seqlens are the lists of ids.
 LoweredOp describe_sort_ids(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.family = SortIdsProblem{.tokens = bucket.tokens,
                                    .rows = op.attributes().integer("rows"),

@@ -6,19 +6,19 @@
 namespace plimsoll {
 namespace {
 
-// matmul_problem() reads the operands of the matrix product of these ops at the positions that MatmulOp states, so the positions must be
-// equal.
+// matmul_problem() reads the operands of all these ops at the positions that MatmulOp defines, so the positions must be equal.
 static_assert(int{NormLinearOp::kX} == MatmulOp::kA && int{NormLinearOp::kW} == MatmulOp::kB);
 static_assert(int{LinearAddOp::kX} == MatmulOp::kA && int{LinearAddOp::kW} == MatmulOp::kB &&
               int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&
               int{LinearNormOp::kX} == MatmulOp::kA && int{LinearNormOp::kW} == MatmulOp::kB);
-// scaled_matmul has also the other operands of a matrix product at the positions of matmul.
+// The remaining operands of scaled_matmul must also be at the positions of those of matmul.
 static_assert(int{ScaledMatmulOp::kA} == MatmulOp::kA && int{ScaledMatmulOp::kB} == MatmulOp::kB &&
               int{ScaledMatmulOp::kBias} == MatmulOp::kBias &&
               int{ScaledMatmulOp::kInto} == MatmulOp::kInto &&
               int{ScaledMatmulOp::kFlag} == MatmulOp::kFlag && int{ScaledMatmulOp::kC} == MatmulOp::kC);
 
-// Returns the fields of the matrix product that all of these ops share, without the depth k and the transposes.
+// Returns the fields of a matrix product that are determined in the same way for all ops: everything except the depth k and the
+// transposes.
 MatmulProblem product_of(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
   return {.m = op.out_shape(MatmulOp::kC)[0].at(bucket),
           .n = op.out_shape(MatmulOp::kC)[1].at(bucket),
