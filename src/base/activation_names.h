@@ -36,7 +36,7 @@ inline constexpr std::array kActivationNames{
     ActivationName{"tanh", Activation::kTanh},
 };
 
-// Returns nothing for a name that is not in the table.
+// Returns the activation function with this name in transformers, or nothing for an unknown name.
 constexpr std::optional<Activation> find_activation(std::string_view name) {
   for (const ActivationName& row : kActivationNames) {
     if (row.name == name) return row.activation;

@@ -1,4 +1,5 @@
-// The sizes of the transfers between memory and a scratch file (base/file.h), which the plan counts and the executor uses.
+// The sizes of transfers between memory and a scratch file (base/file.h). The plan counts the memory for them, and the executor
+// does them.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ float f16_to_f32(uint16_t bits) {
   const uint32_t mantissa = bits & 0x3ffu;
   if (exponent == 0x1fu) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
   if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 5.9604644775390625e-8f;  // 2^-24
+    const float magnitude = static_cast<float>(mantissa) * 5.9604644775390625e-8f;  // the factor is 2^-24
     return sign != 0 ? -magnitude : magnitude;
   }
   return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));

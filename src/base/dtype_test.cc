@@ -19,7 +19,7 @@ TEST(DType, NamesRoundTrip) {
   EXPECT_FALSE(parse_dtype("f128"));
 }
 
-// Checks that every 16-bit pattern survives the conversion to fp32 and back (NaNs stay NaNs).
+// Checks that converting every 16-bit pattern to fp32 and back gives the same pattern. A NaN need only stay a NaN.
 TEST(DType, EverySixteenBitPatternRoundTrips) {
   for (uint32_t i = 0; i < 65536; ++i) {
     const auto bits = static_cast<uint16_t>(i);

@@ -195,8 +195,8 @@ class FileSystem {
 
 // Returns the file system of this machine.
 FileSystem& posix_file_system();
-// Returns a file system that reads the files of this machine, but discards everything that is written, renamed or removed: for a rank whose
-// files another rank writes.
+// Returns a file system that reads the files of this machine but discards all changes. It is used by ranks whose files another
+// rank writes.
 FileSystem& reading_file_system();
 
 // Returns "folder/name", or only the name if the folder is empty.

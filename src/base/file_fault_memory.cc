@@ -21,9 +21,9 @@ struct MemoryFileSystem::Node {
 };
 
 struct MemoryFileSystem::Place {
-  std::shared_ptr<Node> folder;  // null for "/" itself
+  std::shared_ptr<Node> folder;  // the folder that contains the name; null for "/" itself
   std::string name;
-  std::shared_ptr<Node> node;  // null if the name does not exist
+  std::shared_ptr<Node> node;  // the file or folder with this name; null if it does not exist
 };
 
 namespace {
@@ -153,7 +153,8 @@ std::shared_ptr<Node> clone_node(const std::shared_ptr<Node>& node,
   auto& copy = copies[node.get()];
   if (copy) return copy;
   copy = std::make_shared<Node>();
-  std::shared_ptr<Node> result = copy;  // the reference becomes invalid when the map grows
+  // a copy of the pointer, because the reference becomes invalid when the map grows
+  std::shared_ptr<Node> result = copy;
   result->kind = node->kind;
   result->data = node->data;
   result->synced_data = node->synced_data;

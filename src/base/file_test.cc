@@ -58,7 +58,7 @@ void exercise(FileSystem& files, const std::string& root) {
   EXPECT_EQ(copy.hash, hash128("hello world!"));
   EXPECT_EQ(hash_file(files, path).hash, copy.hash);
 
-  // Two writers write to one file, each at its own offset.
+  // Two writers write to the same file at different offsets, and both parts must be in it.
   const std::string shared = join_path(folder, "shared");
   const auto created = files.create(shared);
   created->resize(6);
@@ -99,7 +99,7 @@ void exercise(FileSystem& files, const std::string& root) {
   EXPECT_EQ(read_text_file(files, join_path(root, "a/c/copy"), 100), "hello world!");
   files.sync_folder(join_path(root, "a"));
 
-  // Links are removed, not followed.
+  // Removing a folder must remove the symbolic links in it, but not the files to which they point.
   make_folders(files, join_path(root, "kept"));
   write_synced_file(files, join_path(root, "kept/file"), "kept");
   files.make_link("../kept", join_path(root, "a/to_kept"));

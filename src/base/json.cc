@@ -81,7 +81,8 @@ void append_python(std::string& out, const Json& value, int indent, int depth) {
   if (value.is_object() && !value.empty()) {
     out.push_back('{');
     const char* separator = "";
-    for (const auto& [key, member] : value.items()) {  // sorted, because the object is a std::map
+    // the keys are sorted, because the object is a std::map
+    for (const auto& [key, member] : value.items()) {
       out.append(separator);
       new_line(depth + 1);
       out.append(python_string(key));

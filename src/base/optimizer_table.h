@@ -22,7 +22,7 @@ enum class UpdateFrame : uint8_t {
   kPlain,  // each state is a floating-point tensor with one number per element of the parameter
   // each state consists of 8-bit codes and the largest magnitude of each quantization block; for small tensors as with kPlain
   kEightBit,
-  kFactored,  // states are one number per row and one per column of a matrix, as in Adafactor
+  kFactored,  // states are stored as one number per row and one per column of a matrix, as in Adafactor
 };
 
 // The commonly quoted rule of thumb for the memory that an optimizer needs per parameter.
@@ -40,7 +40,7 @@ struct OptimizerMethod {
   std::string_view name;
   // position in the list of all methods that select an optimizer; every method has a different one
   int position = 0;
-  std::string_view optim;            // the value of --optim
+  std::string_view optim;            // the value of --optim that selects this method
   std::string_view optim_args = {};  // the value of --optim_args, if the method sets it
   std::string_view help = {};
 };
@@ -49,7 +49,7 @@ struct OptimizerRow {
   OptimizerKind kind;
   std::string_view name;
   UpdateFrame frame;
-  // The name in reports: "8-bit AdamW".
+  // The name of the optimizer in reports, such as "8-bit AdamW".
   std::string_view label;
   // The optimizer that has the same update rule with fp32 states. It is this optimizer itself if its states are fp32.
   OptimizerKind family;
@@ -57,9 +57,10 @@ struct OptimizerRow {
   std::vector<std::string_view> names;
   // The values of --optim that select this optimizer with its states in host memory (on a GPU).
   std::vector<std::string_view> paged_names = {};
-  // The kinds of optimizer states if all options have their defaults: "m" stands for the state "adamw.m" of a parameter.
+  // The names of the optimizer's states if all options have their defaults. For example, "m" stands for the state "adamw.m" of
+  // each parameter.
   std::vector<std::string_view> states;
-  // True if momentum is an option without which the optimizer has no state.
+  // True if the optimizer has no state unless the option momentum is given.
   bool has_optional_momentum = false;
   // True if the optimizer updates split weights (base/split_f32.h).
   bool takes_split_weights = false;

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "plimsoll/data.h"  // kNoLabel
+#include "plimsoll/data.h"  // for kNoLabel
 
 namespace plimsoll {
 
@@ -131,12 +131,15 @@ constexpr std::optional<ProblemType> problem_type_of_class(std::string_view clas
 // The kinds of labels that the rows of a data set may have. Values only.
 
 enum class LabelKind : uint8_t {
-  kClass,          // one class: its id, i32[B] in a batch
-  kClasses,        // any number of classes: 0 or 1 for each, f32[B, num_labels]
-  kNumbers,        // real numbers, f32[B, num_labels]
-  kClassPerToken,  // one class for each word: its id at the word's first token, i32[T], and kNoLabel at all others
-  kNextToken,  // the next token of the sequence, i32[T], and kNoLabel at its last token; a data set stores no labels
-  kMaskedToken  // the token that a mask hides, i32[T], and kNoLabel at all others; a data set stores no labels
+  kClass,    // one class per sequence, stored as its id: i32[B] in a batch of B sequences
+  kClasses,  // any number of classes per sequence, stored as a 0 or 1 for each class: f32[B, num_labels]
+  kNumbers,  // real numbers per sequence: f32[B, num_labels]
+  // one class per word, stored at the first token of the word; all other tokens have kNoLabel: i32[T] for T tokens
+  kClassPerToken,
+  // for each token the next one of its sequence, and kNoLabel for the last: i32[T]; a data set does not store these labels
+  kNextToken,
+  // for each masked token the original one, and kNoLabel for all others: i32[T]; a data set does not store these labels
+  kMaskedToken
 };
 
 // Returns true if there is a prediction for every token, and false if there is one for the whole sequence.
@@ -145,7 +148,7 @@ constexpr bool is_per_token(LabelKind kind) {
          kind == LabelKind::kMaskedToken;
 }
 
-// Returns true if the labels are tokens of the text itself.
+// Returns true if the labels are tokens of the text, so that the data set needs no separate labels.
 constexpr bool are_tokens(LabelKind kind) {
   return kind == LabelKind::kNextToken || kind == LabelKind::kMaskedToken;
 }

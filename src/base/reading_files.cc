@@ -64,7 +64,7 @@ class ReadingFiles final : public FileSystem {
   std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override {
     return posix_file_system().create_scratch(path, bytes);
   }
-  // Returns a lock that locks nothing, because the process that writes the files locks them.
+  // Returns a lock that has no effect, because the process that writes the files holds the real one.
   std::unique_ptr<FileLock> try_lock(const std::string&) override { return std::make_unique<FileLock>(); }
   FolderSpace space_of(const std::string& folder) override { return posix_file_system().space_of(folder); }
 };

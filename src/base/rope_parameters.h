@@ -46,10 +46,11 @@ struct RopeParameters {
   // maximum length with which the model was pretrained (original_max_position_embeddings)
   double original = 0.0;
   double attention_factor = 1.0;
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;     // used by llama3
-  double beta_fast = 32.0, beta_slow = 1.0;                 // used by yarn
-  bool truncate = true;                                     // used by yarn
-  std::vector<double> short_factor = {}, long_factor = {};  // used by longrope: D / 2 numbers each
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // used by llama3
+  double beta_fast = 32.0, beta_slow = 1.0;              // used by yarn
+  bool truncate = true;                                  // used by yarn
+  // used by longrope: one factor per pair, D / 2 for a head of size D
+  std::vector<double> short_factor = {}, long_factor = {};
   friend bool operator==(const RopeParameters&, const RopeParameters&) = default;
 };
 
@@ -58,7 +59,7 @@ struct RopeParameters {
 std::string rope_text(const RopeParameters& parameters);
 RopeParameters parse_rope_text(std::string_view text);
 
-// The largest head size.
+// The largest head size that is supported.
 inline constexpr int64_t kMaxRopeDim = 256;
 
 // The inverse frequencies in the form that kernels use: `within` for sequences of up to `original` tokens, and `beyond` for

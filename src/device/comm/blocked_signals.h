@@ -1,5 +1,5 @@
-// Blocks signals of the calling thread for the lifetime of an object. Threads that are created meanwhile inherit the blocked signals. The
-// thread that created an object must destroy it.
+// Classes that block signals of the calling thread while an object exists. Threads that are created in this time inherit the
+// blocked signals. An object must be destroyed by the thread that created it.
 #pragma once
 
 #include <pthread.h>

@@ -22,7 +22,7 @@ struct Range {
   int64_t size = 0;
 };
 
-// Returns range `index` of the `count` ranges into which `whole` is divided. Their sizes differ by at most one.
+// Divides `whole` into `count` ranges whose sizes differ by at most one, and returns the one with this index.
 Range part_of(Range whole, int64_t index, int64_t count) {
   const int64_t quotient = whole.size / count;
   const int64_t remainder = whole.size % count;
@@ -357,7 +357,7 @@ void ring_all_reduce(const Transfer& transfer, std::span<T> data, std::span<std:
                 next_rank(transfer));
 }
 
-// Returns true if the elements are summed by direct exchange: 16-bit elements, and small data.
+// Returns true if the elements are summed by direct exchange, which is used for 16-bit elements and for small data.
 template <typename T>
 bool is_summed_directly(std::span<T> data) {
   constexpr bool kIsHalf = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;

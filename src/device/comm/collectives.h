@@ -17,11 +17,11 @@
 namespace plimsoll {
 
 inline constexpr size_t kSegmentBytes = size_t{1} << 20;
-// Size of the memory into which data is received before it is added.
+// Size of the memory into which elements of other ranks are received before they are added.
 inline constexpr size_t kStagingBytes = 4 * kSegmentBytes;
-// Up to this size, the two steps of a direct exchange take less time than the 2 (n - 1) steps of a ring. With 4 ranks
-// on 2 cores of one host, 256 KiB take 0.7 ms directly and 1.4 ms in a ring (the shortest of 101 calls); 4 MiB take 5.5
-// ms both ways.
+// Data of up to this size is summed by direct exchange, whose two steps then take less time than the 2 (n - 1) steps of a ring.
+// With 4 ranks on 2 cores of one host, 256 KiB take 0.7 ms by direct exchange and 1.4 ms in a ring (the shortest of 101 calls),
+// and 4 MiB take 5.5 ms with either.
 inline constexpr size_t kDirectBytes = size_t{256} << 10;
 
 // A group of ranks that run operations together. The mesh is the set of all connected ranks.
@@ -34,11 +34,11 @@ struct Transfer {
   GlooMesh& mesh;
   uint64_t slot;
   SteadyTime deadline;
-  const RankGroup* group = nullptr;  // null: all ranks of the mesh
+  const RankGroup* group = nullptr;  // the group that runs the operation; null for all ranks of the mesh
 
   int rank() const { return group != nullptr ? group->rank : mesh.rank(); }
   int size() const { return group != nullptr ? static_cast<int>(group->members.size()) : mesh.size(); }
-  // Returns the number in the mesh of the rank with this number in the group.
+  // Converts the number of a rank in its group to its number in the mesh of all ranks.
   int in_mesh(int rank_of_group) const {
     return group != nullptr ? group->members[static_cast<size_t>(rank_of_group)] : rank_of_group;
   }
@@ -68,14 +68,14 @@ void reduce_scatter_elements(const Transfer& transfer, std::span<T> data, std::s
 
 // Sends the bytes of the rank `root` along the chain root, root + 1, ..., in segments.
 void chain_broadcast(const Transfer& transfer, std::span<std::byte> bytes, int root);
-// Gathers the blocks of all ranks in a ring. `all` consists of n equal blocks, of which each rank initially has block `rank`, and at the
-// end all.
+// Gathers the blocks of all ranks on every rank, by passing them around a ring. `all` consists of n blocks of equal size.
+// Initially each rank has only block `rank`.
 void ring_all_gather(const Transfer& transfer, std::span<std::byte> all);
-// Gathers the parts of all ranks in a ring. `all` consists of n parts, of part_bytes[r] bytes each; initially each rank has part `rank`,
-// and at the end all.
+// Gathers the parts of all ranks on every rank, by passing them around a ring. `all` consists of n parts; part r has
+// part_bytes[r] bytes. Initially each rank has only part `rank`.
 void ring_all_gather_parts(const Transfer& transfer, std::span<std::byte> all,
                            std::span<const int64_t> part_bytes);
-// Returns when all ranks called it, after ceil(log2 n) rounds (Hensgen, Finkel and Manber, 1988).
+// A barrier: returns when all ranks have called it, after ceil(log2 n) rounds of messages (Hensgen, Finkel and Manber, 1988).
 void dissemination_barrier(const Transfer& transfer);
 
 }  // namespace plimsoll

@@ -183,7 +183,8 @@ TEST(CommunicatorFailure, DifferentSizesEndAtTheTimeLimit) {
   }
 }
 
-// The host waits for its GPU, which waits for another rank. Closing the connection between the GPUs ends the wait.
+// The host waits for its GPU, and the GPU waits for another rank that has failed. Closing the connection between the GPUs must
+// end this wait.
 TEST(CommunicatorFailure, AWaitForAGpuEndsAtTheTimeLimitToo) {
   const uint16_t port = free_port();
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
@@ -280,7 +281,7 @@ class RankProcess {
     }
     return text;
   }
-  // Returns true if the process ended by itself.
+  // Returns true if the process ended by itself, without being killed.
   bool ended_well() {
     int status = 0;
     const bool waited = ::waitpid(std::exchange(pid_, -1), &status, 0) > 0;
@@ -319,7 +320,7 @@ void expect_named_victim(int size, int victim, const std::string& operation, con
   ::testing::Test::RecordProperty("longest_ms", static_cast<int>(longest.count()));
 }
 
-// The sums are so large that the process almost always dies while one of its messages is in transit.
+// The data is so large that a process is almost always killed while one of its messages is in transit.
 TEST(CommunicatorFailure, AKilledProcessIsNamedInTheMiddleOfASum) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const int victim : {0, 2}) {
@@ -372,7 +373,7 @@ TEST(CommunicatorFailure, AStoppedProcessIsNamedByATableOfPositions) {
   }
 }
 
-// All processes are stopped and later continued, as Ctrl-Z and fg do.
+// Stops all processes and continues them later, as Ctrl-Z and fg do in a shell. No rank may fail because of the pause.
 TEST(CommunicatorFailure, TimeInWhichAllProcessesAreStoppedIsNoWait) {
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
                                       .operation_timeout = milliseconds(2000)};

@@ -12,7 +12,8 @@ namespace {
 
 using Message = std::vector<std::byte>;
 
-// Returns a message between two ranks. Its size is between zero bytes and several of Gloo's segments.
+// Returns the content of a message between two ranks. Sizes range from zero bytes to several times the segments in which Gloo
+// sends data.
 Message message_between(int from, int to, int number) {
   constexpr size_t kSizes[] = {1, 70'001, 0, 3'000'001, 17};
   Message message(kSizes[static_cast<size_t>(number) % std::size(kSizes)]);
@@ -48,7 +49,7 @@ TEST(CommunicatorMessages, ArriveInOrderWithoutWaitingForTheReceiver) {
   }
 }
 
-// The memory of a message may change as soon as wait_sent() has returned.
+// After wait_sent() has returned, the sender may change the memory of the message. The receiver must still get the old content.
 TEST(CommunicatorMessages, AreReceivedBeforeTheWaitEnds) {
   run_ranks(2, [&](Communicator& ranks) {
     Message memory;
@@ -68,7 +69,8 @@ TEST(CommunicatorMessages, AreReceivedBeforeTheWaitEnds) {
   });
 }
 
-// Each group numbers its operations itself, so other groups may run more operations, and ranks may exchange messages between them.
+// Each group must count its own operations, because groups may run different numbers of operations, and ranks may exchange
+// messages in between.
 TEST(CommunicatorMessages, GroupsRunDifferentNumbersOfOperations) {
   run_ranks(4, [&](Communicator& ranks) {
     const int rank = ranks.rank();

@@ -58,7 +58,7 @@ std::vector<std::vector<Bytes>> reduce_on_ranks(int size, const std::vector<Sum>
   return results;
 }
 
-// Returns every pair of a type and a count.
+// Returns all pairs of an element type and a number of elements to test.
 std::vector<Sum> sums_of(const std::vector<DType>& dtypes, const std::vector<int64_t>& counts) {
   std::vector<Sum> sums;
   for (const DType dtype : dtypes) {
@@ -154,7 +154,8 @@ TEST(Communicator, IntegersWrapAround) {
   });
 }
 
-// The data has many segments per chunk and many blocks per rank, and no size is a multiple of the segment or block size.
+// The data consists of many segments per chunk and many blocks per rank, and its size is not a multiple of the segment or block
+// size.
 TEST(Communicator, SumsOf64MiB) {
   constexpr int kSize = 3;
   constexpr int64_t kBytes = (int64_t{64} << 20) + 12340;

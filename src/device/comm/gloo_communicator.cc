@@ -88,7 +88,7 @@ std::string end_text(const RankEnd& end, int size) {
   return fmt::format("the process of rank {} of {} ended, or its host cannot be reached", end.rank, size);
 }
 
-// Ends a text of one line with a period. A text that ends with a table stays as it is.
+// Adds a period to a text of one line. A text of several lines ends with a table and is not changed.
 std::string sentence(const std::string& text) {
   return text.find('\n') == std::string::npos ? text + "." : text;
 }
@@ -422,8 +422,9 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   FirstEnd first_end_;
   std::string failure_;
   std::mutex
-      report_mutex_;  // protects the two members below, and is held while a function of failure_reports_ runs
-  // key: the communicator or group that the function belongs to
+      // protects the two members below, and is locked while a function in failure_reports_ runs
+      report_mutex_;
+  // functions to call after a failure, each for one communicator or group
   std::map<const Communicator*, std::function<void(const std::string&)>> failure_reports_;
   std::string long_wait_;  // set if this rank has waited too long: the text of the failure
   // These members are used by the thread of the store client only.

@@ -20,7 +20,7 @@ namespace plimsoll {
 // A tensor whose elements are summed over the ranks.
 struct ReducedTensor {
   View data;
-  int64_t count = 0;  // elements
+  int64_t count = 0;  // number of elements
 };
 
 class GpuCommunicator {
@@ -49,13 +49,13 @@ class GpuCommunicator {
 class GpuMessages {
  public:
   virtual ~GpuMessages() = default;
-  // Enqueues three steps: wait until the stage `to` has received the previous message, copy x into `room`, and start to send `room`. `room`
-  // must not change until the next send to this stage. Later work on the stream does not wait for the receiver. Errors: kDevice, naming the
-  // rank that failed.
+  // Enqueues three steps: wait until the stage `to` has received the previous message, copy the tensor x into the send buffer
+  // `room`, and start sending the buffer. `room` must not change until the next send to this stage. Later work on the stream does
+  // not wait for the receiver. Errors: kDevice, naming the rank that failed.
   virtual void send(ConstView x, View room, int64_t bytes, int to, CudaStream stream) = 0;
-  // Enqueues the receipt of the next message from the stage `from`. Errors: as send().
+  // Enqueues receiving the next message from the stage `from`. Errors: those of send().
   virtual void receive(View y, int64_t bytes, int from, CudaStream stream) = 0;
-  // Waits on the host until everything that was sent has been received.
+  // Makes the host wait until all sent messages have been received.
   virtual void wait_until_received() = 0;
   // Must be called before received values are used, like GpuCommunicator::require_all_ranks(). Errors: kDevice.
   virtual void require_all_ranks() = 0;
@@ -74,10 +74,10 @@ struct AxisConnections {
 // All connections of a rank with other ranks. The members are null if the run has one rank, and those of an axis are null if the
 // mesh has only one rank along this axis.
 struct RankConnections {
-  Communicator* ranks = nullptr;  // between all ranks
+  Communicator* ranks = nullptr;  // connects all ranks of the run
   AxisConnections data = {};
   AxisConnections tensor = {};
-  AxisConnections pipeline = {};  // between the stages of a pipeline
+  AxisConnections pipeline = {};  // connects the stages of a pipeline
   AxisConnections ends =
       {};  // between the first and the last stage of a pipeline; set on the ranks of these two stages only
   const AxisConnections& of(MeshAxis axis) const {

@@ -138,7 +138,7 @@ class NcclCommunicator final : public GpuCommunicator {
   static void* slice_of(const DividedTensor& tensor, int rank) {
     return static_cast<std::byte*>(tensor.data.data) + tensor.first_of(rank) * dtype_bytes(tensor.data.dtype);
   }
-  // Calls work(rank, elements) for each slice that has elements.
+  // Calls work(rank, elements) for every rank whose slice is not empty.
   template <typename Work>
   void for_each_slice(const DividedTensor& tensor, const Work& work) const {
     for (int rank = 0; rank < ranks_.size(); ++rank) {
@@ -170,7 +170,7 @@ class NcclCommunicator final : public GpuCommunicator {
 
   Communicator& ranks_;
   NcclHandle comm_ = nullptr;
-  std::timed_mutex uses_comm_;  // held while a call of NCCL uses comm_
+  std::timed_mutex uses_comm_;  // locked while a call of NCCL uses comm_
   RankFailure failure_;
 };
 

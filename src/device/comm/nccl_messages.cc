@@ -23,14 +23,14 @@ namespace {
 // the link, and more of them would take multiprocessors from the computation.
 constexpr int kMostMessageBlocks = 4;
 
-// The two connections with a neighbour: the stage before or the stage after this one.
+// The two connections with a neighbouring stage, which is the stage before or the stage after this one.
 struct Neighbour {
   int stage = 0;
-  NcclHandle to = nullptr;    // for messages to this neighbour
-  NcclHandle from = nullptr;  // for messages from it
+  NcclHandle to = nullptr;    // connection for messages to the neighbour
+  NcclHandle from = nullptr;  // connection for messages from the neighbour
   CudaSideStream stream{CudaSideStream::Priority::kHigh};
-  CudaEvent is_ready;  // reached when the message was copied into its send buffer
-  CudaEvent is_sent;   // reached when the neighbour has received the message
+  CudaEvent is_ready;  // event that is reached when the message has been copied into the send buffer
+  CudaEvent is_sent;   // event that is reached when the neighbour has received the message
 };
 
 class NcclMessages final : public GpuMessages {
@@ -177,7 +177,7 @@ class NcclMessages final : public GpuMessages {
 
   Communicator& stages_;
   std::vector<Neighbour> neighbours_;
-  std::timed_mutex uses_connections_;  // held while a call of NCCL runs
+  std::timed_mutex uses_connections_;  // locked while a call of NCCL runs
   RankFailure failure_;
 };
 

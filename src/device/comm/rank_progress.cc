@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// If more time passes between two calls of note_time(), the process did not run in between.
+// A longer time between two calls of note_time() means that the process was stopped in between.
 constexpr std::chrono::milliseconds kLongestPause{1000};
 constexpr size_t kMostRows = 32;
 

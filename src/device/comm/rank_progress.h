@@ -25,7 +25,7 @@ struct RankPosition {
       0;  // number of the current step in kStep, and of the previous step in kEvaluation and kCheckpoint
   bool waits = false;  // true while the rank waits for other ranks in the operation
   int peer = -1;       // the rank for which it waits, if known
-  int64_t number = 0;  // the number of the operation, from 1; 0 if it has none
+  int64_t number = 0;  // number of the operation, counted from 1; 0 if it has none
   // name of the current operation, such as "barrier", or of the last one if the rank does not wait
   std::string operation = {};
   std::chrono::milliseconds time = std::chrono::milliseconds(
@@ -45,11 +45,12 @@ class RankProgress {
   using milliseconds = std::chrono::milliseconds;
   using Now = std::function<Clock::time_point()>;
 
-  // `now`: the clock, which tests replace by their own.
+  // `now` returns the current time. Tests pass a simulated clock.
   explicit RankProgress(Now now = &Clock::now);
 
-  // The kinds of waits: in an operation whose end shows that all ranks have reached it; in another operation, such as a broadcast; for the
-  // GPU of this rank, which waits for other ranks. A wait for the GPU is no operation of the host and has no number.
+  // The kinds of waits. kAllRanks: an operation whose end shows that all ranks have reached it. kSomeRanks: another operation,
+  // such as a broadcast. kGpu: a wait for the GPU of this rank, which in turn waits for other ranks; it is no operation of the
+  // host and has no number.
   enum class Kind : uint8_t { kAllRanks, kSomeRanks, kGpu };
 
   // While an object of this class exists, the rank waits for others in an operation.

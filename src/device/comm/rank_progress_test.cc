@@ -15,19 +15,19 @@ constexpr milliseconds kEnough{1000};
 // A rank with a simulated clock, which only this object advances.
 class ClockedRank {
  public:
-  // Lets time pass in which the process runs, so that the watching thread calls note_time() often enough.
+  // Advances the clock while the process runs, that is, with frequent calls of note_time().
   void run_for(milliseconds time) {
     constexpr milliseconds kPause{10};
     for (; time > kPause; time -= kPause) jump(kPause);
     jump(time);
   }
-  // Advances the clock without calls of note_time(), as if the process did not run, unless the time is short.
+  // Advances the clock without calling note_time(). Unless the time is short, this simulates a process that is stopped.
   void jump(milliseconds time) {
     now_ += time;
     progress.note_time();
   }
-  // Waits in an operation, for at most this time, until the wait is overdue although all ranks answer. Returns the limit that was exceeded,
-  // or 0.
+  // Waits in an operation, while all other ranks answer, until the wait counts as too long or this time has passed. Returns the
+  // limit that was exceeded, or 0.
   milliseconds passed_limit(milliseconds time) {
     const RankProgress::Wait wait(progress, "barrier", Kind::kSomeRanks);
     for (milliseconds waited{0}; waited < time; waited += milliseconds(1)) {

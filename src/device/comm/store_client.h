@@ -51,15 +51,15 @@ class StoreClient {
   StoreClient(const StoreClient&) = delete;
   StoreClient& operator=(const StoreClient&) = delete;
 
-  // Stores a value for all ranks. Errors: as get().
+  // Stores a value under a key, which all ranks can read. Errors: those of get().
   void set(std::string_view key, std::span<const std::byte> value, std::chrono::milliseconds limit);
   // Returns the value of the key and waits until a rank sets it. Errors: kDevice if it does not exist after `limit`, or
   // if a rank ended. Requires: watch() was not called.
   std::vector<std::byte> get(std::string_view key, std::chrono::milliseconds limit);
-  // Returns when all keys exist. Errors and requirements: as get().
+  // Waits until values for all these keys exist. Errors and requirements: those of get().
   void wait(const std::vector<std::string>& keys, std::chrono::milliseconds limit);
 
-  // Starts a thread that calls the observer from now on. The observer must outlive this object.
+  // Starts a thread that reports events to the observer until this object is destroyed. The observer must outlive this object.
   void watch(StoreObserver& observer, std::chrono::milliseconds pause);
   // Asks the other ranks for their positions.
   void ask_positions();

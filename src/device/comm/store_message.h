@@ -73,13 +73,13 @@ StoreParse take_store_message(std::vector<std::byte>& input);
 // How a rank ended, as the server tells the other ranks.
 struct RankEnd {
   enum class Kind : int32_t {
-    kLeft,    // it left after its last operation
+    kLeft,    // it left regularly, after its last operation
     kFailed,  // it reported a failure
-    kDied,    // its connection closed without a message
+    kDied,    // its connection was closed although it had not left, so its process died
   };
   int rank = 0;
   Kind kind = Kind::kLeft;
-  std::string text = {};  // failure that the rank reported
+  std::string text = {};  // text of the failure, if the rank reported one
 };
 
 }  // namespace plimsoll

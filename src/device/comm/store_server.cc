@@ -26,7 +26,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kRegistrationLimit = std::chrono::seconds(10);
-// After an error of accept() or poll(), such as too many open files, the server waits before it tries again.
+// The pause before the server tries again after an error of accept() or poll(), such as too many open files.
 constexpr milliseconds kAcceptPause{100};
 constexpr milliseconds kLastMessagesLimit{500};
 constexpr size_t kMaxUnregistered = 256;

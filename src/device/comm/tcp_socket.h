@@ -58,7 +58,7 @@ class TcpSocket {
 TcpSocket listen_at(const std::string& host, uint16_t port);
 
 struct ConnectAttempt {
-  TcpSocket socket;     // non-blocking; empty if the attempt failed
+  TcpSocket socket;     // a non-blocking socket; empty if the attempt failed
   std::string failure;  // reason of the failure, such as "Connection refused"
   bool unknown_host = false;
 };

@@ -57,7 +57,7 @@ CpuIsa detect() {
                       __builtin_cpu_supports("avx512vl");
   if (!avx512) return CpuIsa::kAvx2;
   if (!__builtin_cpu_supports("avx512bf16")) return CpuIsa::kAvx512;
-  const bool amx = has_bits(cpuid(7).d, bit(22) | bit(24));  // AMX-BF16, AMX-TILE
+  const bool amx = has_bits(cpuid(7).d, bit(22) | bit(24));  // the CPUID bits of AMX-BF16 and AMX-TILE
   return amx && grants_tiles() ? CpuIsa::kAmx : CpuIsa::kAvx512Bf16;
 }
 #else

@@ -15,15 +15,17 @@ namespace plimsoll {
 // a CPU by its instruction sets. Pure; thread-safe.
 
 struct Capability {
-  std::string format = {};  // "bf16"
+  std::string format = {};  // name of the number format, such as "bf16"
   bool is_there = false;
   std::string why = {};
 };
 
-// Returns fp16, bf16, tf32 and fp8, in this order. `sm` is 90 for compute capability 9.0.
+// Returns whether a GPU of this compute capability multiplies fp16, bf16, tf32 and fp8, in this order. `sm` is 90 for compute
+// capability 9.0.
 std::vector<Capability> gpu_capabilities(int sm);
 
-// Returns fp32, bf16, fp16, tf32 and fp8, in this order. `multiplies_fp16`: the CPU has AVX512_FP16 or AMX-FP16.
+// Returns whether a CPU multiplies fp32, bf16, fp16, tf32 and fp8, in this order. `multiplies_fp16`: the CPU has AVX512_FP16 or
+// AMX-FP16.
 std::vector<Capability> cpu_capabilities(CpuIsa isa, bool multiplies_fp16);
 
 struct HostSample {
@@ -32,7 +34,7 @@ struct HostSample {
   std::string isa = {};             // name of the instruction set
   std::optional<double> load = {};  // mean number of runnable threads over the last minute
   MachineMemory memory = {};
-  std::vector<Capability> capabilities = {};  // empty unless they were requested
+  std::vector<Capability> capabilities = {};  // the number formats; empty unless the user requested them
 };
 
 // Returns the current state of this machine. `isa` is the text of describe_isa().
@@ -69,7 +71,8 @@ GpuSum sum_of(const std::vector<GpuSample>& gpus);
 
 // Formats a version such as "12.8"; "" if there is none.
 std::string cuda_version_text(std::optional<int> version);
-// Returns a sentence that says why no GPU is listed, what was requested, and that the host follows.
+// Returns a sentence for the case that no GPU is listed. It states the reason and the requested GPUs, and says that the host is
+// shown instead.
 std::string no_gpu_sentence(const MonitorSample& sample);
 
 // Formats a sample of the monitor as text for people. Pure; thread-safe.
@@ -84,8 +87,8 @@ std::string monitor_lines(const MonitorSample& sample);
 
 // Formats a sample of the monitor as JSON for programs. Pure; thread-safe.
 
-// Returns one object on one line, without a newline. Memory is in MiB (1048576 bytes), rounded down as
-// nvidia-smi does. A figure that the driver does not report is null.
+// Returns the sample as one JSON object on one line, without a newline. Memory is in MiB (1048576 bytes), rounded down as
+// nvidia-smi does. Values that the driver does not report are null.
 std::string monitor_json(const MonitorSample& sample);
 
 }  // namespace plimsoll

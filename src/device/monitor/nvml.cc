@@ -15,8 +15,8 @@ namespace plimsoll {
 
 using namespace nvml;
 
-// Pointers to NVML's functions. A pointer is null if the driver lacks the function; only the functions up to the first empty line are
-// required.
+// Pointers to the functions of NVML. A pointer is null if the driver does not have the function. Only the functions before the
+// first empty line are required.
 struct Nvml::Functions {
   int (*init)() = nullptr;
   int (*count)(unsigned int*) = nullptr;
@@ -369,7 +369,7 @@ std::vector<GpuSample> Nvml::all() const {
     functions_->read_limits(device, sample);
     functions_->read_links(device, sample);
     functions_->read_processes(device, sample);
-    // Removes equal entries: several calls for the same figure are refused for the same reason.
+    // Removes repeated messages, because several calls for the same value are refused for the same reason.
     const auto last = std::unique(sample.refused.begin(), sample.refused.end());
     sample.refused.erase(last, sample.refused.end());
   }

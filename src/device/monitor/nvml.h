@@ -32,7 +32,7 @@ struct GpuClocks {
   std::optional<int> max_sm_mhz = {};
   std::optional<int> memory_mhz = {};
   std::optional<int> max_memory_mhz = {};
-  std::optional<uint64_t> events = {};  // bits; throttle.h has their names
+  std::optional<uint64_t> events = {};  // the reasons for reduced clocks as bits, which throttle.h interprets
 };
 
 struct GpuPower {
@@ -72,7 +72,7 @@ struct NvLinks {
 struct GpuSample {
   int index = 0;  // index that nvidia-smi uses, regardless of CUDA_VISIBLE_DEVICES
   std::string name = {};
-  std::string uuid = {};       // "GPU-..."
+  std::string uuid = {};       // identifier "GPU-..."
   std::optional<int> sm = {};  // compute capability, 90 for 9.0
   std::string fault = {};      // the reason why nothing can be read from the GPU; "" if something can be read
   std::vector<std::string> refused = {};  // values that the driver withholds, such as "power (no permission)"

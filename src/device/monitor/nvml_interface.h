@@ -9,7 +9,7 @@ namespace plimsoll::nvml {
 
 using Device = struct NvmlDevice*;
 
-// Statuses that the program distinguishes.
+// The return values that the program distinguishes.
 inline constexpr int kSuccess = 0;
 inline constexpr int kInvalidArgument = 2;
 inline constexpr int kNotSupported = 3;

@@ -15,12 +15,12 @@ namespace plimsoll {
 
 // The path between two GPUs over PCI Express, from the shortest to the longest.
 enum class PciPath : uint8_t {
-  kUnknown,     // the driver does not report it
-  kOneBridge,   // nvidia-smi's PIX: through one bridge, or on one board
-  kBridges,     // nvidia-smi's PXB: through several bridges
-  kHostBridge,  // nvidia-smi's PHB: through a host bridge
-  kNode,        // nvidia-smi's NODE: between host bridges of one NUMA node
-  kSystem,      // nvidia-smi's SYS: between NUMA nodes
+  kUnknown,     // the driver does not report the path
+  kOneBridge,   // called PIX by nvidia-smi: through a single PCI Express bridge, or on one board
+  kBridges,     // called PXB: through several PCI Express bridges
+  kHostBridge,  // called PHB: through a host bridge
+  kNode,        // called NODE: between host bridges of one NUMA node
+  kSystem,      // called SYS: between NUMA nodes
 };
 
 struct TopologyGpu {
@@ -45,7 +45,7 @@ struct GpuPair {
   // to it
   int num_nvlinks = 0;
   bool through_switch =
-      false;  // the NVLinks lead to NVSwitches, which connect every GPU with every other one
+      false;  // true if the NVLinks lead to NVSwitches, which connect all GPUs with each other
   std::optional<bool> maps_memory =
       {};  // true if the GPU of the matrix row can map the memory of the GPU of the matrix column
   std::string why_not_mapped = {};  // the reason that the driver gives if it cannot, as a part of a sentence
@@ -65,8 +65,8 @@ struct Topology {
   std::string driver = {};      // version of the driver
   std::string why_no_gpu = {};  // why no GPU is listed, as a part of a sentence
   std::vector<TopologyGpu> gpus = {};
-  std::vector<GpuPair> pairs =
-      {};  // gpus.size() rows of gpus.size() pairs; the pairs of a GPU with itself are empty
+  // a matrix with one row and one column per GPU, stored row by row; the pairs of a GPU with itself are empty
+  std::vector<GpuPair> pairs = {};
   std::vector<NumaNode> nodes = {};
   std::vector<int> usable_cpus = {};  // processors that this process may use
 

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kColumns = 80;
 
-// The legend of nvidia-smi topo -m.
+// The legend that explains the entries of the matrix, as nvidia-smi topo -m prints it.
 constexpr const char* kLegend =
     "Legend:\n"
     "\n"
@@ -162,7 +162,7 @@ std::string describe_nvlinks(const Topology& topology, const LinkKind& kind) {
   return text + ".";
 }
 
-// Returns "PCI Express 4.0 x16" for the slower link of the two GPUs.
+// Returns a description of the slower of two GPUs' PCI Express links, such as "PCI Express 4.0 x16".
 std::string describe_pcie(const Topology& topology, const LinkKind& kind) {
   const auto [row, column] = kind.pairs.front();
   const PcieLink& one = topology.gpus[row].pcie;

@@ -28,7 +28,7 @@ bool starts_with_word(std::string_view text) {
   return !text.empty() && has_flag(text, 0, kWordCharacter);
 }
 
-// Returns the position at which the white space at the end of the text starts.
+// Returns the position at which the trailing white space of the text starts, or the length of the text if it has none.
 size_t trailing_space(std::string_view text) {
   while (!text.empty()) {
     const size_t last = start_of_last_code_point(text);
@@ -38,7 +38,7 @@ size_t trailing_space(std::string_view text) {
   return text.size();
 }
 
-// Returns the number of bytes of white space at the start of the text.
+// Returns the length in bytes of the leading white space of the text.
 size_t leading_space(std::string_view text) {
   size_t i = 0;
   while (i < text.size() && has_flag(text, i, kWhitespace)) i += decode_valid_utf8(text.data() + i).num_bytes;

@@ -19,7 +19,7 @@
 
 namespace plimsoll::text {
 
-// Part of a text: an added token, or the text between tokens (id is kPlainText).
+// A part of a text. It is either an added token, or plain text between added tokens, for which `id` is kPlainText.
 struct TextPart {
   static constexpr int32_t kPlainText = -1;
   int32_t id = kPlainText;

@@ -129,7 +129,7 @@ Changed compose(const Changed& parts) {
 void apply_normal_form(NormalForm form, AlignedText* text) {
   const bool compatible = form == NormalForm::kNfkd || form == NormalForm::kNfkc;
   const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  // ASCII has the same form in every normal form.
+  // ASCII text is the same in every Unicode normalization form, so nothing has to be done.
   if (std::all_of(text->chars.begin(), text->chars.end(), [](char32_t c) { return c < 128; })) return;
   if (!composes) return change_text(decompose(text->chars, compatible), 0, text);
   // Only the code points that composition may change, and the code point before each of them, are decomposed and composed.

@@ -61,7 +61,7 @@ void decompose(SourcedText* text) {
     begin = end;
   }
   SourcedText out;
-  size_t next = 0;  // number of input code points that were replaced so far
+  size_t next = 0;  // number of input code points for which a replacement was appended so far
   for (const Part& part : parts) {
     if (!part.inserted) ++next;
     out.push(part.value, text->source[next == 0 ? 0 : next - 1]);

@@ -39,8 +39,8 @@ class Bpe {
  public:
   Bpe(const Vocabulary& vocabulary, const TokenIds& ids, const BpeSpec& spec);
 
-  // Appends the tokens of one word. Requires: word is valid UTF-8, not empty, under 4 GiB. Errors: kBadData if a
-  // character has no token and the unknown token is not in the vocabulary. Cost: O(n log n) for n characters.
+  // Appends the tokens of one word. Requires: the word is valid UTF-8, not empty, and smaller than 4 GiB. Errors: kBadData if a
+  // character has no token and the model's unknown token is not in the vocabulary. Cost: O(n log n) for n characters.
   void split(std::string_view word, BpeScratch& scratch, std::vector<WordToken>* out) const;
 
   // Returns true if split_bytes() may be used: the vocabulary contains the character of each byte that occurs in UTF-8

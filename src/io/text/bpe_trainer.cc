@@ -87,7 +87,7 @@ class Trainer {
     for (const auto& entry : kept) id_of(text_of(entry.first));
   }
 
-  // Turns every word into ids. Characters outside the alphabet are left out.
+  // Converts every word to a list of character ids. Characters outside the alphabet are dropped.
   void split_words() {
     symbols_.resize(words_.size());
     for (size_t w = 0; w < words_.size(); ++w) {

@@ -16,10 +16,10 @@
 
 namespace plimsoll::text {
 
-// Returns the character that represents a byte.
+// Returns the printable character by which byte-level BPE represents a byte.
 char32_t byte_character(uint8_t byte);
 
-// Returns the byte that a character represents, or nothing if it represents none.
+// Returns the byte that this character represents in byte-level BPE, or nothing if it represents none.
 std::optional<uint8_t> byte_of_character(char32_t c);
 
 // Appends, for each UTF-8 byte of the code point `c`, the printable character that represents the byte in byte-level BPE. `span`

@@ -1,4 +1,5 @@
-// Compares chat templates with apply_chat_template() of transformers by the fixture chat.json.
+// Checks that Plimsoll renders conversations exactly as apply_chat_template() of transformers, whose results are stored in the
+// fixture chat.json.
 #include "io/text/chat_template.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Encodes texts: added tokens, normalization, words, truncation, template.
+// Encodes texts in these steps: find added tokens, normalize the rest, split it into words and tokens, truncate, and add special
+// tokens.
 #include <algorithm>
 #include <limits>
 

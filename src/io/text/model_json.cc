@@ -1,4 +1,4 @@
-// Reads the models of tokenizers: the field "model" of tokenizer.json, and vocab.json with merges.txt.
+// Reads the description of a tokenizer's model from the field "model" of tokenizer.json, or from vocab.json and merges.txt.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-// The normalizers of tokenizer.json.
+// Implements the normalizers of tokenizer.json, which change a text before it is split.
 #include <algorithm>
 #include <map>
 

@@ -19,7 +19,7 @@
 
 namespace plimsoll::text {
 
-// A step that changes a text.
+// A step of the pipeline that changes the text.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
@@ -38,7 +38,7 @@ struct Words {
   std::vector<Part> parts;
 };
 
-// A step that splits parts into smaller ones.
+// A step of the pipeline that splits the parts of a text into smaller ones.
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;

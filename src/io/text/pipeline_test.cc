@@ -1,5 +1,5 @@
-// Compares tokenizers that combine normalizers and pre-tokenizers of different models with Hugging Face's by fixtures, and tests the
-// regular expressions.
+// Compares tokenizers that combine normalizers and pre-tokenizers of different models with recorded results of Hugging Face's
+// tokenizers. Also tests the regular expressions.
 #include "io/text/pipeline.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The pre-tokenizers of tokenizer.json.
+// Implements the pre-tokenizers of tokenizer.json, which split a text into words.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -213,7 +213,8 @@ class ByteLevel : public PreTokenizer {
   }
 
  private:
-  // Matches 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+  // Matches the regular expression 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ of GPT-2, without
+  // the general engine.
   static void find_words(std::u32string_view text, std::vector<std::pair<size_t, size_t>>* out) {
     enum class Kind : uint8_t { kLetter, kNumber, kSpace, kOther };
     static const uint32_t letters = UnicodeProperties::categories("L"),

@@ -77,7 +77,7 @@ class WordCache {
   size_t place(const Key& key) const;
   void grow();
 
-  std::vector<Entry> entries_;  // the number of entries is a power of two
+  std::vector<Entry> entries_;  // a hash table, whose size is a power of two
   size_t num_stored_ = 0;       // number of words stored since the table last grew
 };
 

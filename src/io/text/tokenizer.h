@@ -150,14 +150,14 @@ class Tokenizer {
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  // Encodes one text or pair into new vectors. Errors: as append.
+  // Encodes one text or pair into new vectors. Errors: those of append().
   Encoding encode(std::string_view text, const EncodeOptions& options = {}) const;
   Encoding encode_pair(std::string_view first, std::string_view second,
                        const EncodeOptions& options = {}) const;
 
-  // Appends the tokens of one text or pair to `out` (num_cut is added up). This is the hot path: it allocates
-  // only if scratch or the vectors of `out` have to grow. After an error `out` is unchanged. Errors: kUsage
-  // if max_length leaves no room for the special tokens, or if kOnlyFirst or kOnlySecond cannot cut enough;
+  // Appends the tokens of one text or pair to `out`, and adds the number of removed tokens to num_cut. This is the hot path: it
+  // allocates memory only if `scratch` or the vectors of `out` have to grow. After an error `out` is unchanged. Errors: kUsage if
+  // max_length is smaller than the number of special tokens, or if kOnlyFirst or kOnlySecond cannot shorten its text enough;
   // kBadData for a text of more than 715 million bytes.
   AppendedTokens append(const TextPair& text, const EncodeOptions& options, TokenizerScratch& scratch,
                         Encoding* out) const;
@@ -171,9 +171,9 @@ class Tokenizer {
                               TokenizerScratch& scratch, Encoding* out) const;
   Encoding encode_words(std::span<const std::string_view> words, const EncodeOptions& options = {}) const;
 
-  // Encodes all texts on num_threads threads. Requires: num_threads >= 1. The results are in the order of the
-  // input and do not depend on the number of threads. Errors: as append; the error of the first text in order
-  // that has one.
+  // Encodes all texts on num_threads threads. Requires: num_threads >= 1. The results are in the order of the input and do not
+  // depend on the number of threads. Errors: those of append(). If several texts fail, the error of the first one in the input is
+  // thrown.
   std::vector<Encoding> encode_batch(std::span<const TextPair> texts, const EncodeOptions& options,
                                      int num_threads) const;
 
@@ -196,13 +196,13 @@ class Tokenizer {
   int64_t num_special_tokens(bool pair) const;
   // Returns the largest token type that a text (or pair) can have.
   int32_t max_type_id(bool pair) const;
-  // Returns the maximum length, or nothing if the folder states none (Hugging Face then writes 1e30).
+  // Returns the maximum length that the files of the folder state, or nothing if there is none (Hugging Face then writes 1e30).
   std::optional<int64_t> model_max_length() const;
   TextSide padding_side() const;
   TextSide truncation_side() const;
   const std::optional<TruncationDefault>& truncation_default() const;
   bool lowercase() const;
-  // Returns the file of the vocabulary, "tokenizer.json", "vocab.json" or "vocab.txt".
+  // Returns the name of the file that contained the vocabulary: "tokenizer.json", "vocab.json" or "vocab.txt".
   const std::string& source() const;
 
   // Returns the class of this tokenizer in transformers, which is written into a saved tokenizer_config.json, so that

@@ -1,4 +1,4 @@
-// Encodes many texts on several threads.
+// Implements the encoding of many texts on several threads.
 #include <algorithm>
 #include <atomic>
 #include <exception>

@@ -251,7 +251,7 @@ Json byte_fallback_decoder(bool strips) {
   return sequence("decoders", std::move(steps));
 }
 
-// Returns the first Precompiled step of a normalizer, or null.
+// Returns the first step of type Precompiled in a normalizer, or null if there is none.
 Json precompiled_of(const Json& normalizer) {
   const auto is_precompiled = [](const Json& step) {
     return step.is_object() && step.value("type", Json()) == "Precompiled";

@@ -400,7 +400,7 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
       find_tokenizer_class(config.fields(), model_config.fields(), files.model_type, has_byte_level);
   const bool reads_vocab_json =
       !files.tokenizer_json && files.vocab_json && (tokenizer_class.reads_merges() || !files.vocab_txt);
-  // If only vocab.txt exists and no file names a class, it is read as BERT's.
+  // If the folder contains only vocab.txt and no file names a tokenizer class, the class of BERT is used.
   const bool reads_vocab_txt = !files.tokenizer_json && !reads_vocab_json;
   if (reads_vocab_txt && tokenizer_class.name.empty()) {
     tokenizer_class = find_tokenizer_class(std::nullopt, std::nullopt, "bert");
@@ -457,7 +457,7 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
   }
   if (reads_vocab_txt) finish_vocab_txt(&spec);
   if (tokenizer_class.built != BuiltPipeline::kNone) {
-    // transformers ignores add_bos_token and add_eos_token if there is a tokenizer.json.
+    // Like transformers, ignore add_bos_token and add_eos_token if the folder contains tokenizer.json.
     set_templates(tokenizer_class.built, config.fields(), has_post_processor,
                   files.tokenizer_json ? std::nullopt : config.fields(), &spec);
   }

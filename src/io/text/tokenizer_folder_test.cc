@@ -1,4 +1,4 @@
-// Tests the files of a folder, and errors in them.
+// Tests tokenizers whose folder consists of several files, including contradictory and invalid ones.
 #include <gtest/gtest.h>
 
 #include <filesystem>

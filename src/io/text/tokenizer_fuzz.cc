@@ -30,7 +30,8 @@ constexpr const char* kModel =
         "max_input_chars_per_word": 20, "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "a": 3, "##a": 4, "ab": 5, "the": 6,
         "\u0120": 7, "##\u2581": 8, "\u00e9": 9}}, )";
 
-// The beginnings of a tokenizer.json with a BPE model with byte fallback, and with a Unigram model.
+// The beginnings of tokenizer.json files with a BPE model with byte fallback, and with a Unigram model. The input continues the
+// file.
 constexpr const char* kBpeModel =
     R"({"model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": true, "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3,
         "\u2581": 4, "\u2581a": 5, "aab": 6, "<0xC3>": 7, "<0xA9>": 8, "\u0120": 9, "\u0120a": 10, "aa": 11},

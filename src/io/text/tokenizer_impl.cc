@@ -1,4 +1,4 @@
-// Builds a tokenizer from its description.
+// Builds the data of a tokenizer from the description that was read from its files.
 #include "io/text/tokenizer_impl.h"
 
 #include <algorithm>

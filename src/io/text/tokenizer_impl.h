@@ -41,7 +41,7 @@ enum class ByteClass : uint8_t { kWord, kSpace, kPunctuation, kNotAscii };
 struct PipelineScratch {
   AlignedText text;
   Words words;
-  size_t first_token = 0;       // index of the first token of the current text
+  size_t first_token = 0;       // index among all appended tokens of the first token of the current text
   std::string bytes;            // UTF-8 of the normalized text or of a word
   std::vector<size_t> char_of;  // for each byte, the index of its code point
 };
@@ -49,7 +49,7 @@ struct PipelineScratch {
 struct ScratchImpl {
   PipelineScratch pipeline;
   std::string valid_text;
-  std::string spaced_text;  // a text with the space that add_prefix_space inserts
+  std::string spaced_text;  // copy of a text after the space that add_prefix_space inserts before it
   NormalizedText normalized;
   std::vector<TextPart> raw_parts, normalized_parts;
   std::vector<WordToken> word_tokens;
@@ -83,7 +83,7 @@ class TokenizerImpl {
   // Splits a text into words as for encoding, and adds the number of occurrences of each word to `counts`. Added tokens are not
   // recognized. Requires: valid UTF-8.
   void count_words(std::string_view text, WordCounts* counts) const;
-  // Returns the normalized text.
+  // Returns the text after normalization.
   std::string normalize(std::string_view text) const;
 
   const TokenizerSpec spec_;

@@ -16,7 +16,7 @@ std::string type_of(const JsonFields& fields) {
   return fields.text("type").value_or("(none)");
 }
 
-// Returns the value of a field. Errors: kBadData if the field is missing.
+// Returns the value of a field that must exist. Errors: kBadData if it is missing.
 template <typename T>
 T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   if (!value) {
@@ -26,7 +26,7 @@ T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   return *std::move(value);
 }
 
-// Returns the text of the model's unknown token.
+// Returns the text of the model's unknown token, which stands for text that matches no other token.
 std::optional<std::string> unk_token(const ModelSpec& model) {
   if (const auto* word_piece = std::get_if<WordPieceSpec>(&model.kind)) return word_piece->unk_token;
   if (const auto* bpe = std::get_if<BpeSpec>(&model.kind)) return bpe->unk_token;

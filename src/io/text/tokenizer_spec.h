@@ -21,11 +21,11 @@
 
 namespace plimsoll::text {
 
-// The fields of BertNormalizer.
+// The settings of a normalizer of type BertNormalizer, with the names that they have in tokenizer.json.
 struct NormalizerSpec {
   bool clean_text = true;
   bool handle_chinese_chars = true;
-  std::optional<bool> strip_accents;  // no value: the same as lowercase
+  std::optional<bool> strip_accents;  // if absent, accents are stripped exactly if the text is lower-cased
   bool lowercase = true;
 
   bool strips_accents() const { return strip_accents.value_or(lowercase); }
@@ -41,7 +41,7 @@ struct WordPieceSpec {
   int64_t max_chars_per_word = 100;
 };
 
-// Tokens `left` and `right` are joined to `result`.
+// A merge: the adjacent tokens `left` and `right` become the token `result`.
 struct BpeMerge {
   int32_t left = 0;
   int32_t right = 0;
@@ -95,8 +95,9 @@ struct OffsetTrimming {
 };
 
 struct TokenizerSpec {
-  std::string source;  // name of the file: "tokenizer.json", "vocab.json" or "vocab.txt"
-  std::string where;   // the path, for messages
+  // name of the file that contained the vocabulary: "tokenizer.json", "vocab.json" or "vocab.txt"
+  std::string source;
+  std::string where;  // path of that file, for error messages
   // The settings of BERT's normalizer. They are not used if `pipeline` exists and contains no BertNormalizer.
   NormalizerSpec normalizer;
   // The general pipeline from a text to words. It is null if the steps are those of BERT, which have a faster implementation.
@@ -113,7 +114,7 @@ struct TokenizerSpec {
   std::vector<TemplatePiece> single = {{}};
   std::vector<TemplatePiece> pair = {{}, {TemplatePiece::Kind::kSecond, 1, {}}};
   std::optional<TruncationDefault> truncation_default;
-  // Maps a role ("cls_token") to its token.
+  // The special tokens by role, such as "cls_token".
   std::map<std::string, std::string> special_tokens;
   std::optional<int64_t> model_max_length;
   TextSide padding_side = TextSide::kRight;
@@ -139,7 +140,7 @@ struct TokenizerFiles {
   std::string folder;  // name of the folder in error messages
   std::optional<std::string> tokenizer_json, vocab_txt, vocab_json, merges_txt;
   std::optional<std::string> tokenizer_config, special_tokens_map, added_tokens;
-  std::optional<std::string> model_config;  // config.json
+  std::optional<std::string> model_config;  // content of config.json, the configuration of the model
   // The type of the model with which the tokenizer was trained. It is used if config.json is absent.
   std::string model_type;
 };
@@ -159,8 +160,8 @@ TokenizerSpec parse_tokenizer_document(const Json& document, const std::string& 
 // Reads the field "model" of tokenizer.json.
 ModelSpec read_model(const JsonFields& root);
 
-// Parses the two files of a BPE model: a JSON object of tokens and ids, and a line with two tokens per merge, of
-// which the first may be "#version: 0.2".
+// Parses the two files of a BPE model. vocab.json is a JSON object of tokens and ids. Each line of merges.txt contains the two
+// tokens of a merge; the first line may be "#version: 0.2".
 ModelSpec parse_vocab_and_merges(const std::string& vocab_json, const std::string& vocab_where,
                                  std::string_view merges_txt, const std::string& merges_where);
 

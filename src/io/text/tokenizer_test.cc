@@ -1,5 +1,5 @@
-// Compares the tokenizer with Hugging Face's by fixtures, and tests what fixtures cannot show: threads,
-// reuse, hashes, invalid UTF-8.
+// Compares the tokenizer with recorded results of Hugging Face's tokenizers. Also tests threads, the reuse of buffers, content
+// hashes and invalid UTF-8.
 #include "io/text/tokenizer.h"
 
 #include <gtest/gtest.h>

@@ -28,7 +28,7 @@ constexpr int64_t kWordPieceAlphabet = 1000;
 constexpr const char* kEndOfText = "<|endoftext|>";
 const std::vector<std::string> kBertTokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 
-// Returns the normalizer, pre-tokenizer, post-processor and decoder of a new tokenizer.json.
+// Returns the parts of a new tokenizer.json other than its vocabulary: normalizer, pre-tokenizer, post-processor and decoder.
 OrderedJson steps_of(const TrainingOptions& options) {
   if (options.model == TrainedModel::kBpe) {
     const OrderedJson byte_level = {

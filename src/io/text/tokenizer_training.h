@@ -57,8 +57,8 @@ struct TrainingOptions {
 
 struct TrainedTokenizer {
   std::string tokenizer_json, tokenizer_config_json;
-  int64_t num_bytes = 0;  // total size of the files
-  int64_t num_words = 0;  // number of different words
+  int64_t num_bytes = 0;  // total size of the text files in bytes
+  int64_t num_words = 0;  // number of different words in the text
   int64_t num_tokens = 0;
   int64_t num_merges = 0;
 };

@@ -210,7 +210,7 @@ bool is_ascii(std::string_view text) {
 
 bool is_valid_utf8(std::string_view text) {
   while (!text.empty()) {
-    // Most text is ASCII, so eight bytes are processed at a time while possible.
+    // Skips eight bytes at a time while they are ASCII, because most text is ASCII.
     uint64_t word;
     if (text.size() >= 8 && (std::memcpy(&word, text.data(), 8), (word & 0x8080808080808080u) == 0)) {
       text.remove_prefix(8);

@@ -15,7 +15,7 @@
 
 namespace plimsoll::text {
 
-// The bits of unicode_flags(). The generator writes the same numbers.
+// The bits of a code point's flags. make_unicode_tables.py writes the same numbers.
 enum CodePointFlags : uint8_t {
   kRemoved = 1,  // dropped by the normalization step clean_text
   // separates words and is dropped; clean_text turns it into a space unless it has the flag kRemoved
@@ -30,12 +30,12 @@ enum CodePointFlags : uint8_t {
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
 inline constexpr char32_t kNumCodePoints = 0x110000;
-// Number of code points per page of a two-level table.
+// The table of flags has two levels. Its pages contain the flags of this number of code points.
 inline constexpr size_t kPageSize = 256;
 
 class UnicodeTable {
  public:
-  // Returns the single table of the process.
+  // Returns the table, which exists once per process.
   static const UnicodeTable& get();
 
   // Requires: code_point < kNumCodePoints.

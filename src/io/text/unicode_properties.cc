@@ -17,7 +17,8 @@ constexpr std::array<std::string_view, 29> kCategories = {
     "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
 
-// Unicode 15.0, section 3.12, "Arithmetic Primary Composite Mapping". Returns 0 if the pair has no composite.
+// Composes Hangul syllables as described in Unicode 15.0, section 3.12, "Arithmetic Primary Composite Mapping". Returns 0 if the
+// pair of code points has no composite.
 char32_t compose_hangul(char32_t first, char32_t second) {
   if (first >= 0x1100 && first < 0x1100 + 19 && second >= 0x1161 && second < 0x1161 + 21) {
     return 0xAC00 + ((first - 0x1100) * 21 + (second - 0x1161)) * 28;
@@ -178,7 +179,7 @@ struct ClusterState {
   }
 };
 
-// Returns true if no cluster ends between two code points (rules GB3 to GB13).
+// Returns true if a grapheme cluster continues between two code points, by the rules GB3 to GB13 of Unicode Standard Annex 29.
 bool joins(uint32_t before, uint32_t after, const ClusterState& state) {
   const uint32_t a = before & kClassMask, b = after & kClassMask;
   if (a == kCr && b == kLf) return true;
@@ -199,7 +200,7 @@ std::string_view grapheme_tables_source() {
 }
 
 size_t grapheme_end(std::u32string_view text, size_t begin) {
-  // The only cluster of two ASCII characters is the line end CR LF.
+  // Of two ASCII characters, only CR LF form a cluster.
   if (begin + 1 >= text.size()) return begin + 1;
   if (text[begin] < 128 && text[begin + 1] < 128 && text[begin] != U'\r') return begin + 1;
   ClusterState state;

@@ -16,7 +16,7 @@
 
 namespace plimsoll::text {
 
-// Buffers of one thread.
+// Temporary memory for splitting, which is reused for all words. Each thread needs its own.
 struct UnigramScratch {
   // The best way to split the beginning of the word up to a position, that is, the one with the largest sum of scores.
   struct Node {

@@ -1,4 +1,4 @@
-// For tests: the ranks of a run as threads of one process.
+// Runs the ranks of a run as threads of one process, for tests.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -36,7 +36,7 @@ class ThreadCommunicator final : public Communicator {
     friend class ThreadCommunicator;
     std::barrier<> barrier_;
     std::vector<std::span<const std::byte>> data_;  // for each rank, its data in the current operation
-    std::mutex mutex_;                              // protects the two members below
+    std::mutex mutex_;                              // protects most_bytes_under_way and messages_
     std::condition_variable changed_;
     // messages that were sent but not yet received, by sender and by the channel of the receiver
     std::map<std::pair<int, RankChannel>, std::deque<std::span<const std::byte>>> messages_;
