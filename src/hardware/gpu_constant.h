@@ -34,10 +34,10 @@ constexpr int64_t peer_mapping_bytes(int64_t arena_bytes) {
 }
 
 struct MeasuredGpuConstant {
-  std::string card = {};    // name in CUDA: "NVIDIA H200"
-  std::string driver = {};  // "580.159.04"
+  std::string card = {};    // name of the GPU in CUDA, such as "NVIDIA H200"
+  std::string driver = {};  // version of the driver, such as "580.159.04"
   std::string build = {};   // identifies the build of the program that was measured
-  std::string date = {};    // "2026-11-23"
+  std::string date = {};    // date of the measurement, such as "2026-11-23"
   int64_t bytes = 0;        // context, modules and library handles, including kOtherShapesBytes
   friend bool operator==(const MeasuredGpuConstant&, const MeasuredGpuConstant&) = default;
 };

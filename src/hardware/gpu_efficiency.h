@@ -1,26 +1,27 @@
-// The fraction of a GPU's nominal rates that a training step reaches, and the minimum time of an op. They
-// convert operations and bytes into time estimates. Pure data; thread-safe: constants.
+// Constants that convert the operations and bytes of an op into a time estimate for a GPU: the fraction of the nominal rates that
+// ops of a training step reach, and the minimum time of an op. Pure data; thread-safe: constants.
 //
-// The fractions come from the steps in bench/results/h200-2026-11-22.md on an H200 (nominal rates in
-// hardware/gpu_target.cc):
-//  1. Bytes: AdamW moves 9.4 GB in 2.35 ms: 4.0 of 4.8 TB/s.
-//  2. Attention, forward and backward: for 32 x 16 x 512 x 64 with dropout 0.170 and 0.410 ms in bf16, which
-//     is between the values of the benchmark and the profile, and 0.275 and 0.859 ms in tf32; in fp32 30 and
-//     19 TFLOP/s, measured by `train --profile` for 4 x 512.
-//  3. Products in fp32 and tf32 and the times of their tiles: least squares of the logarithms over 23 steps:
-//     1 x 512 with and without accumulation, checkpointing and weight copies at use, 4, 8 and 32 x 512, short
-//     texts, in fp32, tf32, tf32x3, bf16 and fp16, with LoRA and QLoRA. If a product does not fill the card,
-//     it takes longer the slower the units are on which it runs. The time of an op is sqrt(a^2 + b^2) of its
-//     time at these rates and its minimum time.
-//  4. The fraction for 16-bit products and both minimum times: these steps and the table of experiments in
-//     bench/results/h200-2026-11-23.md. Casts and dequantization of weights, which are most frequent in
-//     the rows with copies at use and QLoRA, determine the minimum time of an op that is not a product;
-//     batches of 4 and 1 determine the minimum time of a product; batches of 32, which the card's power limits
-//     (434 to 451 samples/s on four hosts), determine the fraction for products. PyTorch's own products
-//     reached 0.687 for the case 32 x 512.
-// With these, the 20 steps that operations_test requires within 10 % are predicted, 18 of them within 5 %,
-// and the table of experiments as stated on its page. Other cards are assumed to reach the same fractions;
-// nothing was measured on them.
+// The constants were derived from training steps on an H200 (bench/results/h200-2026-11-22.md; nominal rates in
+// hardware/gpu_target.cc). A x B means a batch of A sequences of B tokens.
+//
+//  1. Memory bandwidth: an AdamW update moves 9.4 GB in 2.35 ms, which is 4.0 of the nominal 4.8 TB/s.
+//  2. Attention forward and backward, for 32 x 512 with 16 heads of size 64 and with dropout: 0.170 and 0.410 ms in bf16 (between the
+//     results of the benchmark and of the profile), and 0.275 and 0.859 ms in tf32. In fp32 for 4 x 512: 30 and 19 TFLOP/s, measured
+//     by `train --profile`.
+//  3. Matrix products in fp32 and tf32, and the times of their tiles: a least-squares fit of the logarithms of the times of 23 steps.
+//     These are 1 x 512 with and without accumulation, with checkpointing, and with weights that are copied when they are used; 4, 8
+//     and 32 x 512; and short texts; in fp32, tf32, tf32x3, bf16 and fp16; also with LoRA and QLoRA. A product that does not fill the
+//     card runs on few multiprocessors and takes longer, the slower these are. The time of an op is estimated as sqrt(a^2 + b^2),
+//     where a is its time at these rates and b its minimum time.
+//  4. The fraction for 16-bit products, and both minimum times: the same steps and the table of experiments in
+//     bench/results/h200-2026-11-23.md. The minimum time of an op that is not a product is determined by casts and dequantizations of
+//     weights, which are most frequent with copies at use and QLoRA. The minimum time of a product is determined by batches of 4 and 1.
+//     The fraction for products is determined by batches of 32, whose speed is limited by the card's power (434 to 451 samples/s on
+//     four hosts). PyTorch's products reached a fraction of 0.687 for 32 x 512.
+//
+// With these constants, the estimates of all 20 steps for which operations_test requires an error of at most 10 % have it, and 18
+// of them have an error of at most 5 %. The errors for the table of experiments are on its page. Other GPUs are assumed to reach
+// the same fractions; they were not measured.
 #pragma once
 
 #include <algorithm>

@@ -51,7 +51,8 @@ std::string lower_case(std::string_view text) {
   return result;
 }
 
-// Returns the letters and digits of a card's name in lower case, without brand names and form factors such as "SXM".
+// Returns a shortened form of a card's name for comparisons: letters and digits in lower case, without brand names and without
+// form factors such as "SXM".
 std::string bare_card_name(std::string_view name) {
   std::string text = lower_case(name);
   for (const std::string_view word :

@@ -38,15 +38,15 @@ struct GpuTarget {
   friend bool operator==(const GpuTarget&, const GpuTarget&) = default;
 };
 
-// The oldest compute capability for which releases contain code, the first in cmake/PlimsollCuda.cmake. Plans
-// can be made for older cards.
+// The oldest compute capability for which released programs contain kernels, which is the first one in cmake/PlimsollCuda.cmake.
+// Plans can be made for older cards, too.
 inline constexpr int kOldestSmOfReleases = 75;
 // The first compute capability whose tensor cores multiply fp8.
 inline constexpr int kOldestSmOfFp8 = 89;
 inline bool runs_release(const GpuTarget& target) {
   return target.sm >= kOldestSmOfReleases;
 }
-// Returns "v100-16gb (7.0)".
+// Returns the name and the compute capability of a card, such as "v100-16gb (7.0)".
 std::string describe_capability(const GpuTarget& target);
 
 // Returns all cards in the table. Within a family of cards, the largest one comes first.
@@ -61,7 +61,8 @@ std::vector<std::string> similar_gpu_targets(std::string_view name);
 // capability and number of multiprocessors, which `provenance` states.
 GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocessors, int64_t memory_bytes);
 
-// Returns the rate of matrix products. `dtype` is the type of the operands. Data sheets state twice the rate of bf16 for fp8.
+// Returns the rate of matrix products whose operands have the type `dtype`. For fp8 it is twice the rate of bf16, as in data
+// sheets.
 double product_gflops(const GpuTarget& target, DType dtype);
 
 }  // namespace plimsoll

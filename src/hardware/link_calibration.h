@@ -21,10 +21,10 @@ std::string_view collective_name(Collective collective);
 
 // The mechanisms by which ranks exchange data.
 enum class LinkExchange : uint8_t {
-  kGloo,            // CPUs, by TCP
-  kMappedMemory,    // GPUs that map each other's memory
-  kNccl,            // GPUs, by NCCL
-  kNcclWithoutP2p,  // NCCL with NCCL_P2P_DISABLE=1, which copies through host memory
+  kGloo,            // between CPUs: Gloo over TCP
+  kMappedMemory,    // between GPUs: each maps the memory of the others
+  kNccl,            // between GPUs: NCCL
+  kNcclWithoutP2p,  // between GPUs: NCCL with NCCL_P2P_DISABLE=1, which copies data through host memory
 };
 // Returns the name in files: "gloo", "mapped_memory", "nccl", "nccl_without_p2p".
 std::string_view link_exchange_name(LinkExchange exchange);
@@ -37,8 +37,8 @@ std::string_view describe_link_exchange(LinkExchange exchange);
 // (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md). Requires: num_ranks >= 1.
 double bus_factor(Collective collective, int num_ranks);
 
-// The times of one collective operation for one size of data. The size is that of the whole data, also for operations that divide it among
-// the ranks.
+// The measured time of one collective operation for one size of data. The size is always that of the whole data, also for
+// operations that divide it among the ranks.
 struct LinkPoint {
   int64_t bytes = 0;
   double median_ms = 0;  // time of the slowest rank; median over the repetitions
@@ -53,7 +53,7 @@ using LinkCurve = std::vector<LinkPoint>;
 struct MeasuredLinks {
   LinkExchange exchange = LinkExchange::kGloo;
   int num_ranks = 0;
-  std::string date = {};  // "2026-11-27"
+  std::string date = {};  // date of the measurement, such as "2026-11-27"
   std::map<Collective, LinkCurve> curves = {};
 
   bool empty() const { return curves.empty(); }
@@ -70,12 +70,12 @@ std::optional<double> exchange_ms(const MeasuredLinks& links, Collective collect
 
 // The latency and the bandwidth that follow from a measured curve.
 struct LinkRate {
-  double latency_ms = 0;  // the time of the smallest size
-  double gb_per_s = 0;    // bus bandwidth of the largest size
+  double latency_ms = 0;  // the time for the smallest measured size
+  double gb_per_s = 0;    // the bus bandwidth (see bus_factor()) for the largest measured size
 };
 LinkRate link_rate(const LinkCurve& curve, Collective collective, int num_ranks);
 
-// The measurements between the ranks of one machine or of several machines.
+// All measurements between the ranks of one machine, or of several machines.
 struct LinkCalibration {
   std::string host = {};    // name of the machine of rank 0
   std::string device = {};  // name of the CPU or of the GPU

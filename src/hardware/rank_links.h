@@ -27,7 +27,7 @@ struct NamedLink {
   bool is_network() const { return sharing != LinkSharing::kInsideMachine; }
 };
 
-// Returns every link that has a name, those inside a machine first.
+// Returns all links that have a name. Those between the GPUs of one machine come first.
 std::span<const NamedLink> named_links();
 // Returns the link, or nullptr if no link has this name.
 const NamedLink* find_named_link(std::string_view name);

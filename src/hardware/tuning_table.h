@@ -34,7 +34,7 @@ struct ProductKey {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
-  // clang-tidy mistakes the zero of a rewritten comparison for a null pointer.
+  // clang-tidy warns here, because it mistakes the 0 in the comparison that the compiler generates for a null pointer.
   auto operator<=>(const ProductKey&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
@@ -44,17 +44,17 @@ std::string format_product_key(const ProductKey& key);
 struct TunedProduct {
   std::array<uint8_t, kTunedAlgorithmBytes> algorithm = {};
   int64_t workspace_bytes = 0;
-  double ms = 0;  // median of several measurements
+  double ms = 0;  // time of the fastest algorithm, as the median of several measurements
   // time of the algorithm that the library would choose, measured at the same time for comparison
   double first_ms = 0;
-  int num_candidates = 0;  // number of measured algorithms
-  std::string words = {};  // the library's description of the algorithm
+  int num_candidates = 0;  // number of algorithms that were measured
+  std::string words = {};  // the library's description of the chosen algorithm
   friend bool operator==(const TunedProduct&, const TunedProduct&) = default;
 };
 
 struct TuningTable {
-  std::string card = {};     // name in CUDA: "NVIDIA H200"
-  std::string library = {};  // "cuBLASLt 130100"
+  std::string card = {};     // name of the GPU in CUDA, such as "NVIDIA H200"
+  std::string library = {};  // name and version of the library, such as "cuBLASLt 130100"
   int64_t workspace_bytes = 0;
   std::map<ProductKey, TunedProduct> products = {};
 

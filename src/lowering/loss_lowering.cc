@@ -24,7 +24,7 @@ static_assert(int{LinearCrossEntropyBwdOp::kX} == LinearCrossEntropyOp::kX &&
               int{LinearCrossEntropyWithGradientsOp::kW} == LinearCrossEntropyOp::kW &&
               int{LinearCrossEntropyWithGradientsOp::kBias} == LinearCrossEntropyOp::kBias);
 
-// Returns the type of the weight's gradient, d_w, or the type of the weight if the op does not compute the gradient.
+// Returns the type of the weight gradient d_w, or the type of the weight itself if the op does not compute this gradient.
 DType weight_gradient_type(const OpView& op) {
   if (op.op.def == &linear_cross_entropy_grad_op())
     return op.output(LinearCrossEntropyGradOp::kDW).type.dtype;

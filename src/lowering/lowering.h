@@ -108,8 +108,9 @@ PagedAttentionDims paged_attention_dims(const OpView& op, const Bucket& bucket, 
 
 // Functions for ops that compute the last matrix product of a classifier together with its loss. Thread-safe: pure functions.
 
-// Returns the kernel problem of linear_cross_entropy, linear_cross_entropy_bwd or linear_cross_entropy_grad. Its scratch memory has no
-// space for the TF32 parts of operands, so fp32 products are computed in TF32 or in fp32, never as three TF32 products.
+// Returns the kernel problem of linear_cross_entropy, linear_cross_entropy_bwd or linear_cross_entropy_grad. These ops never
+// compute an fp32 product as three TF32 products, because their scratch memory has no space for the parts of the operands; they
+// use a single TF32 product or fp32.
 LinearCrossEntropyProblem linear_cross_entropy_problem(const OpView& op, const Bucket& bucket,
                                                        const KernelTarget& target);
 

@@ -30,7 +30,7 @@ MatmulProblem product_of(const OpView& op, const Bucket& bucket, const KernelTar
           .workspace_bytes = target.matmul_workspace_bytes};
 }
 
-// Returns the matrix product of an op that begins with a linear layer: x[T, K] w[N, K]^T.
+// Returns the matrix product of an op that begins with a linear layer, x[T, K] w[N, K]^T, for T tokens, K inputs and N outputs.
 MatmulProblem layer_of(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
   MatmulProblem product = product_of(op, bucket, target);
   product.k = op.in_shape(MatmulOp::kA)[1].at(bucket);
@@ -39,7 +39,7 @@ MatmulProblem layer_of(const OpView& op, const Bucket& bucket, const KernelTarge
   return product;
 }
 
-// Adds the operands that matmul and scaled_matmul have in common.
+// Adds the operands that both matmul and scaled_matmul have.
 void add_bias_and_into(const OpView& op, MatmulProblem& product) {
   if (op.has_input(MatmulOp::kBias)) {
     product.bias = MatmulBias::kRow;
@@ -52,8 +52,8 @@ LoweredOp describe_norm_linear(const OpView& op, const Bucket& bucket, const Ker
   return {.dtype = op.input(NormLinearOp::kX).type.dtype, .family = norm_linear_problem(op, bucket, target)};
 }
 
-// Describes a product of fp8 codes. Its kernel is chosen by the type of the result, because the operands are
-// codes.
+// Describes a matrix product of fp8 operands. The kernel is chosen by the element type of the result, because the operands are
+// 8-bit codes.
 LoweredOp describe_scaled_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
   return {.dtype = op.output(ScaledMatmulOp::kC).type.dtype, .family = matmul_problem(op, bucket, target)};
 }

@@ -1,4 +1,4 @@
-// Describes layer norms and RMS norms to their kernels.
+// Lowers layer norms and RMS norms, that is, describes them as problems for their kernels.
 #include <algorithm>
 
 #include "graph/ops/ops.h"

@@ -1,4 +1,4 @@
-// Describes optimizer updates, and the ops around them, to their kernels.
+// Lowers optimizer updates and related ops, that is, describes them as problems for their kernels.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 #include "lowering/lowering.h"
