@@ -31,7 +31,7 @@ struct StateRule {
   std::string_view variant;
   // bytes of each state as text, such as "4 momentum"; empty if the variant has no states
   std::string_view states;
-  int bytes = 0;      // total bytes per parameter
+  int bytes = 0;      // bytes per parameter that the rule states for all states together
   int num_kinds = 0;  // the number of different states that the optimizer must have for the rule to apply
 };
 

@@ -47,7 +47,8 @@ class ReadingFiles final : public FileSystem {
     return posix_file_system().status(path);
   }
   std::vector<FolderEntry> list(const std::string& folder) override {
-    // The folder may be missing on this machine, because the rank that writes the files may have created it on another machine.
+    // The rank that writes the files may have created the folder on another machine, so it may be missing here. It then counts as
+    // empty.
     if (!status(folder)) return {};
     return posix_file_system().list(folder);
   }
@@ -60,7 +61,7 @@ class ReadingFiles final : public FileSystem {
   std::optional<std::string> read_link(const std::string& path) override {
     return posix_file_system().read_link(path);
   }
-  // A rank needs its own scratch files, because no other rank reads or writes them.
+  // Creates a real scratch file, because each rank writes and reads its own scratch files.
   std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override {
     return posix_file_system().create_scratch(path, bytes);
   }

@@ -29,7 +29,7 @@ enum class RopeType : uint8_t { kDefault, kLinear, kDynamic, kYarn, kLongRope, k
 
 struct RopeTypeName {
   RopeType type;
-  const char* name;  // the name in config.json
+  const char* name;  // the name of the type in config.json
 };
 inline constexpr RopeTypeName kRopeTypeNames[] = {
     {RopeType::kDefault, "default"}, {RopeType::kLinear, "linear"},     {RopeType::kDynamic, "dynamic"},
@@ -46,9 +46,9 @@ struct RopeParameters {
   // maximum length with which the model was pretrained (original_max_position_embeddings)
   double original = 0.0;
   double attention_factor = 1.0;
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // used by llama3
-  double beta_fast = 32.0, beta_slow = 1.0;              // used by yarn
-  bool truncate = true;                                  // used by yarn
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // only for the type llama3
+  double beta_fast = 32.0, beta_slow = 1.0;              // only for the type yarn
+  bool truncate = true;                                  // only for the type yarn
   // used by longrope: one factor per pair, D / 2 for a head of size D
   std::vector<double> short_factor = {}, long_factor = {};
   friend bool operator==(const RopeParameters&, const RopeParameters&) = default;
@@ -69,7 +69,7 @@ struct RopeFrequencies {
   double beyond[kMaxRopeDim / 2] = {};
   int64_t original = 0;
   double growth = 0.0;  // the factor of the type dynamic; 0 for other types
-  double scale = 1.0;   // cos and sin are multiplied by this number
+  double scale = 1.0;   // factor by which cos and sin are multiplied
 
   // Returns the inverse frequency f_i in a sequence of `length` tokens. Requires: i < dim / 2.
   double frequency(int64_t i, int64_t dim, int64_t length) const;

@@ -25,7 +25,7 @@ TEST(SplitF32, GivesBackEveryBit) {
       ASSERT_EQ(std::bit_cast<uint32_t>(join_f32(parts)), upper << 16 | low);
       ++checked;
       if (low == 0x8000) {
-        // A tie is rounded away from zero.
+        // A number in the middle between two bf16 numbers must be rounded away from zero.
         ++ties;
         ASSERT_GT(std::fabs(high), std::fabs(value));
       } else {

@@ -33,7 +33,7 @@ struct BatchSize {
 // have T, labels of K classes K * B, and the start of each sequence together with the end of the last one B + 1.
 struct BatchTensorSpec {
   std::string name;
-  DType dtype = DType::kI32;  // kI32 or kF32
+  DType dtype = DType::kI32;  // element type, kI32 or kF32
   int64_t per_token = 0;
   int64_t per_sequence = 0;
   int64_t per_label = 0;

@@ -8,7 +8,8 @@
 //
 //  1. Attention with 512 tokens in fp32: 54 forward, 79 backward; with 128 tokens: 44 in fp32 and 52 in bf16. Without AMX, attention
 //     multiplies in fp32 even if its operands are bf16.
-//  2. GELU and its gradient, in blocks that fit into caches: 20 to 26 in fp32, 15 to 17 in bf16; fused dropout, residual and norm: 16 to 25.
+//  2. GELU and its gradient, in blocks that fit into caches: 20 to 26 in fp32, 15 to 17 in bf16. Fused dropout,
+//     residual and norm: 16 to 25.
 //  3. AdamW with 8-bit states: 9.4.
 //
 // With these rates, the estimated time of steps of MiniLM-L6-H384 (batches of 4 x 512 tokens, one thread) differs by at most 12 %

@@ -14,12 +14,12 @@
 namespace plimsoll {
 
 struct GpuTarget {
-  std::string name = {};       // "h200", as --device takes it
+  std::string name = {};       // name of the card for --device, such as "h200"
   std::string product = {};    // a text that CUDA's name of the card contains, such as "H200"
   int sm = 0;                  // compute capability, 90 for 9.0
   int64_t memory_bytes = 0;    // memory available to processes, as printed by nvidia-smi
   double memory_gb_per_s = 0;  // sum of the rates of reads and writes
-  double f32_tflops = 0;       // rate of the CUDA cores
+  double f32_tflops = 0;       // rate of fp32 products on the CUDA cores, without tensor cores
   double tf32_tflops = 0;      // dense products on tensor cores; 0 if unsupported
   double bf16_tflops = 0;      // 0 if unsupported
   double f16_tflops = 0;

@@ -60,8 +60,9 @@ struct TuningTable {
 
   bool empty() const { return products.empty(); }
   const TunedProduct* find(const ProductKey& key) const;
-  // Returns the entry of this matrix product, or else of the nearest one with the same form: two of its sizes are equal, and the ratio of
-  // the third sizes is smallest (the smaller size if two entries are equally near). Returns null if there is none.
+  // Returns the entry of this matrix product. If there is none, returns the entry of the nearest product with the same form: two
+  // of its three sizes must be equal, and the ratio of the third sizes must be the smallest (of two equally near ones, the
+  // smaller is taken). Returns null if there is no such entry.
   const TunedProduct* nearest(const ProductKey& key) const;
   friend bool operator==(const TuningTable&, const TuningTable&) = default;
 };

@@ -28,7 +28,7 @@ struct LoweredOp {
 
 struct Lowering {
   const OpSchema* op = nullptr;
-  std::string_view kernel = {};  // name of the kernel in the catalog
+  std::string_view kernel = {};  // name of the op's kernel in the catalog of kernels
   LoweredOp (*describe)(const OpView& op, const Bucket& bucket, const KernelTarget& target) = nullptr;
 };
 
@@ -79,7 +79,7 @@ NormLinearProblem norm_linear_problem(const OpView& op, const Bucket& bucket, co
 // A matrix product together with the way in which the implementation that the plan chose computes it.
 struct PlannedMatmul {
   MatmulProblem problem = {};
-  Fp32Products fp32 = Fp32Products::kF32;  // how fp32 operands are multiplied
+  Fp32Products fp32 = Fp32Products::kF32;  // how fp32 operands are multiplied: in fp32 or by TF32 products
 };
 // Returns the matrix product of an op for a given implementation of its kernel. fp32 operands are multiplied in the way that the
 // target device requests. If that is three TF32 products per product and the implementation does not support it, plain fp32 is

@@ -82,7 +82,7 @@ TEST_P(Parts, EachRankReceivesAllParts) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Parts, ::testing::Values(1, 2, 3, 4, 8));
 
-// The order of the sums in a ring is documented in collectives.h: part r is added from rank r + 1 on.
+// Checks the order of additions in a ring that collectives.h documents: the sums of part r start with the elements of rank r + 1.
 TEST(CommunicatorParts, Fp32IsAddedInTheOrderOfTheRing) {
   constexpr int kSize = 4;
   constexpr int64_t kPart = 20'000;

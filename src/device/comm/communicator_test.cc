@@ -121,7 +121,7 @@ TEST_P(AllReduce, HalvesAreAddedInFp32InTheOrderOfTheRanksAndRoundedOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, AllReduce, ::testing::Values(1, 2, 3, 4, 8));
 
-// A ring starts the sum of each chunk at another rank, as collectives.h documents.
+// Checks the order of additions in a ring that collectives.h documents: the sums of each chunk start at a different rank.
 TEST(Communicator, Fp32IsAddedInTheOrderOfTheRing) {
   constexpr int kSize = 4;
   constexpr int64_t kChunk = 20000;

@@ -101,7 +101,8 @@ class RankProgress {
   milliseconds time_since(Clock::time_point begin, Clock::duration stopped_before) const;
 
   const Now now_;
-  mutable std::mutex mutex_;  // protects the members below
+  // protects all members below, which the training threads and the watching thread use
+  mutable std::mutex mutex_;
   std::optional<milliseconds> longest_wait_;
   RankPhase phase_ = RankPhase::kBegin;
   int64_t step_ = 0;

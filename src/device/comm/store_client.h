@@ -99,7 +99,7 @@ class StoreClient {
   uint32_t next_request_ = 1;
   std::mutex send_mutex_;  // protects has_left_, and is held while a message is sent
   bool has_left_ = false;
-  std::mutex mutex_;  // protects the members below
+  std::mutex mutex_;  // protects all members below
   std::condition_variable watch_changed_;
   bool stops_ = false;
   bool connection_ended_ = false;  // true after the thread of watch() has ended the connection

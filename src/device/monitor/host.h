@@ -32,7 +32,7 @@ struct MachineMemory {
   int64_t available_bytes = 0;  // memory available without swapping, as the kernel estimates it
   std::optional<int64_t> cgroup_limit_bytes =
       {};  // the lowest limit of this process's control groups, version 1 or 2
-  std::optional<int64_t> cgroup_used_bytes = {};  // memory used by the group with that limit
+  std::optional<int64_t> cgroup_used_bytes = {};  // memory that the control group with that limit uses
   // Returns the number of bytes that this process may allocate now: the smaller of the available memory and
   // the unused part of the control group's limit.
   int64_t takeable_bytes() const;

@@ -39,7 +39,7 @@ enum class Verdict : uint8_t {
 // Judges the temperature. Source of the limits: temperatures below 80 C are fine under load, 70 to 75 C are excellent,
 // and cards begin to throttle at 84 to 90 C (Hugging Face's guide to hardware for training).
 Verdict temperature_verdict(const GpuSample& sample);
-// Judges the power draw by the power limit.
+// Judges the power draw in relation to the power limit.
 Verdict power_verdict(const GpuSample& sample);
 
 // Returns "good", "warm" or "high"; "" if the verdict is unknown.

@@ -24,7 +24,7 @@ enum class PciPath : uint8_t {
 };
 
 struct TopologyGpu {
-  int index = 0;  // index in nvidia-smi
+  int index = 0;  // number by which nvidia-smi lists the GPU
   std::string name = {};
   std::string fault = {};       // why nothing can be read from the GPU; "" if something can
   std::optional<int> sm = {};   // compute capability, 90 for 9.0
@@ -76,8 +76,8 @@ struct Topology {
 
 // Returns the NUMA nodes that Linux lists; empty if it lists none.
 std::vector<NumaNode> numa_nodes(const SystemPaths& paths = {});
-// Returns the number of processors whose time this process may use, the lowest limit of its control groups of version 1 or 2: 1.5 for
-// "--cpus 1.5" of a container. Empty without a limit.
+// Returns the amount of processor time that this process may use, as a number of processors: for example 1.5 for a container that
+// was started with "--cpus 1.5". It is the lowest limit of the process's control groups (version 1 or 2). Empty without a limit.
 std::optional<double> cgroup_processors(const SystemPaths& paths = {});
 // Returns the processors that this process may use; empty if the system does not tell.
 std::vector<int> usable_cpus();

@@ -59,7 +59,7 @@ struct BpeSpec {
 };
 
 struct UnigramSpec {
-  std::vector<double> scores;  // by token id
+  std::vector<double> scores;  // the score of each token (larger is more likely), by token id
   std::optional<int32_t> unk_id;
   bool byte_fallback = false;
 };
