@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// kernels/element_wise/gelu.h states the formulas.
+// The formulas are documented in kernels/element_wise/gelu.h.
 enum class Activation : uint8_t { kGelu, kGeluTanh, kRelu, kSilu, kTanh };
 
 // All activation functions, for tests and tables.
@@ -21,10 +21,9 @@ struct ActivationName {
   Activation activation;
 };
 
-// transformers computes "gelu_python" as "gelu" with other operations, and "gelu_new", "gelu_pytorch_tanh"
-// and "gelu_fast" are three spellings of the tanh form: they differ by a few roundings, and gelu_fast by its
-// constant 0.7978845608, which is sqrt(2 / pi) to 4e-12. The first name of each function is the one that
-// Plimsoll prints.
+// All names of transformers. "gelu_python" computes the same function as "gelu" by other operations. "gelu_new",
+// "gelu_pytorch_tanh" and "gelu_fast" are the tanh approximation of GELU and differ only in rounding; gelu_fast contains the
+// constant 0.7978845608, which is sqrt(2 / pi) to 4e-12. Plimsoll prints the first name of each function.
 inline constexpr std::array kActivationNames{
     ActivationName{"gelu", Activation::kGelu},
     ActivationName{"gelu_python", Activation::kGelu},
@@ -37,7 +36,7 @@ inline constexpr std::array kActivationNames{
     ActivationName{"tanh", Activation::kTanh},
 };
 
-// Returns nothing for a name that is not in the table.
+// Returns the activation function with this name in transformers, or nothing for an unknown name.
 constexpr std::optional<Activation> find_activation(std::string_view name) {
   for (const ActivationName& row : kActivationNames) {
     if (row.name == name) return row.activation;

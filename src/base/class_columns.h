@@ -8,13 +8,14 @@
 namespace plimsoll {
 
 struct ClassColumns {
-  int64_t ranks = 0;     // 0: the classes are not divided among ranks
-  bool smooths = false;  // the loss has label smoothing
-  bool counts = false;   // correct predictions are counted
+  int64_t ranks = 0;     // number of ranks among which the classes are divided; 0 if they are not divided
+  bool smooths = false;  // true if the loss uses label smoothing
+  bool counts = false;   // true if correct predictions are counted, for the accuracy
 
-  // Return the column that contains: the logarithm of the sum of exponentials of one rank's logits; the logit of the label; the sum of all
-  // logits (Requires: smooths); the largest logit of one rank; 1 if the label is the first of the largest logits of its rank, otherwise 0
-  // (both require: counts).
+  // These functions return the index of a column. The columns contain: log_sum: the logarithm of the sum of the exponentials of a
+  // rank's logits. label_logit: the logit of the label. logit_sum: the sum of all logits (requires `smooths`). largest: the
+  // largest logit of a rank (requires `counts`). The last one (requires `counts`): 1 if the label is the first of the largest
+  // logits of its rank, otherwise 0.
   constexpr int64_t log_sum(int64_t rank) const { return rank; }
   constexpr int64_t label_logit() const { return ranks; }
   constexpr int64_t logit_sum() const { return ranks + 1; }

@@ -1,6 +1,6 @@
-// An iterator over a text that counts the bytes it has passed. The JSON library reports a position only for
-// the errors that it finds itself; this count gives every message a position. Thread-safety: a value; the
-// caller owns the count.
+// An iterator over a text that counts the bytes that it has passed. The JSON library reports a position only for errors that it
+// finds itself. With this count, Plimsoll's own error messages about a JSON text can also contain a position. Thread-safety: a
+// value; the caller owns the count.
 #pragma once
 
 #include <cstddef>

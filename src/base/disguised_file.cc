@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the characters of a literal as a view. The literal may contain NUL characters.
+// Returns the characters of a string literal, which may contain NUL characters.
 template <size_t N>
 constexpr std::string_view bytes(const char (&literal)[N]) {
   return {literal, N - 1};
@@ -70,7 +70,7 @@ void refuse_disguised_text(std::string_view start, std::string_view path) {
   if (start.size() > kTarMagicOffset && start.substr(kTarMagicOffset).starts_with("ustar")) {
     throw_error(ErrorCode::kBadData, "{}: the file is a tar archive: unpack it with `tar -xf`", path);
   }
-  // A safetensors file begins with the length of its header in 8 bytes.
+  // A safetensors file begins with the length of its header as an 8-byte number, followed by the header, which is JSON.
   if (start.size() > 9 && start[8] == '{' && start.substr(2, 6) == std::string_view("\0\0\0\0\0\0", 6)) {
     throw_error(ErrorCode::kBadData,
                 "{}: the file contains weights (safetensors), but text is expected; name a text file", path);

@@ -1,19 +1,20 @@
-// The sizes of the transfers between memory and a scratch file (base/file.h), which the plan counts and the executor uses.
+// The sizes of transfers between memory and a scratch file (base/file.h). The plan counts the memory for them, and the executor
+// does them.
 #pragma once
 
 #include <cstdint>
 
 namespace plimsoll {
 
-// A transfer consists of pieces of at most kTransferPieceBytes. A thread transfers one piece at a time, through its own buffer of whole
-// disk blocks, so that a value may have any size and any address in memory, including that of a GPU. As many threads read as write, and
-// together they keep eight requests in the queue of the disk. On a virtual disk of 0.9 GB/s, 1, 4 and 8 requests of 1 MiB wrote 0.5, 0.8
-// and 1.3 GB/s.
+// A value is transferred in pieces of at most kTransferPieceBytes. Each thread transfers one piece at a time through its own
+// buffer, which consists of whole disk blocks. A value may therefore have any size and any address in memory, including that of a
+// GPU. kThreadsPerDirection threads read and the same number write, which together keep eight requests in the queue of the disk.
+// On a virtual disk of 0.9 GB/s, 1, 4 and 8 requests of 1 MiB wrote 0.5, 0.8 and 1.3 GB/s.
 inline constexpr int64_t kTransferPieceBytes = int64_t{512} << 10;
 inline constexpr int64_t kThreadsPerDirection = 4;
 
-// The buffers of all threads, and one more buffer for checkpoints, which read and write only a part of a value at a time. They are in host
-// memory, which is pinned for a GPU.
+// Size of the buffers of all threads, and of one more buffer for checkpoints, which read and write parts of values. The buffers
+// are in host memory, which is pinned if a GPU is used.
 inline constexpr int64_t kDiskBuffersBytes = (2 * kThreadsPerDirection + 1) * kTransferPieceBytes;
 
 }  // namespace plimsoll

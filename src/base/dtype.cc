@@ -16,11 +16,12 @@ uint16_t f32_to_f16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);   // NaN
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to 65536 or above
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);  // NaN
+  // this value rounds to 65536 or more, which fp16 cannot represent
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
   if (magnitude < 0x38800000u) {
-    // The value is subnormal, so the unit in the last place is 2^-24. Adding 2^-24 * 2^23 * 1.0 in fp32 would
-    // round in the same way; nearbyint makes the rounding explicit.
+    // The result is a subnormal fp16 number, which is a multiple of 2^-24. Scaling by 2^24 and rounding to an integer gives this
+    // multiple.
     const float scaled = std::bit_cast<float>(magnitude) * 16777216.0f;
     return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(scaled)));
   }
@@ -34,7 +35,7 @@ float f16_to_f32(uint16_t bits) {
   const uint32_t mantissa = bits & 0x3ffu;
   if (exponent == 0x1fu) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
   if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 5.9604644775390625e-8f;  // 2^-24
+    const float magnitude = static_cast<float>(mantissa) * 5.9604644775390625e-8f;  // the factor is 2^-24
     return sign != 0 ? -magnitude : magnitude;
   }
   return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
@@ -42,7 +43,8 @@ float f16_to_f32(uint16_t bits) {
 
 namespace {
 
-// An fp8 type: bits of mantissa, bias of the exponent, and the code of the largest finite number.
+// The layout of an fp8 type: the number of mantissa bits, the exponent bias, and the code (bit pattern) of the largest finite
+// number.
 struct Fp8Format {
   uint32_t mantissa_bits;
   uint32_t bias;
@@ -67,7 +69,7 @@ uint8_t to_fp8(float value) {
     return static_cast<uint8_t>(sign | kFormat.largest_code);
   constexpr int kLeastExponent = 1 - static_cast<int>(kFormat.bias);
   if (std::bit_cast<float>(magnitude) < power_of_two(kLeastExponent)) {
-    // The value is subnormal, so the unit in the last place is 2^(least exponent - bits of mantissa).
+    // The result is a subnormal fp8 number, which is a multiple of 2^(least exponent - mantissa bits).
     constexpr float kSteps = power_of_two(static_cast<int>(kFormat.mantissa_bits) - kLeastExponent);
     const float steps = std::nearbyint(std::bit_cast<float>(magnitude) * kSteps);
     return static_cast<uint8_t>(sign | static_cast<uint32_t>(steps));
@@ -77,7 +79,7 @@ uint8_t to_fp8(float value) {
   return static_cast<uint8_t>(sign | ((magnitude + rounding - ((127 - kFormat.bias) << 23)) >> kDropped));
 }
 
-// The codes above the largest finite number are NaN, except for the infinity of E5M2.
+// Codes above that of the largest finite number are NaN, except for the infinity of E5M2.
 template <Fp8Format kFormat>
 float from_fp8(uint8_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x80u) << 24;

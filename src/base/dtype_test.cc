@@ -19,7 +19,7 @@ TEST(DType, NamesRoundTrip) {
   EXPECT_FALSE(parse_dtype("f128"));
 }
 
-// Checks that every 16-bit pattern survives the conversion to fp32 and back (NaNs stay NaNs).
+// Checks that converting every 16-bit pattern to fp32 and back gives the same pattern. A NaN need only stay a NaN.
 TEST(DType, EverySixteenBitPatternRoundTrips) {
   for (uint32_t i = 0; i < 65536; ++i) {
     const auto bits = static_cast<uint16_t>(i);
@@ -39,8 +39,10 @@ TEST(DType, EverySixteenBitPatternRoundTrips) {
 }
 
 TEST(DType, RoundsToNearestTiesToEven) {
-  EXPECT_EQ(f32_to_bf16(1.0f + 1.0f / 256), 0x3f80);  // tie, the even value is below
-  EXPECT_EQ(f32_to_bf16(1.0f + 3.0f / 256), 0x3f82);  // tie, the even value is above
+  // exactly between two bf16 numbers, of which the smaller one is even
+  EXPECT_EQ(f32_to_bf16(1.0f + 1.0f / 256), 0x3f80);
+  // exactly between two bf16 numbers, of which the larger one is even
+  EXPECT_EQ(f32_to_bf16(1.0f + 3.0f / 256), 0x3f82);
   EXPECT_EQ(f32_to_bf16(std::nextafter(1.0f + 1.0f / 256, 2.0f)), 0x3f81);
   EXPECT_EQ(f32_to_f16(1.0f + 1.0f / 2048), 0x3c00);
   EXPECT_EQ(f32_to_f16(1.0f + 3.0f / 2048), 0x3c02);
@@ -60,7 +62,8 @@ struct Fp8Type {
 constexpr Fp8Type kFp8Types[] = {{DType::kE4M3, f32_to_e4m3, e4m3_to_f32, 4, 3},
                                  {DType::kE5M2, f32_to_e5m2, e5m2_to_f32, 5, 2}};
 
-// Returns the number of a code from the definition of the format: (-1)^s 2^(e - bias) 1.m, or 2^(1 - bias) 0.m if e = 0.
+// Returns the number that an 8-bit code with sign s, exponent field e and mantissa m represents, by the definition of the format:
+// (-1)^s 2^(e - bias) 1.m, or (-1)^s 2^(1 - bias) 0.m if e = 0.
 double fp8_by_definition(const Fp8Type& type, int code) {
   const int mantissas = 1 << type.mantissa_bits;
   const int bias = (1 << (type.exponent_bits - 1)) - 1;
@@ -97,7 +100,8 @@ TEST(DType, EveryFp8CodeIsTheNumberOfItsDefinition) {
   EXPECT_EQ(e5m2_to_f32(0x01), 0x1p-16f);
 }
 
-// Between two neighbouring numbers the middle goes to the even code, and everything else to the nearer one.
+// Tests numbers between each pair of neighbouring fp8 numbers: the midpoint must round to the one with the even code, and all
+// others to the nearer one.
 TEST(DType, Fp8RoundsToNearestTiesToEven) {
   for (const Fp8Type& type : kFp8Types) {
     SCOPED_TRACE(dtype_name(type.dtype));

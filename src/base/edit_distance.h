@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// The ends at which characters of the second word are not counted.
+// Selects the ends of the second word at which additional characters are not counted as edits.
 struct FreeEnds {
   bool begin = false;
   bool end = false;
@@ -19,9 +19,10 @@ struct FreeEnds {
 // Returns the optimal string alignment distance: the fewest insertions, deletions, substitutions and exchanges of two neighbouring
 // characters that turn `a` into `b`, or into a part of `b` if an end is free. Cost: the product of both lengths.
 inline size_t edit_distance(std::string_view a, std::string_view b, FreeEnds free_ends = {}) {
-  // The table of the dynamic program has a row per character of `a`, of which three are kept: the row of a[i - 1], and the two
-  // before it. An exchange of a[i - 2] and a[i - 1] needs the older one. A free begin is a first row of zeros, because the
-  // characters of `b` before the match cost nothing, and a free end is the minimum of the last row.
+  // The table of the dynamic program has one row per character of `a`. Only three rows are kept: that of a[i], and those of the
+  // two characters before it. The oldest one is needed for an exchange of a[i - 2] and a[i - 1]. If the begin of `b` is free, the
+  // first row is zero, because leading characters of `b` then cost nothing. If the end is free, the result is the minimum of the
+  // last row.
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   if (!free_ends.begin) std::iota(last.begin(), last.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {

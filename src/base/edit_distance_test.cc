@@ -11,7 +11,8 @@ TEST(EditDistance, CountsTypingErrors) {
   EXPECT_EQ(edit_distance("abc", ""), 3u);
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
   EXPECT_EQ(edit_distance("train", "trian"), 1u);
-  // Optimal string alignment does not edit an exchanged pair again, unlike the distance of Damerau and Levenshtein.
+  // Optimal string alignment does not edit a pair again after exchanging it. The Damerau-Levenshtein distance does, and would be
+  // 2 here.
   EXPECT_EQ(edit_distance("ca", "abc"), 3u);
 }
 

@@ -20,7 +20,7 @@ struct ErrnoText {
   const char* advice;
 };
 
-// Advice for the failures that occur on real disks.
+// The advice that error messages contain for failures which occur on real disks.
 constexpr ErrnoText kErrnoTexts[] = {
     {ENOENT, "ENOENT", "check the path"},
     {ENOTDIR, "ENOTDIR", "the path leads through something that is not a folder; check the path"},
@@ -236,7 +236,7 @@ WrittenFile hash_file(FileSystem& files, const std::string& path) {
 }
 
 std::string temporary_path(const std::string& path) {
-  // The count makes the name unique within this process, the process number between processes.
+  // The process number distinguishes the names of different processes, and the count those of one process.
   static std::atomic<uint64_t> count{0};
   const std::string name =
       fmt::format("{}{}-{}-{}", kTemporaryPrefix, file_name(path), ::getpid(), count.fetch_add(1));
@@ -253,7 +253,8 @@ void replace_file(FileSystem& files, const std::string& path, std::string_view c
     try {
       files.remove_file(temporary);
     } catch (const FileError&) {
-      // Ignored: the temporary file was not created, or the disk failed again. The first error is thrown below.
+      // An error of removing the temporary file is ignored: the file may not exist, or the disk fails again. The first error is
+      // rethrown below.
     }
     throw;
   }
@@ -273,7 +274,8 @@ void make_folders(FileSystem& files, const std::string& path) {
 void remove_tree(FileSystem& files, const std::string& path) {
   const std::string parent = parent_folder(path);
   const std::string name = file_name(path);
-  // The parent's list contains the kind of the entry itself; status() would follow a link out of the tree.
+  // Find the kind of the entry in the list of its parent folder, which reports a symbolic link as a link. status() would follow
+  // the link, and files outside of the tree could be removed.
   if (!files.status(parent)) return;
   const std::vector<FolderEntry> entries = files.list(parent);
   const auto entry = std::ranges::find(entries, name, &FolderEntry::name);

@@ -91,8 +91,8 @@ class FileMapping {
   virtual void release_pages() const = 0;
 };
 
-// An open file. The destructor closes it and ignores errors; a writer must call sync() and close() to learn
-// of late errors.
+// An open file. The destructor closes it and ignores errors. A writer must therefore call sync() and close(), which report errors
+// of earlier writes.
 class File {
  public:
   virtual ~File() = default;
@@ -100,12 +100,12 @@ class File {
   virtual int64_t pread(std::span<std::byte> destination, int64_t offset) const = 0;
   // Appends all of `bytes` to the data that was written through this File.
   virtual void write(std::span<const std::byte> bytes) = 0;
-  // Writes all of `bytes` from `offset` on, whatever was written before. Several processes may write to different ranges of
-  // one file at the same time.
+  // Writes all of `bytes` at `offset`. Several processes may write different ranges of one file at the same time.
   virtual void write_at(std::span<const std::byte> bytes, int64_t offset) = 0;
   // Sets the size of the file. New bytes are zero and take no space on the disk until they are written.
   virtual void resize(int64_t bytes) = 0;
-  // Asks the system to start writing a range to the disk, so that a later sync() waits for less. Guarantees nothing.
+  // Asks the system to start writing a range to the disk, so that a later sync() takes less time. There is no guarantee that it
+  // does.
   virtual void start_sync(int64_t /*offset*/, int64_t /*bytes*/) {}
   // Returns when the written data is on the disk. After an error the file must be written again from the
   // start: the kernel may have dropped the bytes, and a second sync would report success.
@@ -118,8 +118,8 @@ class File {
   virtual std::shared_ptr<const FileMapping> map() const { return nullptr; }
 };
 
-// Offsets, sizes and addresses of direct transfers are multiples of this: a page, which is a multiple of the blocks of all
-// common disks.
+// Transfers that bypass the cache of the kernel must have offsets, sizes and addresses that are multiples of this number: the
+// size of a page, which is a multiple of the block size of all common disks.
 inline constexpr int64_t kBlockBytes = 4096;
 constexpr int64_t rounded_up_to_blocks(int64_t bytes) {
   return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
@@ -141,16 +141,16 @@ class ScratchFile {
   virtual const std::string& path() const = 0;
 };
 
-// A lock that one holder at a time has, among all processes of a machine. The destructor releases it.
+// A lock that only one holder can have at a time, even across the processes of a machine. The destructor releases it.
 class FileLock {
  public:
   virtual ~FileLock() = default;
 };
 
-// The space that a folder has for new files.
+// The free space and the permissions of a folder.
 struct FolderSpace {
-  int64_t free_bytes = 0;    // bytes that this user may still write
-  bool is_writable = false;  // this user may create and remove files in it
+  int64_t free_bytes = 0;    // number of bytes that this user may still write there
+  bool is_writable = false;  // true if this user may create and remove files there
 };
 
 class FileSystem {
@@ -195,8 +195,8 @@ class FileSystem {
 
 // Returns the file system of this machine.
 FileSystem& posix_file_system();
-// Returns a file system that reads the files of this machine, but discards everything that is written, renamed or removed: for a rank whose
-// files another rank writes.
+// Returns a file system that reads the files of this machine but discards all changes. It is used by ranks whose files another
+// rank writes.
 FileSystem& reading_file_system();
 
 // Returns "folder/name", or only the name if the folder is empty.
@@ -235,8 +235,7 @@ WrittenFile write_synced_file(FileSystem& files, const std::string& path, std::s
 // Copies a file in bounded chunks and syncs the copy, but not its folder.
 WrittenFile copy_synced_file(FileSystem& files, const std::string& from, const std::string& to);
 
-// Prefix of the names of unfinished files. Files with this prefix that a killed process left can be
-// recognized and removed.
+// Prefix of the names of unfinished files. Plimsoll recognizes and removes such files that a killed process left.
 inline constexpr std::string_view kTemporaryPrefix = ".plimsoll-tmp-";
 
 // Returns a temporary name in the folder of `path`, to be renamed to `path` later. Every call returns a

@@ -50,8 +50,8 @@ class FaultyFile final : public File {
   std::unique_ptr<File> inner_;
 };
 
-// Simulates failures of a scratch file. Several threads may use a scratch file, but the file system that counts the calls may be used by
-// one thread at a time, so that a mutex protects it.
+// A scratch file that simulates failures. Several threads may use it, but the file system that counts the calls is not
+// thread-safe, so a mutex protects the counting.
 class FaultyScratchFile final : public ScratchFile {
  public:
   FaultyScratchFile(FaultyFileSystem& files, std::unique_ptr<ScratchFile> inner)
@@ -67,7 +67,7 @@ class FaultyScratchFile final : public ScratchFile {
   void write(std::span<const std::byte> bytes, int64_t offset) override {
     {
       const std::lock_guard lock(mutex_);
-      // A full disk writes whole blocks only.
+      // A full disk writes whole blocks only, so half of the write is rounded to blocks.
       const size_t half = bytes.size() / 2 / kBlockBytes * kBlockBytes;
       files_.before(FileOperation::kWrite, path(), fmt::format(" {} at {}", bytes.size(), offset),
                     [&] { inner_->write(bytes.first(half), offset); });
@@ -102,7 +102,7 @@ void FaultyFileSystem::before(FileOperation operation, const std::string& path, 
   const bool power_goes = call == power_at_;
   const bool fails = fail_at_ >= 0 && (persistent_ ? call >= fail_at_ : call == fail_at_);
   if (!power_goes && !fails) return;
-  // A full disk can still remove files.
+  // A disk that stays full fails all calls except those that remove files.
   const bool removes = operation == FileOperation::kRemoveFile || operation == FileOperation::kRemoveFolder;
   if (!power_goes && persistent_ && removes) return;
   if (partly) partly();

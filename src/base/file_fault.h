@@ -17,13 +17,14 @@
 
 namespace plimsoll {
 
-// The state of the disk after a power failure. POSIX permits each of these and everything between them.
+// What remains on the simulated disk after a power failure. POSIX permits each of these results, and mixtures of them.
 enum class AfterCrash : uint8_t {
-  kKeepAll,        // all calls reached the disk, as after a killed process
-  kLoseUnsynced,   // names and bytes that were not synced are lost
-  kKeepNamesOnly,  // all names exist, but bytes that were not synced are lost (a journal of metadata only)
-  kTornData,       // all names exist, and half of the bytes that were not synced
-  // changes in the innermost folders survive, but names in their parents that were not synced are lost
+  kKeepAll,       // all calls took effect, as if only the process had been killed
+  kLoseUnsynced,  // names and bytes that were not synced are lost
+  // all names remain, but bytes that were not synced are lost, as with a journal that covers metadata only
+  kKeepNamesOnly,
+  kTornData,  // all names remain, and half of the bytes that were not synced
+  // names that were not synced remain in the innermost folders, but are lost in the parents of these folders
   kInnerFirst,
 };
 
@@ -60,11 +61,11 @@ class MemoryFileSystem final : public FileSystem {
   void remove_folder(const std::string& path) override;
   void make_link(const std::string& target, const std::string& path) override;
   std::optional<std::string> read_link(const std::string& path) override;
-  // Creates a direct file, so that its functions refuse transfers that are not aligned to blocks.
+  // Creates a scratch file with is_direct() true, which refuses transfers that are not aligned to blocks, as a real one does.
   std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override;
   std::unique_ptr<FileLock> try_lock(const std::string& path) override;
   FolderSpace space_of(const std::string& folder) override;
-  // Sets what space_of() returns for every folder.
+  // Sets the result of space_of() for all folders.
   void set_space(FolderSpace space) { space_ = space; }
 
   struct Node;
@@ -73,7 +74,7 @@ class MemoryFileSystem final : public FileSystem {
   struct Place;
   Place locate(const std::string& path, FileOperation operation, bool follow_last, int depth = 0) const;
   std::shared_ptr<Node> root_;
-  // The files that are locked. A copy of the file system has no locks.
+  // The paths of the locked files. A clone of this file system starts without locks.
   std::shared_ptr<std::set<std::string>> locked_ = std::make_shared<std::set<std::string>>();
   FolderSpace space_{.free_bytes = int64_t{1} << 40, .is_writable = true};
 };
@@ -122,8 +123,8 @@ class FaultyFileSystem final : public FileSystem {
   std::unique_ptr<FileLock> try_lock(const std::string& path) override;
   FolderSpace space_of(const std::string& folder) override;
 
-  // Called by the files that this object opens, before each call: records the call, and throws if this call must fail. `partly` runs before
-  // the exception is thrown; it does the part of the call that a failing disk completes.
+  // Must be called by the opened files before each operation. It records the call, and throws if this call is to fail. In that
+  // case it first runs `partly`, which does the part of the operation that a failing disk would complete.
   void before(FileOperation operation, const std::string& path, const std::string& detail,
               const std::function<void()>& partly = {});
   void check_power() const;

@@ -9,20 +9,21 @@
 
 namespace plimsoll {
 
-// A file or folder. Invariant: after a crash, a file has the content `synced_data`, and a folder has the entries `synced_entries`. A
-// durable entry keeps the name that its target had at the time of the sync, even if the target has another name now.
+// A file or folder. After a crash, a file has the content `synced_data` and a folder has the entries `synced_entries`. An entry
+// in synced_entries keeps the name that the file had when the folder was synced, even if it was renamed since.
 struct MemoryFileSystem::Node {
   FileKind kind = FileKind::kFile;
-  std::string data;  // content of a file, or target of a link, which is durable together with its name
+  // content of a file, or target of a link; the target of a link is durable as soon as its name is
+  std::string data;
   std::string synced_data;
   std::map<std::string, std::shared_ptr<Node>> entries;
   std::map<std::string, std::shared_ptr<Node>> synced_entries;
 };
 
 struct MemoryFileSystem::Place {
-  std::shared_ptr<Node> folder;  // null for "/" itself
+  std::shared_ptr<Node> folder;  // the folder that contains the name; null for "/" itself
   std::string name;
-  std::shared_ptr<Node> node;  // null if the name does not exist
+  std::shared_ptr<Node> node;  // the file or folder with this name; null if it does not exist
 };
 
 namespace {
@@ -118,7 +119,7 @@ bool holds_folders(const Node& node) {
   return std::ranges::any_of(node.entries, is_folder) || std::ranges::any_of(node.synced_entries, is_folder);
 }
 
-// Applies a crash to a node that is still reachable, and then to its descendants.
+// Sets a node and all nodes below it to their state after a crash.
 void crash_node(Node& node, AfterCrash policy) {
   if (node.kind == FileKind::kFile) {
     switch (policy) {
@@ -145,14 +146,15 @@ void crash_node(Node& node, AfterCrash policy) {
   node.synced_entries = node.entries;
 }
 
-// Copies a node and its descendants. A node that is reachable twice, as a current and as a durable entry,
-// stays one node.
+// Copies a node and all nodes below it. A node can be reachable both through `entries` and through `synced_entries`; it is then
+// copied only once.
 std::shared_ptr<Node> clone_node(const std::shared_ptr<Node>& node,
                                  std::map<const Node*, std::shared_ptr<Node>>& copies) {
   auto& copy = copies[node.get()];
   if (copy) return copy;
   copy = std::make_shared<Node>();
-  std::shared_ptr<Node> result = copy;  // the reference becomes invalid when the map grows
+  // a copy of the pointer, because the reference becomes invalid when the map grows
+  std::shared_ptr<Node> result = copy;
   result->kind = node->kind;
   result->data = node->data;
   result->synced_data = node->synced_data;

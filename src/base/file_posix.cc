@@ -92,7 +92,7 @@ class PosixFile final : public File {
 
   void start_sync([[maybe_unused]] int64_t offset, [[maybe_unused]] int64_t bytes) override {
 #ifdef SYNC_FILE_RANGE_WRITE
-    // An error is reported by the sync() that follows.
+    // an error is ignored here, because the next sync() reports it
     ::sync_file_range(descriptor_, offset, bytes, SYNC_FILE_RANGE_WRITE);
 #endif
   }
@@ -191,7 +191,7 @@ class PosixFileSystem final : public FileSystem {
       if (name == "." || name == "..") continue;
       struct stat status {};
       if (::fstatat(::dirfd(stream.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
-        if (errno == ENOENT) continue;  // another process removed it between the two calls
+        if (errno == ENOENT) continue;  // another process removed the entry after the folder was listed
         fail(FileOperation::kList, join_path(folder, name));
       }
       entries.push_back({name, kind_of_mode(status.st_mode)});
@@ -280,7 +280,8 @@ class PosixFileSystem final : public FileSystem {
     } while (descriptor < 0 && errno == EINTR);
     if (descriptor < 0) fail(operation, path);
     auto file = std::make_unique<PosixFile>(descriptor, path);
-    // Checks for a folder here, because a folder can be opened for reading, and its first read would fail with a misleading message.
+    // The system permits opening a folder for reading, and only the first read fails, with a misleading message. Therefore report
+    // this error here.
     struct stat status {};
     if (::fstat(descriptor, &status) != 0) fail(operation, path);
     if (S_ISDIR(status.st_mode)) throw FileError(operation, path, EISDIR);

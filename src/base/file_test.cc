@@ -26,7 +26,8 @@ std::string message_of(const std::function<void()>& call, ErrorCode code) {
   return {};
 }
 
-// Runs the same calls on either file system, of the machine and in memory, which must behave in the same way.
+// Runs the same calls on the file system of the machine and on the simulated one, which must behave in the same way. Otherwise
+// tests with the simulated disk would prove nothing about real disks.
 void exercise(FileSystem& files, const std::string& root) {
   const std::string folder = join_path(root, "a/b");
   make_folders(files, folder);
@@ -57,7 +58,7 @@ void exercise(FileSystem& files, const std::string& root) {
   EXPECT_EQ(copy.hash, hash128("hello world!"));
   EXPECT_EQ(hash_file(files, path).hash, copy.hash);
 
-  // Two writers write to one file, each at its own offset.
+  // Two writers write to the same file at different offsets, and both parts must be in it.
   const std::string shared = join_path(folder, "shared");
   const auto created = files.create(shared);
   created->resize(6);
@@ -98,7 +99,7 @@ void exercise(FileSystem& files, const std::string& root) {
   EXPECT_EQ(read_text_file(files, join_path(root, "a/c/copy"), 100), "hello world!");
   files.sync_folder(join_path(root, "a"));
 
-  // Links are removed, not followed.
+  // Removing a folder must remove the symbolic links in it, but not the files to which they point.
   make_folders(files, join_path(root, "kept"));
   write_synced_file(files, join_path(root, "kept/file"), "kept");
   files.make_link("../kept", join_path(root, "a/to_kept"));
@@ -208,7 +209,7 @@ TEST(MemoryFileSystem, OnlyWhatWasSyncedSurvives) {
     after->crash(policy);
     EXPECT_EQ(read_text_file(*after, "/d/f", 100), text);
   }
-  // A rename that was not synced may be lost.
+  // The new name was not synced, so after a crash the file can have its old name.
   files.rename("/d/f", "/d/g");
   const auto undone = files.clone();
   undone->crash(AfterCrash::kLoseUnsynced);
@@ -216,7 +217,7 @@ TEST(MemoryFileSystem, OnlyWhatWasSyncedSurvives) {
   EXPECT_FALSE(undone->status("/d/g"));
 }
 
-// After a crash of any kind at any call, the file has either the old or the new content.
+// Simulates a crash of each kind at each call of replace_file(). The file must then have either the old or the new content.
 TEST(File, ReplaceIsAtomic) {
   int64_t num_calls = 1;
   for (int64_t call = 0; call < num_calls; ++call) {
@@ -241,7 +242,7 @@ TEST(File, ReplaceIsAtomic) {
   EXPECT_EQ(num_calls, 7) << "create, write, sync, close, rename, sync folder";
 }
 
-// One holder at a time has a lock, in one process as among several, and the file stays when it is unlocked.
+// A lock can have one holder at a time, also within a process. Unlocking must not remove the file.
 TEST(File, ALockHasOneHolder) {
   const std::string path = ::testing::TempDir() + "plimsoll_lock_test";
   MemoryFileSystem memory;
@@ -258,7 +259,7 @@ TEST(File, ALockHasOneHolder) {
   }
 }
 
-// A disk that refuses a write leaves the old content and no temporary file that a later run would find.
+// If a write of replace_file() fails, the old content must remain, and no temporary file that a later run would find.
 TEST(File, ReplaceThatFailsLeavesTheOldFileAlone) {
   for (int64_t call = 0; call < 5; ++call) {
     MemoryFileSystem disk;

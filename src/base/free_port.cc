@@ -16,7 +16,7 @@ constexpr int kFirstPort = 10000;
 constexpr int kEndPort = 32768;
 constexpr int kMostAttempts = 1000;
 
-// A program may listen at one interface only, so that the port must be free at all of them.
+// A port counts as free only if it is free at all network interfaces, because a program may listen at one of them.
 bool is_free(int port) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (listener < 0) return false;

@@ -28,7 +28,7 @@ int listener_at(int port) {
   return -1;
 }
 
-// Every port that is returned can be listened at, and is not returned again while a program listens there.
+// It must be possible to listen at every returned port, and a port must not be returned again while a program listens there.
 TEST(FreePort, IsNotInUse) {
   std::set<int> ports;
   std::vector<int> listeners;

@@ -1,5 +1,5 @@
-// The parts of a fused op that contains a linear layer: the kind of norm before the layer and the computation after the layer, with the
-// names that the attributes of the op use. Thread-safe: pure functions.
+// The kinds of fused ops that contain a linear layer: the norm before the layer and the computation after it, with their names in
+// the attributes of the op. Thread-safe: pure functions.
 #pragma once
 
 #include <array>
@@ -11,7 +11,8 @@
 namespace plimsoll {
 
 enum class NormKind : uint8_t { kLayer, kRms };
-// The computation after the linear layer with the result z. kProduct: none. kActivation: y = f(z). kGlu: y = f(z[:, :F]) z[:, F:].
+// The computation after the linear layer, whose result is z: none for kProduct, y = f(z) for kActivation, and y = f(z[:, :F])
+// z[:, F:] for kGlu (a gated linear unit).
 enum class LayerEnd : uint8_t { kProduct, kActivation, kGlu };
 
 inline constexpr std::array<std::string_view, 2> kNormKindNames{"layer", "rms"};

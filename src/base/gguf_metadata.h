@@ -1,5 +1,5 @@
-// The metadata of a GGUF file: keys and typed values, in the order in which they are written. io/gguf writes them; models/ and
-// io/gguf provide them. Values only; thread-safe.
+// The metadata of a GGUF file: keys and typed values, in the order in which they are written. models/ and io/gguf add entries,
+// and io/gguf writes them to a file. Values only; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ bool is_nested_deeper(std::string_view text, int most) {
 }
 
 nlohmann::json parse_json(std::string_view text, std::string_view where) {
-  // The message of the library contains the text that it has read last, of any length.
+  // The parser's error message contains the text that was read last, which can be very long, so the message is shortened.
   constexpr size_t kMostShownBytes = 200;
   using Json = nlohmann::json;
   const auto guard = [&](int level, Json::parse_event_t, Json&) {
@@ -81,7 +81,8 @@ void append_python(std::string& out, const Json& value, int indent, int depth) {
   if (value.is_object() && !value.empty()) {
     out.push_back('{');
     const char* separator = "";
-    for (const auto& [key, member] : value.items()) {  // sorted, because the object is a std::map
+    // the keys are sorted, because the object is a std::map
+    for (const auto& [key, member] : value.items()) {
       out.append(separator);
       new_line(depth + 1);
       out.append(python_string(key));

@@ -12,10 +12,11 @@ namespace plimsoll {
 // Parses JSON files into trees, with guards against hostile text. Thread-safe: pure functions, except for reading
 // files.
 
-// Deeper nesting is refused before a tree is built, which bounds the recursion over the tree.
+// The maximum nesting of a JSON text. Deeper texts are refused before a tree is built, because functions that visit the tree are
+// recursive.
 inline constexpr int kMaxJsonDepth = 64;
 
-// Returns true if the text has more than `most` lists and objects open at the same time. It need not be valid JSON.
+// Returns true if lists and objects are nested in the text more than `most` deep. The text need not be valid JSON.
 bool is_nested_deeper(std::string_view text, int most);
 
 // Parses the text of a file. `where` names the file in messages. Errors: kBadData for text that is not JSON (the

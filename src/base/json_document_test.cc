@@ -19,10 +19,10 @@ TEST(JsonDocument, CountsListsAndObjectsThatAreOpenAtATime) {
   EXPECT_TRUE(is_nested_deeper("{}", 0));
   EXPECT_FALSE(is_nested_deeper("[{}, {}, []]", 2));
   EXPECT_TRUE(is_nested_deeper("[{\"a\": []}]", 2));
-  // Brackets in strings do not count, and an escaped quote does not end a string.
+  // Brackets inside a string must not be counted, and an escaped quote must not end the string.
   EXPECT_FALSE(is_nested_deeper("[\"[[[[\", \"\\\"[[[\", \"\\\\\"]", 1));
   EXPECT_TRUE(is_nested_deeper("[\"\\\\\", [", 1));
-  // A text that ends inside a string or an escape is no JSON, and is read to its end.
+  // A text that ends inside a string or an escape is not valid JSON. It must not be read beyond its end.
   EXPECT_FALSE(is_nested_deeper("[\"[[\\", 1));
   for (const int depth : {kMaxJsonDepth, 100000}) {
     EXPECT_FALSE(is_nested_deeper(nested(depth), depth));

@@ -37,7 +37,7 @@ std::vector<std::string> loader_folders() {
   if (program == nullptr) return folders;
   Dl_serinfo size{};
   if (dlinfo(program, RTLD_DI_SERINFOSIZE, &size) == 0 && size.dls_size >= sizeof size) {
-    // The loader writes the structure and, after it, the texts to which it points.
+    // dlinfo() writes a structure followed by the texts to which it points, so the memory is larger than the structure.
     std::vector<std::max_align_t> memory(size.dls_size / sizeof(std::max_align_t) + 1);
     auto* info = new (memory.data()) Dl_serinfo(size);
     if (dlinfo(program, RTLD_DI_SERINFO, info) == 0) {

@@ -19,15 +19,15 @@
 
 namespace plimsoll {
 
-// A name under which a library was searched without success.
+// A name under which a library was not found.
 struct LibraryAttempt {
   std::string name;
-  std::string error;  // the loader's message
+  std::string error;  // error message of the dynamic loader
 };
 
 struct LibrarySearch {
-  std::string file;                   // the file that the loader opened; "" if it opened none
-  std::vector<LibraryAttempt> tried;  // names before the one that was found, in order
+  std::string file;                   // path of the library that was found; "" if there is none
+  std::vector<LibraryAttempt> tried;  // the names that failed before one was found, in order
 };
 
 // Opens the library under the first of these names that the loader finds, and closes it again. Errors: none. Cost: that of dlopen(),

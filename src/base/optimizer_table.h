@@ -16,27 +16,31 @@ enum class OptimizerKind : uint8_t {
 };
 #undef PLIMSOLL_OPTIMIZER
 
-// The code that several optimizers share. Each frame has an op (graph/ops/update.h), code that adds the op to a graph (optim/optimizers.h)
-// and code that passes arguments to kernels (exec/ops/optimizer_ops.cc).
+// A group of optimizers that share code: the op that represents their update (graph/ops/update.h), the code that adds it to a
+// graph (optim/optimizers.h), and the code that passes its arguments to kernels (exec/ops/optimizer_ops.cc).
 enum class UpdateFrame : uint8_t {
-  kPlain,     // states are floating-point numbers, one per element and kind of state
-  kEightBit,  // states are 8-bit codes, with a largest magnitude per quantization block; small tensors have states as in kPlain
-  kFactored,  // states are one number per row and one per column of a matrix, as in Adafactor
+  kPlain,  // each state is a floating-point tensor with one number per element of the parameter
+  // each state consists of 8-bit codes and the largest magnitude of each quantization block; for small tensors as with kPlain
+  kEightBit,
+  kFactored,  // states are stored as one number per row and one per column of a matrix, as in Adafactor
 };
 
-// A rule of thumb for the memory of one parameter's states, as it is commonly quoted.
+// The commonly quoted rule of thumb for the memory that an optimizer needs per parameter.
 struct StateRule {
-  std::string_view variant;  // "SGD with momentum"
-  std::string_view states;   // "4 momentum"; empty if the rule counts no states
-  int bytes = 0;             // bytes per parameter
-  int num_kinds = 0;         // number of kinds of states (optimizer_state_names()) to which the rule applies
+  // the variant of the optimizer to which the rule applies, such as "SGD with momentum"
+  std::string_view variant;
+  // bytes of each state as text, such as "4 momentum"; empty if the variant has no states
+  std::string_view states;
+  int bytes = 0;      // bytes per parameter that the rule states for all states together
+  int num_kinds = 0;  // the number of different states that the optimizer must have for the rule to apply
 };
 
 // A method (plimsoll/methods.h) that selects an optimizer.
 struct OptimizerMethod {
   std::string_view name;
-  int position = 0;                  // position of this method among the methods of all optimizers; unique
-  std::string_view optim;            // the value of --optim
+  // position in the list of all methods that select an optimizer; every method has a different one
+  int position = 0;
+  std::string_view optim;            // the value of --optim that selects this method
   std::string_view optim_args = {};  // the value of --optim_args, if the method sets it
   std::string_view help = {};
 };
@@ -45,25 +49,27 @@ struct OptimizerRow {
   OptimizerKind kind;
   std::string_view name;
   UpdateFrame frame;
-  // The name in reports: "8-bit AdamW".
+  // The name of the optimizer in reports, such as "8-bit AdamW".
   std::string_view label;
-  // The optimizer with the same update rule and fp32 states; the optimizer itself if its states are fp32.
+  // The optimizer that has the same update rule with fp32 states. It is this optimizer itself if its states are fp32.
   OptimizerKind family;
   // The values of --optim that select this optimizer, the usual one first.
   std::vector<std::string_view> names;
   // The values of --optim that select this optimizer with its states in host memory (on a GPU).
   std::vector<std::string_view> paged_names = {};
-  // The kinds of optimizer states if all options have their defaults: "m" stands for the state "adamw.m" of a parameter.
+  // The names of the optimizer's states if all options have their defaults. For example, "m" stands for the state "adamw.m" of
+  // each parameter.
   std::vector<std::string_view> states;
-  // True if momentum is an option without which the optimizer has no state.
+  // True if the optimizer has no state unless the option momentum is given.
   bool has_optional_momentum = false;
   // True if the optimizer updates split weights (base/split_f32.h).
   bool takes_split_weights = false;
-  // True if the update reads --adam_beta1 and --adam_beta2, or --adam_epsilon.
+  // True if the update rule uses --adam_beta1 and --adam_beta2; reads_epsilon: if it uses --adam_epsilon.
   bool reads_betas = false;
   bool reads_epsilon = false;
   double flops_per_element = 0.0;
-  // The end of the error message for an unknown key of --optim_args: names the settings to which the other hyper-parameters belong.
+  // The end of the error message for an unknown key in --optim_args. It tells the user which arguments set the other
+  // hyper-parameters.
   std::string_view other_arguments;
   std::vector<StateRule> rules;
   std::vector<OptimizerMethod> methods;
@@ -86,7 +92,7 @@ struct OptimizerName {
   std::string_view runs = {};
   // The optimizer's states are stored in host memory; on a GPU they are copied to the device for each update.
   bool is_paged = false;
-  // The reason for a refusal, and the most similar name that is accepted.
+  // If the name is refused: the reason, and the most similar name that is accepted.
   std::string_view reason = {};
   std::string_view nearest = {};
 

@@ -9,7 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// OptimizerNames of transformers 5.23 (training_args.py), in the same order.
+// The names in the enumeration OptimizerNames of transformers 5.23 (training_args.py), in the same order. Plimsoll must know all
+// of them.
 constexpr std::string_view kTrainerNames[] = {"adamw_torch",
                                               "adamw_torch_fused",
                                               "adamw_torch_xla",

@@ -51,8 +51,8 @@ struct RandomSite {
   uint64_t seed = 0;
   uint32_t step = 0;
   uint32_t site = 0;
-  // The number of blocks of eight elements before the first element of the operand, if the operand is a rank's part of a larger value. The
-  // rank then draws the numbers that these elements have in the whole value. Only random_half() adds it.
+  // Used if the operand is one rank's part of a larger value: the number of blocks of eight elements before it. The rank then
+  // draws the same random numbers for its elements as a single rank would for the whole value. Only random_half() uses it.
   uint64_t first_block = 0;
 };
 
@@ -70,8 +70,8 @@ constexpr uint32_t philox_element(const RandomSite& where, uint64_t element) {
 inline constexpr int kHalfRounds = 7;
 inline constexpr uint64_t kHalvesOfBlock = 8;
 
-// Returns the four words with the numbers of elements 8*block to 8*block+7; the low half of a word comes
-// first.
+// Returns four 32-bit words that contain the 16-bit random numbers of elements 8*block to 8*block+7. The low half of a word
+// belongs to the first of its two elements.
 constexpr std::array<uint32_t, 4> random_halves(const RandomSite& where, uint64_t block) {
   block += where.first_block;
   return philox4x32<kHalfRounds>(

@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// Known answers from the Random123 distribution (kat_vectors, philox4x32 10).
+// Checks the published results of Philox4x32 with ten rounds (file kat_vectors of the Random123 distribution).
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox4x32_10({0, 0, 0, 0}, {0, 0}),
             (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -15,7 +15,7 @@ TEST(Philox, KnownAnswers) {
             (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-// Known answers from the same file (philox4x32 7).
+// Checks the published results with seven rounds, from the same file.
 TEST(Philox, KnownAnswersOfSevenRounds) {
   EXPECT_EQ(philox4x32<7>({0, 0, 0, 0}, {0, 0}),
             (std::array<uint32_t, 4>{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48}));
@@ -49,7 +49,7 @@ TEST(Philox, DropoutKeepsTheRightShare) {
   EXPECT_EQ(dropout_threshold(0.5), 32768u);
   EXPECT_EQ(dropout_scale(0.5), 2.0f);
   EXPECT_EQ(dropout_threshold(0.999999), 65535u);
-  // The probability of dropping and the scale of the kept elements must match.
+  // The fraction of kept elements and their scale must match, so that the expectation of the output equals the input.
   for (const double p : {0.1, 0.3, 0.00001, 0.9999}) {
     const double dropped = static_cast<double>(dropout_threshold(p)) / 65536.0;
     EXPECT_NEAR(dropped, p, 0x1p-17);

@@ -1,4 +1,4 @@
-// Makes text that others wrote safe for a message. Thread-safe: pure functions.
+// Makes text from other sources, such as files, safe for error messages and logs. Thread-safe: pure functions.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@ TEST(Printable, EscapesControlCharactersAndInvalidUtf8) {
   EXPECT_EQ(printable("a\x1b[31mb\r\nc\x7f"), "a\\x1b[31mb\\x0d\\x0ac\\x7f");
   EXPECT_EQ(printable("\xff\xc3"), "\\xff\\xc3");
   EXPECT_EQ(printable(std::string_view("\0", 1)), "\\x00");
-  // The control characters U+0080 to U+009F, of which U+009B begins an escape sequence on some terminals.
+  // U+0080 to U+009F are control characters and must be escaped. On some terminals, U+009B begins an escape sequence.
   EXPECT_EQ(printable("\xc2\x9b"), "\\xc2\\x9b");
 }
 

@@ -1,5 +1,5 @@
-// The kinds of predictions of models: the heads, with the names that Hugging Face's tools give them, and the problem types that each head
-// serves. src/tasks defines the meaning of each type. Constant data; thread-safe: pure functions.
+// The prediction heads of models, with their names in Hugging Face's tools, and the problem types (such as classification and
+// regression) that each head supports. src/tasks implements the types. Constant data; thread-safe: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -8,19 +8,21 @@
 #include <optional>
 #include <string_view>
 
-#include "plimsoll/data.h"  // kNoLabel
+#include "plimsoll/data.h"  // for kNoLabel
 
 namespace plimsoll {
 
 struct HeadKind {
   std::string_view
-      class_suffix;  // the name of a model's class in transformers is the prefix of the architecture and this suffix
-  std::string_view old_suffix;      // the ending that older architectures use instead, or empty
-  std::string_view description;     // description of a model with this head in tables and model cards
-  std::string_view pipeline_tag;    // the hub's word for the task
-  std::string_view peft_task_type;  // the task type in adapter_config.json
-  bool predicts_tokens = false;     // the outputs are the tokens of the vocabulary, which have no labels
-  bool hides_tokens = false;        // the tokens that it predicts are hidden in its input
+      // the suffix of the class names of models with this head in transformers; the prefix is the architecture
+      class_suffix;
+  std::string_view old_suffix;      // the suffix that older architectures use instead; may be empty
+  std::string_view description;     // how tables and model cards describe a model with this head
+  std::string_view pipeline_tag;    // the name of the task on the Hugging Face Hub
+  std::string_view peft_task_type;  // the name of the task in the file adapter_config.json
+  // true if the head predicts tokens of the vocabulary, which have no label names
+  bool predicts_tokens = false;
+  bool hides_tokens = false;  // true if the tokens to predict are masked in the input
 };
 
 // The head that makes one prediction per sequence: a class, a set of classes, or numbers.
@@ -67,7 +69,8 @@ struct ProblemTypeRecord {
   ProblemType type;
   std::string_view name;
   const HeadKind* head = nullptr;
-  // True if config.json states the name as its `problem_type`. Otherwise the model's class states the type.
+  // True if this name may be the value of `problem_type` in config.json. For other types, the name of the model's class
+  // determines the type.
   bool is_in_config = true;
 };
 
@@ -89,7 +92,7 @@ constexpr std::string_view problem_type_name(ProblemType type) {
   return record_of(type).name;
 }
 
-// The names of all types, as a setting with choices lists them: "a|b|c".
+// The names of all types, separated by '|', as in the description of an argument: "a|b|c".
 inline constexpr auto kProblemTypeNameList = [] {
   constexpr size_t kLength = [] {
     size_t length = 0;
@@ -113,8 +116,8 @@ constexpr std::optional<ProblemType> find_problem_type(std::string_view word) {
   return found->type;
 }
 
-// Returns the type that the name of a model's class states, as "BertForTokenClassification" does, or nothing if the
-// class leaves the type to `problem_type` or has no head that Plimsoll knows.
+// Returns the type that follows from the name of a model's class, such as "BertForTokenClassification". Returns nothing if the
+// class permits several types, which `problem_type` distinguishes, or has no head that Plimsoll supports.
 constexpr std::optional<ProblemType> problem_type_of_class(std::string_view class_name) {
   for (const ProblemTypeRecord& record : kProblemTypes) {
     if (record.is_in_config) continue;
@@ -128,28 +131,31 @@ constexpr std::optional<ProblemType> problem_type_of_class(std::string_view clas
 // The kinds of labels that the rows of a data set may have. Values only.
 
 enum class LabelKind : uint8_t {
-  kClass,          // one class: its id, i32[B] in a batch
-  kClasses,        // any number of classes: 0 or 1 for each, f32[B, num_labels]
-  kNumbers,        // real numbers, f32[B, num_labels]
-  kClassPerToken,  // one class for each word: its id at the word's first token, i32[T], and kNoLabel at all others
-  kNextToken,  // the next token of the sequence, i32[T], and kNoLabel at its last token; a data set stores no labels
-  kMaskedToken  // the token that a mask hides, i32[T], and kNoLabel at all others; a data set stores no labels
+  kClass,    // one class per sequence, stored as its id: i32[B] in a batch of B sequences
+  kClasses,  // any number of classes per sequence, stored as a 0 or 1 for each class: f32[B, num_labels]
+  kNumbers,  // real numbers per sequence: f32[B, num_labels]
+  // one class per word, stored at the first token of the word; all other tokens have kNoLabel: i32[T] for T tokens
+  kClassPerToken,
+  // for each token the next one of its sequence, and kNoLabel for the last: i32[T]; a data set does not store these labels
+  kNextToken,
+  // for each masked token the original one, and kNoLabel for all others: i32[T]; a data set does not store these labels
+  kMaskedToken
 };
 
-// Returns true if every token of a sequence has a prediction, instead of the sequence as a whole.
+// Returns true if there is a prediction for every token, and false if there is one for the whole sequence.
 constexpr bool is_per_token(LabelKind kind) {
   return kind == LabelKind::kClassPerToken || kind == LabelKind::kNextToken ||
          kind == LabelKind::kMaskedToken;
 }
 
-// Returns true if the labels are tokens of the text itself.
+// Returns true if the labels are tokens of the text, so that the data set needs no separate labels.
 constexpr bool are_tokens(LabelKind kind) {
   return kind == LabelKind::kNextToken || kind == LabelKind::kMaskedToken;
 }
 
-// The kinds of tags of words, which --task_name takes besides the tasks of GLUE. Pure functions.
+// The values of --task_name for tagging the words of a text. Pure functions.
 
-// Returns true for named entities, parts of speech and chunks: the names of Hugging Face's run_ner.
+// Returns true for "ner" (named entities), "pos" (parts of speech) and "chunk", the task names of Hugging Face's script run_ner.
 constexpr bool is_tagging_task(std::string_view name) {
   return name == "ner" || name == "pos" || name == "chunk";
 }

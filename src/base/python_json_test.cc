@@ -1,4 +1,5 @@
-// The expected texts are the output of Python 3.11's repr and json.dumps.
+// Tests that JSON is written as Python's json module writes it. The expected texts are the output of repr and json.dumps of
+// Python 3.11.
 #include "base/json.h"
 
 #include <gtest/gtest.h>

@@ -10,8 +10,8 @@
 
 namespace plimsoll {
 
-// The axes of the mesh. A collective operation works on the ranks that differ only in their position on one axis. kEnds: the first
-// and the last rank of the pipeline axis, if there are at least two stages.
+// The axes of the mesh. A collective operation along an axis involves the ranks that differ only in their position on this axis.
+// kEnds is not a real axis: it contains only the first and the last rank along the pipeline, if there are at least two stages.
 enum class MeshAxis : uint8_t { kData, kTensor, kPipeline, kEnds };
 constexpr std::string_view mesh_axis_name(MeshAxis axis) {
   switch (axis) {
@@ -41,8 +41,8 @@ struct RankMesh {
   int rank_at(int stage, int data_rank, int tensor_rank) const {
     return (stage * data_size() + data_rank) * tensor_size + tensor_rank;
   }
-  // Returns the ranks with which this rank works along an axis, in their order, itself included. Requires: for kEnds, the rank is
-  // in the first or the last stage.
+  // Returns all ranks of the group to which this rank belongs along an axis, including itself, in order. Requires: for kEnds, the
+  // rank is in the first or the last stage.
   std::vector<int> group_of(int rank, MeshAxis axis) const {
     const int last = pipeline_size - 1;
     const int count = axis == MeshAxis::kData     ? data_size()

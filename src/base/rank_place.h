@@ -1,5 +1,5 @@
-// The place of this process among the processes of one run. Each process is a rank and drives one device. A run of one
-// process is rank 0 of 1. A value; thread-safe.
+// Identifies this process among the processes of a run. Each process is a rank and uses one device. A run of a single process is
+// rank 0 of 1. A value; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,12 @@
 namespace plimsoll {
 
 struct RankPlace {
-  int rank = 0;        // 0 to size - 1
+  int rank = 0;        // number of this process in the run, from 0 to size - 1
   int size = 1;        // number of ranks of the run
-  int local_rank = 0;  // 0 to local_size - 1: number of this rank among the ranks of its host
+  int local_rank = 0;  // number of this process among those on its host, from 0 to local_size - 1
   int local_size = 1;  // number of ranks of this host
-  // The address at which rank 0 serves the store through which ranks find each other. Unused if there is one rank.
+  // The address of the rendezvous store, a server in rank 0 through which the ranks find each other. Unused if the run has only
+  // one rank.
   std::string store_host = {};
   uint16_t store_port = 0;
 

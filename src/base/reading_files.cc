@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// A file whose content is discarded.
+// A file that discards everything that is written to it.
 class DiscardedFile final : public File {
  public:
   explicit DiscardedFile(std::string path) : path_(std::move(path)) {}
@@ -47,7 +47,8 @@ class ReadingFiles final : public FileSystem {
     return posix_file_system().status(path);
   }
   std::vector<FolderEntry> list(const std::string& folder) override {
-    // The folder may be missing on this machine, because the rank that writes the files may have created it on another machine.
+    // The rank that writes the files may have created the folder on another machine, so it may be missing here. It then counts as
+    // empty.
     if (!status(folder)) return {};
     return posix_file_system().list(folder);
   }
@@ -60,11 +61,11 @@ class ReadingFiles final : public FileSystem {
   std::optional<std::string> read_link(const std::string& path) override {
     return posix_file_system().read_link(path);
   }
-  // A rank needs its own scratch files, because no other rank reads or writes them.
+  // Creates a real scratch file, because each rank writes and reads its own scratch files.
   std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override {
     return posix_file_system().create_scratch(path, bytes);
   }
-  // Returns a lock that locks nothing, because the process that writes the files locks them.
+  // Returns a lock that has no effect, because the process that writes the files holds the real one.
   std::unique_ptr<FileLock> try_lock(const std::string&) override { return std::make_unique<FileLock>(); }
   FolderSpace space_of(const std::string& folder) override { return posix_file_system().space_of(folder); }
 };

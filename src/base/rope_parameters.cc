@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// The parameters that are numbers, with their names in the text form.
+// The numeric parameters, with the names that they have in the text form.
 struct NumberField {
   std::string_view name;
   double RopeParameters::*field;
@@ -47,12 +47,13 @@ std::string_view take_part(std::string_view& text, char separator) {
   return part;
 }
 
-// Returns the pair of elements, as a real number, that makes `rotations` turns within the original length.
+// Returns the index of the pair of elements that rotates `rotations` times within the original maximum length. The index is a
+// real number.
 double yarn_pair(double rotations, double dim, const RopeParameters& p) {
   return dim * std::log(p.original / (rotations * 2.0 * std::numbers::pi)) / (2.0 * std::log(p.theta));
 }
 
-// Returns the weight, from 0 to 1, of the unscaled frequency in the frequency of pair i of yarn.
+// Returns how much of the unscaled frequency, from 0 to 1, enters the frequency of pair i for the type yarn.
 double yarn_share(int64_t i, double dim, const RopeParameters& p) {
   double low = yarn_pair(p.beta_fast, dim, p), high = yarn_pair(p.beta_slow, dim, p);
   if (p.truncate) low = std::floor(low), high = std::ceil(high);
@@ -127,7 +128,8 @@ RopeParameters parse_rope_text(std::string_view text) {
 
 double RopeFrequencies::frequency(int64_t i, int64_t dim, int64_t length) const {
   if (length <= original) return within[i];
-  if (growth == 0.0 || i == 0) return beyond[i];  // the exponent of pair 0 is zero, also for D = 2
+  // pair 0 has the exponent 0, so this also avoids a division by zero for D = 2
+  if (growth == 0.0 || i == 0) return beyond[i];
   const double stretch =
       growth * static_cast<double>(length) / static_cast<double>(original) - (growth - 1.0);
   return within[i] * std::pow(stretch, -2.0 * static_cast<double>(i) / static_cast<double>(dim - 2));

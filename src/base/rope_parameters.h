@@ -29,7 +29,7 @@ enum class RopeType : uint8_t { kDefault, kLinear, kDynamic, kYarn, kLongRope, k
 
 struct RopeTypeName {
   RopeType type;
-  const char* name;  // the name in config.json
+  const char* name;  // the name of the type in config.json
 };
 inline constexpr RopeTypeName kRopeTypeNames[] = {
     {RopeType::kDefault, "default"}, {RopeType::kLinear, "linear"},     {RopeType::kDynamic, "dynamic"},
@@ -38,35 +38,38 @@ inline constexpr RopeTypeName kRopeTypeNames[] = {
 std::optional<RopeType> find_rope_type(std::string_view name);
 const char* rope_type_name(RopeType type);
 
-// Fields that a type does not use keep their defaults.
+// The parameters of a rotary embedding. Parameters that its type does not use keep their defaults.
 struct RopeParameters {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
   double factor = 1.0;
-  double original = 0.0;  // original_max_position_embeddings
+  // maximum length with which the model was pretrained (original_max_position_embeddings)
+  double original = 0.0;
   double attention_factor = 1.0;
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;     // used by llama3
-  double beta_fast = 32.0, beta_slow = 1.0;                 // used by yarn
-  bool truncate = true;                                     // used by yarn
-  std::vector<double> short_factor = {}, long_factor = {};  // used by longrope: D / 2 numbers each
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // only for the type llama3
+  double beta_fast = 32.0, beta_slow = 1.0;              // only for the type yarn
+  bool truncate = true;                                  // only for the type yarn
+  // used by longrope: one factor per pair, D / 2 for a head of size D
+  std::vector<double> short_factor = {}, long_factor = {};
   friend bool operator==(const RopeParameters&, const RopeParameters&) = default;
 };
 
-// Writes the parameters as one word for an attribute of an op, and reads it back: "linear theta=10000 factor=4".
-// Requires (parse): a word that rope_text() wrote.
+// Write the parameters as a text for an attribute of an op, such as "linear theta=10000 factor=4", and read this text. Requires
+// (parse): the text was written by rope_text().
 std::string rope_text(const RopeParameters& parameters);
 RopeParameters parse_rope_text(std::string_view text);
 
-// The largest head size.
+// The largest head size that is supported.
 inline constexpr int64_t kMaxRopeDim = 256;
 
-// The inverse frequencies as arguments of kernels: one list for sequences of up to `original` tokens, and one for longer sequences.
+// The inverse frequencies in the form that kernels use: `within` for sequences of up to `original` tokens, and `beyond` for
+// longer ones.
 struct RopeFrequencies {
   double within[kMaxRopeDim / 2] = {};
   double beyond[kMaxRopeDim / 2] = {};
   int64_t original = 0;
   double growth = 0.0;  // the factor of the type dynamic; 0 for other types
-  double scale = 1.0;   // cos and sin are multiplied by this number
+  double scale = 1.0;   // factor by which cos and sin are multiplied
 
   // Returns the inverse frequency f_i in a sequence of `length` tokens. Requires: i < dim / 2.
   double frequency(int64_t i, int64_t dim, int64_t length) const;

@@ -1,5 +1,4 @@
-// Distributes the work of one call over several threads. Kernels do not use it; their threads are those of
-// device/cpu/parallel.h.
+// Runs a function on several threads at the same time. Kernels do not use it but the threads of device/cpu/parallel.h.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +12,9 @@
 
 namespace plimsoll {
 
-// Calls work(i) on threads 0 to num_threads - 1, where thread 0 is the caller, and returns when all calls
-// have returned. If the system refuses to create a thread, fewer calls are made. The work must therefore be
-// distributed dynamically, for example by a counter, so that the existing threads do all of it. 0 threads
-// count as 1. Requires: work does not throw.
+// Calls work(i) on threads 0 to num_threads - 1, where thread 0 is the calling thread, and returns after all calls have returned.
+// If the system refuses to create a thread, there are fewer calls. The calls must therefore take their work from a shared counter
+// or similar, so that all of it is done with any number of threads. num_threads 0 is treated as 1. Requires: work does not throw.
 template <typename Work>
 void run_on_threads(size_t num_threads, const Work& work) {
   std::vector<std::jthread> threads;
@@ -24,7 +22,7 @@ void run_on_threads(size_t num_threads, const Work& work) {
   try {
     for (size_t i = 1; i < num_threads; ++i) threads.emplace_back([&work, i] { work(i); });
   } catch (const std::system_error&) {
-    // The system refused to create another thread. The threads that exist do all of the work, at least the calling thread.
+    // The system refused to create another thread. The existing threads, at least the calling one, do all of the work.
   }
   work(size_t{0});
 }

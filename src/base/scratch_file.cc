@@ -28,7 +28,7 @@ class PosixScratchFile final : public ScratchFile {
   }
   PosixScratchFile(const PosixScratchFile&) = delete;
   PosixScratchFile& operator=(const PosixScratchFile&) = delete;
-  // Removes the name before it gives up the lock, so that it never removes the file of another run.
+  // Removes the file while it is still locked. After unlocking, the name could already belong to a file of another run.
   ~PosixScratchFile() override {
     if (is_locked_) ::unlink(path_.c_str());
     ::close(descriptor_);
@@ -51,8 +51,8 @@ class PosixScratchFile final : public ScratchFile {
   bool is_direct() const override { return is_direct_; }
   const std::string& path() const override { return path_; }
 
-  // Returns false if the name no longer refers to this file, because its previous owner removed it between open() and this
-  // call. Errors: kDevice if another process has the lock.
+  // Locks the file. Returns false if its name no longer refers to it, because the previous owner removed the file after this
+  // process opened it. Errors: kDevice if another process has the lock.
   bool lock() {
     while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EINTR) throw FileError(FileOperation::kLock, path_, errno);
@@ -99,8 +99,8 @@ class PosixScratchFile final : public ScratchFile {
                    kBlockBytes, bytes, offset, path_, static_cast<const void*>(data));
   }
 
-  // Calls `call` until all bytes are transferred. A call that transfers only a part is continued at the last whole block, as
-  // direct transfers require.
+  // Repeats `call`, a read or write at an offset, until all bytes are transferred. If a call transfers only a part, the next one
+  // starts at the last complete block, because direct transfers must be aligned to blocks.
   template <typename Byte, typename Call>
   void transfer(std::span<Byte> bytes, int64_t offset, FileOperation operation, const Call& call) const {
     while (!bytes.empty()) {

@@ -18,7 +18,7 @@
 namespace plimsoll {
 namespace {
 
-// A buffer whose address is a multiple of kBlockBytes.
+// A buffer whose address is a multiple of kBlockBytes, as direct transfers require.
 class Blocks {
  public:
   explicit Blocks(int64_t count)
@@ -65,7 +65,8 @@ TEST(ScratchFile, BlocksAreReadAsTheyWereWrittenAndTheFileIsRemoved) {
   EXPECT_FALSE(exists(path));
 }
 
-// Transfers that are not whole blocks would fail on disks with direct access only; scratch files refuse them on every disk.
+// A transfer that does not consist of whole blocks works on some disks and fails on others. Scratch files must refuse it
+// everywhere, so that such an error in the program is noticed.
 TEST(ScratchFile, RefusesDirectTransfersThatAreNotWholeBlocks) {
   const test::ScratchFolder folder;
   const auto file = posix_file_system().create_scratch(folder.path() + "/states", 4 * kBlockBytes);
@@ -147,7 +148,7 @@ TEST(ScratchFile, SimulatedDisksFailOnDemand) {
     const Blocks written(2), read(2);
     faulty.fail_at(faulty.num_calls(), ENOSPC);
     EXPECT_THROW(file->write(written.all(), 0), FileError);
-    // The failing write wrote half of its bytes, which can be read.
+    // A failing write writes half of its bytes first, so the first block must contain the new data and the second one must not.
     file->read(read.all(), 0);
     EXPECT_TRUE(is_equal(read.block(0), written.block(0)));
     EXPECT_EQ(read.block(1)[5], std::byte{0});

@@ -1,5 +1,5 @@
-// An optional value in shared, immutable memory: for a member that few objects have and that would otherwise make every object larger.
-// Copies share the value. Thread-safe.
+// An optional value that is stored in shared, immutable memory. It is meant for a member that only few objects have, because it
+// takes just a pointer in all others. Copies share the value. Thread-safe.
 #pragma once
 
 #include <memory>

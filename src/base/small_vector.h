@@ -69,7 +69,8 @@ class SmallVector {
   }
   void clear() { size_ = 0; }
   void push_back(const T& value) {
-    const T added = value;  // a copy, because the value may be an element of this list, whose elements move
+    // copies the value first, because it may be an element of this list, and growing moves the elements
+    const T added = value;
     if (size_ == capacity_) grow(size_t{2} * capacity_);
     data()[size_++] = added;
   }
@@ -133,7 +134,7 @@ class SmallVector {
 
   uint32_t size_ = 0;
   uint32_t capacity_ = N;
-  std::unique_ptr<T[]> large_;  // null if the elements are in small_
+  std::unique_ptr<T[]> large_;  // memory of the elements; null while they fit into small_
   T small_[N];
 };
 

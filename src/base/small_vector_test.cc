@@ -17,7 +17,8 @@ std::vector<int> all_of(const Numbers& numbers) {
   return {numbers.begin(), numbers.end()};
 }
 
-// Does the same random changes to a SmallVector and to a std::vector, across the size at which elements move out of the object.
+// Applies the same random changes to a SmallVector and to a std::vector, with sizes below and above the number of elements that
+// the object itself can store. Both must always be equal.
 TEST(SmallVector, IsAStdVector) {
   const RandomSite site{.seed = 1, .step = 0, .site = 1};
   uint64_t drawn = 0;

@@ -11,8 +11,8 @@
 namespace plimsoll {
 
 struct SplitF32 {
-  uint16_t high = 0;  // bf16
-  uint16_t low = 0;   // the lower 16 bits of the fp32 number
+  uint16_t high = 0;  // the number rounded to bf16
+  uint16_t low = 0;   // the lower 16 bits of the fp32 number, which restore it exactly
 };
 
 // Splits a number. A NaN stays a quiet NaN in both representations, but may lose its payload.

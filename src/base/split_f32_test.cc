@@ -25,7 +25,7 @@ TEST(SplitF32, GivesBackEveryBit) {
       ASSERT_EQ(std::bit_cast<uint32_t>(join_f32(parts)), upper << 16 | low);
       ++checked;
       if (low == 0x8000) {
-        // A tie is rounded away from zero.
+        // A number in the middle between two bf16 numbers must be rounded away from zero.
         ++ties;
         ASSERT_GT(std::fabs(high), std::fabs(value));
       } else {
@@ -60,7 +60,7 @@ TEST(SplitF32, SpecialValues) {
   for (const float value : {kInfinity, -kInfinity, 0.0f, -0.0f, std::numeric_limits<float>::max()}) {
     EXPECT_EQ(std::bit_cast<uint32_t>(join_f32(split_f32(value))), std::bit_cast<uint32_t>(value));
   }
-  // This is the NaN that a GPU writes. If it were rounded like a number, the carry would turn it into a zero.
+  // This NaN is the one that GPUs produce. If it were rounded like a number, a carry would change it to zero.
   const float nan = std::bit_cast<float>(0x7fffffffu);
   EXPECT_TRUE(std::isnan(bf16_to_f32(split_f32(nan).high)));
 }

@@ -1,7 +1,7 @@
-// A batch of sequences without padding: tensors with the names of a program's inputs. The data loader fills the
-// tensors that a program declares, and the executor copies each into the input of its name. Neither knows what a
-// tensor means, so that a new input is a declaration in the model or the task. Not thread-safe: one thread uses an
-// object at a time.
+// A batch of sequences without padding, as named tensors. A program declares the tensors that it reads, the data loader fills
+// them, and the executor copies each into the program's input with the same name. The loader and the executor do not depend on
+// the meaning of a tensor, so that adding an input needs only a declaration in the model or the task. Not thread-safe: one thread
+// uses an object at a time.
 //
 // Legend: T tokens of the batch, B sequences, L rows that have a label.
 #pragma once
@@ -16,28 +16,29 @@
 
 namespace plimsoll {
 
-// The size of a batch, or the largest size of some batches.
+// The size of a batch, or an upper bound for the sizes of several batches.
 struct BatchSize {
   int64_t tokens = 0;
   int64_t sequences = 0;
   int64_t longest = 0;  // number of tokens of the longest sequence
-  // The number of tokens with a label, for a program that computes its loss for these tokens only. kEachToken: every token has a label.
+  // The number of tokens with a label, for a program that computes its loss for these tokens only. It is kEachToken if the loss
+  // is computed for every token.
   static constexpr int64_t kEachToken = -1;
   int64_t labels = kEachToken;
   constexpr int64_t label_rows() const { return labels == kEachToken ? tokens : labels; }
   friend bool operator==(const BatchSize&, const BatchSize&) = default;
 };
 
-// One tensor of a batch. It has per_token * T + per_sequence * B + per_label * L + constant elements: ids T, the labels of K
-// classes K * B, the start of each sequence and their end B + 1.
+// The declaration of one tensor. It has per_token * T + per_sequence * B + per_label * L + constant elements. Examples: token ids
+// have T, labels of K classes K * B, and the start of each sequence together with the end of the last one B + 1.
 struct BatchTensorSpec {
   std::string name;
-  DType dtype = DType::kI32;  // kI32 or kF32
+  DType dtype = DType::kI32;  // element type, kI32 or kF32
   int64_t per_token = 0;
   int64_t per_sequence = 0;
   int64_t per_label = 0;
   int64_t constant = 0;
-  int32_t position_padding_id = -1;  // the field of the same name of InputRule (graph/ir/graph.h)
+  int32_t position_padding_id = -1;  // see the field of the same name in InputRule (graph/ir/graph.h)
   int64_t elements(const BatchSize& size) const {
     return per_token * size.tokens + per_sequence * size.sequences + per_label * size.label_rows() + constant;
   }
@@ -60,8 +61,8 @@ class TensorBatch {
   TensorBatch(const TensorBatch&) = delete;
   TensorBatch& operator=(const TensorBatch&) = delete;
 
-  // Sets the size of every tensor; elements keep their values. Allocates nothing. Errors: kInternal for a size beyond
-  // the capacity.
+  // Changes the size of the batch, and thus of every tensor. The elements keep their values, and nothing is allocated. Errors:
+  // kInternal for a size beyond the capacity.
   void resize(const BatchSize& size);
   const BatchSize& size() const { return size_; }
 
@@ -79,7 +80,7 @@ class TensorBatch {
 
  private:
   bool has(std::string_view name, DType dtype) const;
-  // Returns where the elements of a tensor are stored among all elements of its type. Errors: as ints().
+  // Returns the position of a tensor's elements in the memory of all elements of its type. Errors: as ints().
   struct Place {
     size_t begin = 0;
     size_t count = 0;

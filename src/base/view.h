@@ -1,5 +1,5 @@
-// Raw typed views, the only form in which kernels access memory: a pointer and an element type. Views have no
-// shape (shapes are in the argument struct of each kernel) and no ownership. Thread-safe: values only.
+// Typed pointers, the only form in which kernels access memory. A view consists of an address and an element type. It has no
+// shape (shapes are in the argument struct of each kernel) and does not own the memory. Thread-safe: values only.
 #pragma once
 
 #include <cstdint>

@@ -10,9 +10,9 @@ namespace plimsoll {
 
 // The levels are ordered: each includes all levels below it.
 enum class CpuIsa : uint8_t {
-  kBaseline,    // SSE2, or whatever the architecture guarantees
+  kBaseline,    // SSE2 on x86-64; on other architectures what every CPU supports
   kAvx2,        // AVX2, FMA and F16C
-  kAvx512,      // AVX-512 F, BW, CD, DQ, VL
+  kAvx512,      // the extensions F, BW, CD, DQ and VL of AVX-512
   kAvx512Bf16,  // kAvx512 and AVX512_BF16: products of bf16 pairs summed in fp32
   kAmx,         // kAvx512Bf16 and AMX tiles with bf16
 };

@@ -8,16 +8,15 @@
 namespace plimsoll {
 namespace {
 
-// Measured with oneDNN 2.6.3 on two cores of a Sapphire Rapids Xeon, for products of 1024 rows with BERT's
-// layer sizes (768 x 768 to 3072 x 768): 184 to 260 GFLOP/s in fp32 on AVX-512 and 700 to 2500 in bf16 on
-// AMX, for both cores together; 1467 is the mean over the products of a complete training step of BERT-base.
-// On two cores of an H200's host (2026-11-23) the products of MiniLM's steps ran at 915 while other work ran,
-// and at 562 on another pair. The rate of a core in bf16 thus depends on the machine; `plimsoll bench
-// --calibrate` measures it. AdamW over BERT-base's parameters streams 19 GB/s on the first machine.
+// The source of the rates for AVX-512 in fp32 and for AMX in bf16. They were measured with oneDNN 2.6.3 on two cores of a
+// Sapphire Rapids Xeon, for products of 1024 rows with the sizes of BERT's layers (768 x 768 to 3072 x 768): 184 to 260 GFLOP/s
+// in fp32 and 700 to 2500 in bf16, for both cores together. 1467 is the mean over the products of a complete training step of
+// BERT-base. On two cores of an H200's host (2026-11-23), the products of MiniLM's steps ran at 915 GFLOP/s in bf16, and on
+// another pair of cores at 562, while other programs ran. The rate of a core in bf16 thus depends on the machine; `plimsoll bench
+// --calibrate` measures it. An AdamW update of BERT-base moves 19 GB/s on the first machine.
 constexpr std::string_view kMeasured = "oneDNN 2.6.3 on two Sapphire Rapids cores";
-// Estimated, not measured. AVX2 has vectors half as wide and slightly higher clocks. SSE2 has vectors a
-// quarter as wide and no fused multiply-add. AVX512_BF16 multiplies twice as many elements per instruction as
-// fp32.
+// The source of the other rates, which are estimates. AVX2 has vectors half as wide as AVX-512 and slightly higher clocks. SSE2
+// has vectors a quarter as wide and no fused multiply-add. AVX512_BF16 multiplies twice as many elements per instruction as fp32.
 constexpr std::string_view kScaled = "scaled by vector width from Sapphire Rapids";
 // A thread of a Zen 4 (AMD EPYC) reaches 100 GFLOP/s in fp32 and 180 in bf16, for products of 256 to 2048
 // rows with MiniLM's layer sizes. This agrees with the scaled values within 6 %.

@@ -1,8 +1,8 @@
-// The assumed performance of a CPU without measurements: rates per thread for each instruction set. Pure
-// data, identical on every machine, so a plan for another machine needs no access to it. Thread-safe:
-// constants.
+// The performance of a CPU that is assumed without measurements: rates per thread for each instruction set. The data is the same
+// on every machine, so a plan for another machine does not need that machine. Thread-safe: constants.
 //
-// These rates were not measured on this machine. A figure derived from them must be shown as an estimate.
+// The rates were not measured on the machine in use. Any number that is derived from them must be shown to the user as an
+// estimate.
 #pragma once
 
 #include <functional>
@@ -48,8 +48,8 @@ inline constexpr int kCalibrationSchemaVersion = 1;
 struct CpuCalibration {
   std::string cpu = {};  // name and instruction set of the CPU
   int num_threads = 0;
-  // Ratios of measured to estimated time per op name ("matmul") and per group ("tensor contractions"), by the
-  // data type of the run's matrix products.
+  // The ratio of measured to estimated time, per data type of the run's matrix products and per name. The name is that of an op
+  // ("matmul") or of a group of ops ("tensor contractions").
   std::map<DType, std::map<std::string, double, std::less<>>> factors = {};
 
   bool empty() const { return factors.empty(); }

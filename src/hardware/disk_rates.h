@@ -7,11 +7,11 @@
 namespace plimsoll {
 
 struct DiskRates {
-  // Assumed until the disk is measured: the rates that an SSD on four PCIe 3 lanes sustains.
+  // The default values are assumptions until the disk is measured. An SSD on four PCIe 3 lanes can sustain these rates.
   double read_gb_per_s = 2.0;
   double write_gb_per_s = 1.0;
-  double both_gb_per_s = 1.5;  // the sum of both directions if they are used at the same time
-  std::string date = {};       // when the rates were measured; empty if they are assumed
+  double both_gb_per_s = 1.5;  // sum of the rates of reading and writing if both happen at the same time
+  std::string date = {};       // date of the measurement; empty if the rates are assumed
   bool is_measured() const { return !date.empty(); }
   friend bool operator==(const DiskRates&, const DiskRates&) = default;
 };

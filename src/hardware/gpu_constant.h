@@ -1,5 +1,6 @@
-// The memory that training processes held on one GPU outside their arenas, measured on that GPU. It replaces the value in
-// hardware/gpu_target.h for GPUs of this kind. Pure data and an input of the plan, produced by `plimsoll bench --calibrate`.
+// The GPU memory that training processes need in addition to their arena (the memory block that the plan lays out), as measured
+// on one GPU. It replaces the default value in hardware/gpu_target.h for GPUs of the same kind. Pure data and an input of the
+// plan, produced by `plimsoll bench --calibrate`.
 //
 // Thread-safety: a value; the functions are pure.
 #pragma once
@@ -12,19 +13,19 @@
 namespace plimsoll {
 
 inline constexpr int kGpuConstantSchemaVersion = 1;
-// Allowance for library kernels that are loaded for other shapes and types than the measured ones. On an H200 with driver 580, small runs
-// hold 528 MiB outside their arenas, and no run of BERT-base or BERT-large holds more than 535.
+// An allowance for library kernels that other tensor shapes and types than the measured ones need. On an H200 with driver 580,
+// small runs hold 528 MiB outside their arenas, and all runs of BERT-base and BERT-large at most 535.
 inline constexpr int64_t kOtherShapesBytes = int64_t{30} << 20;
 
 // Memory that NCCL allocates on a GPU for the exchange of gradients between several GPUs, with at most 8 thread blocks: 586 MiB
 // measured on two H200 with driver 580 (bench/results/h200-2026-11-27.md), and an allowance for more GPUs.
 inline constexpr int64_t kNcclBytes = int64_t{600} << 20;
-// Memory that NCCL allocates for each further group of GPUs, and for each connection that carries pipeline messages in one direction, with
-// at most 4 thread blocks: on two H100, a pipeline of two stages with two groups and two such connections held 725 MiB more than one with
-// mapped memory (bench/results/h100-2026-11-28.md).
+// Memory that NCCL allocates for each additional group of GPUs (kNcclMoreBytes), and for each one-way connection for pipeline
+// messages (kNcclMessageBytes), with at most 4 thread blocks. On two H100, a pipeline of two stages with two groups and two such
+// connections held 725 MiB more than the same pipeline with mapped memory (bench/results/h100-2026-11-28.md).
 inline constexpr int64_t kNcclMoreBytes = int64_t{80} << 20;
 inline constexpr int64_t kNcclMessageBytes = int64_t{50} << 20;
-// The most GPUs of one machine that map each other's memory; more use NCCL.
+// The largest number of GPUs of one machine that exchange data by mapping each other's memory. More GPUs use NCCL.
 inline constexpr int kMostPeers = 8;
 // Returns the memory that a GPU needs to map the arena of one other GPU: 8 bytes per 4 KiB, the size of an entry of a page table. This
 // agrees with the memory that NVML reports beyond all known uses on two H100 and on two H200 (gpu_constant_test.cc).
@@ -33,10 +34,10 @@ constexpr int64_t peer_mapping_bytes(int64_t arena_bytes) {
 }
 
 struct MeasuredGpuConstant {
-  std::string card = {};    // name in CUDA: "NVIDIA H200"
-  std::string driver = {};  // "580.159.04"
-  std::string build = {};   // build of the measured program
-  std::string date = {};    // "2026-11-23"
+  std::string card = {};    // name of the GPU in CUDA, such as "NVIDIA H200"
+  std::string driver = {};  // version of the driver, such as "580.159.04"
+  std::string build = {};   // identifies the build of the program that was measured
+  std::string date = {};    // date of the measurement, such as "2026-11-23"
   int64_t bytes = 0;        // context, modules and library handles, including kOtherShapesBytes
   friend bool operator==(const MeasuredGpuConstant&, const MeasuredGpuConstant&) = default;
 };

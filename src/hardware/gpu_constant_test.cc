@@ -70,8 +70,9 @@ TEST(GpuConstant, RefusesWhatItCannotUse) {
   }
 }
 
-// Sizes of the arenas of runs on two GPUs, and the number of bytes by which the memory outside the arena, as reported by NVML, exceeds that
-// of a run on one GPU of the same kind: GPT-2, BERT-large and TinyLlama, divided in two ways, and a Llama of 9.8B parameters.
+// Measurements of runs on two GPUs: the size of the arena, and how much more memory outside of the arena NVML reports than for a
+// run on one GPU of the same kind. The models are GPT-2, BERT-large and TinyLlama, each divided in two ways among the GPUs, and a
+// Llama of 9.8B parameters.
 TEST(GpuConstant, MappingAnArenaNeedsAFivehundredTwelfthOfIt) {
   struct Measured {
     double arena_gib, mib;

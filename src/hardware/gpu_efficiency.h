@@ -1,26 +1,27 @@
-// The fraction of a GPU's nominal rates that a training step reaches, and the minimum time of an op. They
-// convert operations and bytes into time estimates. Pure data; thread-safe: constants.
+// Constants that convert the operations and bytes of an op into a time estimate for a GPU: the fraction of the nominal rates that
+// ops of a training step reach, and the minimum time of an op. Pure data; thread-safe: constants.
 //
-// The fractions come from the steps in bench/results/h200-2026-11-22.md on an H200 (nominal rates in
-// hardware/gpu_target.cc):
-//  1. Bytes: AdamW moves 9.4 GB in 2.35 ms: 4.0 of 4.8 TB/s.
-//  2. Attention, forward and backward: for 32 x 16 x 512 x 64 with dropout 0.170 and 0.410 ms in bf16, which
-//     is between the values of the benchmark and the profile, and 0.275 and 0.859 ms in tf32; in fp32 30 and
-//     19 TFLOP/s, measured by `train --profile` for 4 x 512.
-//  3. Products in fp32 and tf32 and the times of their tiles: least squares of the logarithms over 23 steps:
-//     1 x 512 with and without accumulation, checkpointing and weight copies at use, 4, 8 and 32 x 512, short
-//     texts, in fp32, tf32, tf32x3, bf16 and fp16, with LoRA and QLoRA. If a product does not fill the card,
-//     it takes longer the slower the units are on which it runs. The time of an op is sqrt(a^2 + b^2) of its
-//     time at these rates and its minimum time.
-//  4. The fraction for 16-bit products and both minimum times: these steps and the table of experiments in
-//     bench/results/h200-2026-11-23.md. Casts and dequantization of weights, which are most frequent in
-//     the rows with copies at use and QLoRA, determine the minimum time of an op that is not a product;
-//     batches of 4 and 1 determine the minimum time of a product; batches of 32, which the card's power limits
-//     (434 to 451 samples/s on four hosts), determine the fraction for products. PyTorch's own products
-//     reached 0.687 for the case 32 x 512.
-// With these, the 20 steps that operations_test requires within 10 % are predicted, 18 of them within 5 %,
-// and the table of experiments as stated on its page. Other cards are assumed to reach the same fractions;
-// nothing was measured on them.
+// The constants were derived from training steps on an H200 (bench/results/h200-2026-11-22.md; nominal rates in
+// hardware/gpu_target.cc). A x B means a batch of A sequences of B tokens.
+//
+//  1. Memory bandwidth: an AdamW update moves 9.4 GB in 2.35 ms, which is 4.0 of the nominal 4.8 TB/s.
+//  2. Attention forward and backward, for 32 x 512 with 16 heads of size 64 and with dropout: 0.170 and 0.410 ms in bf16 (between the
+//     results of the benchmark and of the profile), and 0.275 and 0.859 ms in tf32. In fp32 for 4 x 512: 30 and 19 TFLOP/s, measured
+//     by `train --profile`.
+//  3. Matrix products in fp32 and tf32, and the times of their tiles: a least-squares fit of the logarithms of the times of 23 steps.
+//     These are 1 x 512 with and without accumulation, with checkpointing, and with weights that are copied when they are used; 4, 8
+//     and 32 x 512; and short texts; in fp32, tf32, tf32x3, bf16 and fp16; also with LoRA and QLoRA. A product that does not fill the
+//     card runs on few multiprocessors and takes longer, the slower these are. The time of an op is estimated as sqrt(a^2 + b^2),
+//     where a is its time at these rates and b its minimum time.
+//  4. The fraction for 16-bit products, and both minimum times: the same steps and the table of experiments in
+//     bench/results/h200-2026-11-23.md. The minimum time of an op that is not a product is determined by casts and dequantizations of
+//     weights, which are most frequent with copies at use and QLoRA. The minimum time of a product is determined by batches of 4 and 1.
+//     The fraction for products is determined by batches of 32, whose speed is limited by the card's power (434 to 451 samples/s on
+//     four hosts). PyTorch's products reached a fraction of 0.687 for 32 x 512.
+//
+// With these constants, the estimates of all 20 steps for which operations_test requires an error of at most 10 % have it, and 18
+// of them have an error of at most 5 %. The errors for the table of experiments are on its page. Other GPUs are assumed to reach
+// the same fractions; they were not measured.
 #pragma once
 
 #include <algorithm>
@@ -56,9 +57,9 @@ constexpr double gpu_share_of_flops(GpuWork work, GpuPrecision precision) {
 inline constexpr double kGpuShareOfBandwidth = 0.83;
 inline constexpr double kGpuShareOfBandwidthOfNorms = 0.62;
 
-// The number of keys that attention computes at a time. A causal row computes all keys of its last tile, half of them in vain on average,
-// which the number of operations of an op does not contain: GPT-2's sequences of 1024 tokens took 13 % (forward) and 19 % (backward) longer
-// than the fractions of BERT imply.
+// The number of keys that attention processes at a time. With a causal mask, a query also computes the masked keys in its last
+// tile, on average half of the tile. The operation count of an op does not include this: sequences of 1024 tokens of GPT-2 took
+// 13 % (forward) and 19 % (backward) longer than the fractions measured for BERT predict.
 inline constexpr double kGpuAttentionTile = 128;
 
 // The fraction of the nominal rate of the link to host memory that copies reach in one direction, and in both directions at once; packet
@@ -69,8 +70,9 @@ inline constexpr double kGpuShareOfLinkBothWays = 0.775;
 // The fraction of the nominal rate of the links between GPUs that all_reduce reaches: with 1 GiB through PyTorch and NCCL it ran at 329
 // GB/s of 450 on two H100.
 inline constexpr double kGpuShareOfPeerLink = 0.73;
-// The highest rate, in GB/s, at which a GPU sends data in an all_reduce through mapped memory of the GPUs of one machine: the copy engines
-// of two H200 reached 242 with 256 MiB, and those of four H200 reached 161 (bench/results/h200-2026-11-28.md).
+// The highest rate, in GB/s, at which a GPU sends data in an all_reduce through mapped memory, between two GPUs (kGpuPairGbPerS)
+// and between more (kGpuGroupGbPerS). The copy engines of two H200 reached 242 with 256 MiB, and those of four H200 reached 161
+// (bench/results/h200-2026-11-28.md).
 inline constexpr double kGpuPairGbPerS = 242;
 inline constexpr double kGpuGroupGbPerS = 161;
 
@@ -79,24 +81,28 @@ inline constexpr double kGpuGroupGbPerS = 161;
 constexpr double assumed_peer_gb_per_s(double link_gb_per_s, int64_t num_gpus) {
   return std::min(kGpuShareOfPeerLink * link_gb_per_s, num_gpus > 2 ? kGpuGroupGbPerS : kGpuPairGbPerS);
 }
-// The time in milliseconds between two consecutive copies on one queue. Fitted to the rows with offloading of `bench --experiments`: the
-// minimum-memory run of BERT-large has 522 copies per step, and the run with exact master weights has 1472. On an H100 they took 12 and 22
-// % longer than estimated from the bytes, and the first one took 7 % longer on an H200 (9, 13 and 3 % with this constant).
+// The time in milliseconds between two consecutive copies on one queue. It was fitted to measurements of `bench --experiments` with
+// offloading: the run of BERT-large with the least memory makes 522 copies per step, and the run with exact master weights makes
+// 1472. On an H100 they took 12 and 22 % longer than the time that follows from the bytes alone, and on an H200 the first run took
+// 7 % longer. With this constant, the errors of the estimates are 9, 13 and 3 %.
 inline constexpr double kGpuBetweenCopiesMs = 0.008;
 
-// The minimum time in milliseconds of an op in a captured program, including its launch: of a matrix product, and of any other op.
+// The minimum time in milliseconds of an op that is launched as a part of a CUDA graph, including its launch. The first constant
+// applies to matrix products, and the second one to all other ops.
 inline constexpr double kGpuLeastMs = 0.0064;
 inline constexpr double kGpuLeastElementsMs = 0.0034;
-// The minimum time in milliseconds of an Adafactor update of one module. Fitted to one measurement and not traced: the 102 updates of
-// BERT-large during its backward pass took 9.2 ms longer on an H100 than their bytes imply (bench/results/h100-2026-11-25.md).
+// The minimum time in milliseconds of an Adafactor update of one module. It is fitted to a single measurement, whose cause was
+// not examined: the 102 updates of BERT-large during the backward pass took 9.2 ms longer on an H100 than the time for their
+// bytes (bench/results/h100-2026-11-25.md).
 inline constexpr double kGpuLeastAdafactorMs = 0.09;
 
 constexpr double gpu_least_attention_ms() {
   return 0.0245;
 }
 
-// Returns the minimum time of a matrix product [m, k] x [k, n]: that of one tile of its result on one multiprocessor. Tiles are 32 to 128
-// wide; a depth k above 1024 is split among multiprocessors. The narrow products of adapters therefore have a short minimum time.
+// Returns the minimum time of a matrix product [m, k] x [k, n], which is the time that one multiprocessor needs for one tile of
+// the result. Tiles are 32 to 128 wide, and a depth k above 1024 is split among multiprocessors. The narrow products of LoRA
+// adapters therefore have a short minimum time.
 constexpr double gpu_least_product_ms(GpuPrecision precision, double m, double n, double k) {
   const double tile_ms = precision == GpuPrecision::kF32    ? 0.0647
                          : precision == GpuPrecision::kTf32 ? 0.0256

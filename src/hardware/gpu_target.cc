@@ -51,7 +51,8 @@ std::string lower_case(std::string_view text) {
   return result;
 }
 
-// Returns the letters and digits of a card's name in lower case, without brand names and form factors such as "SXM".
+// Returns a shortened form of a card's name for comparisons: letters and digits in lower case, without brand names and without
+// form factors such as "SXM".
 std::string bare_card_name(std::string_view name) {
   std::string text = lower_case(name);
   for (const std::string_view word :
@@ -82,8 +83,8 @@ std::vector<std::string> similar_gpu_targets(std::string_view name) {
   if (wanted.size() < 2) return similar;
   for (const GpuTarget& target : kTargets) {
     const std::string own = bare_card_name(target.name);
-    // A name without a memory size stands for every card whose name begins with it: "v100" for "v100-16gb". A name with a memory size also
-    // stands for a card whose name in the table has no memory size: "h200141gb" for "h200".
+    // A name without a memory size means every card whose name begins with it, for example "v100" means "v100-16gb". If the
+    // table's name has no memory size, a name with a memory size also means that card: "h200141gb" means "h200".
     const bool is_memory_left_out = own.starts_with(wanted);
     const bool is_memory_added = wanted.starts_with(own) && own.size() > 2;
     if (is_memory_left_out || is_memory_added) similar.emplace_back(target.name);
@@ -94,8 +95,8 @@ std::vector<std::string> similar_gpu_targets(std::string_view name) {
 GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocessors, int64_t memory_bytes) {
   for (const GpuTarget& target : kTargets) {
     if (cuda_name.find(target.product) == std::string_view::npos) continue;
-    // The name alone is ambiguous: "L4" is a part of "L40S". The compute capability and the memory (within 10 %)
-    // decide.
+    // The name alone is ambiguous, because "L4" is contained in "L40S". Therefore also compare the compute capability and the
+    // memory size (within 10 %).
     const double ratio = static_cast<double>(memory_bytes) / static_cast<double>(target.memory_bytes);
     if (target.sm != sm || ratio < 0.9 || ratio > 1.1) continue;
     GpuTarget found = target;

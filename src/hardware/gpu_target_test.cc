@@ -53,9 +53,9 @@ TEST(GpuTarget, RowsAreWholeAndDistinct) {
   }
 }
 
-// The rates in NVIDIA's data sheets without sparsity, with 16-bit products accumulated in fp32: memory in GB/s; fp32, tf32 and bf16 or fp16
-// in TFLOP/s. Cards with several form factors have the rates of the SXM version. The A10G has its own data sheet, whose fp32 rate differs
-// from the 31.2 of the A10.
+// The rates in NVIDIA's data sheets without sparsity: memory in GB/s; fp32, tf32, and bf16 or fp16 (accumulated in fp32) in
+// TFLOP/s. For a card with several form factors, the rates are those of the SXM version. The fp32 rate of the A10G comes from its
+// own data sheet and differs from the 31.2 of the A10.
 TEST(GpuTarget, RatesAreThoseOfTheDataSheets) {
   struct Sheet {
     const char* name;
@@ -77,7 +77,7 @@ TEST(GpuTarget, RatesAreThoseOfTheDataSheets) {
     const std::optional<GpuTarget> target = find_gpu_target(sheet.name);
     ASSERT_TRUE(target) << sheet.name;
     EXPECT_EQ(target->memory_gb_per_s, sheet.gb_per_s) << sheet.name;
-    // The table contains whole TFLOP/s; data sheets have hundredths.
+    // The table contains whole TFLOP/s, but the data sheets state hundredths.
     EXPECT_NEAR(target->f32_tflops, sheet.f32, 0.01) << sheet.name;
     EXPECT_NEAR(target->tf32_tflops, sheet.tf32, 1) << sheet.name;
     EXPECT_NEAR(target->f16_tflops, sheet.f16, 1) << sheet.name;
@@ -85,7 +85,7 @@ TEST(GpuTarget, RatesAreThoseOfTheDataSheets) {
   }
 }
 
-// The constant must name its card, driver and date.
+// The text that states the source of constant_bytes must name the card, the driver and the date of the measurement.
 TEST(GpuTarget, TheConstantNamesCardDriverAndDate) {
   for (const GpuTarget& target : gpu_targets()) {
     for (const char* part : {"H200", "driver 580", "CUDA 13.0", "2026-11-21"})

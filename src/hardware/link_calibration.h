@@ -21,10 +21,10 @@ std::string_view collective_name(Collective collective);
 
 // The mechanisms by which ranks exchange data.
 enum class LinkExchange : uint8_t {
-  kGloo,            // CPUs, by TCP
-  kMappedMemory,    // GPUs that map each other's memory
-  kNccl,            // GPUs, by NCCL
-  kNcclWithoutP2p,  // NCCL with NCCL_P2P_DISABLE=1, which copies through host memory
+  kGloo,            // between CPUs: Gloo over TCP
+  kMappedMemory,    // between GPUs: each maps the memory of the others
+  kNccl,            // between GPUs: NCCL
+  kNcclWithoutP2p,  // between GPUs: NCCL with NCCL_P2P_DISABLE=1, which copies data through host memory
 };
 // Returns the name in files: "gloo", "mapped_memory", "nccl", "nccl_without_p2p".
 std::string_view link_exchange_name(LinkExchange exchange);
@@ -37,44 +37,45 @@ std::string_view describe_link_exchange(LinkExchange exchange);
 // (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md). Requires: num_ranks >= 1.
 double bus_factor(Collective collective, int num_ranks);
 
-// The times of one collective operation for one size of data. The size is that of the whole data, also for operations that divide it among
-// the ranks.
+// The measured time of one collective operation for one size of data. The size is always that of the whole data, also for
+// operations that divide it among the ranks.
 struct LinkPoint {
   int64_t bytes = 0;
-  double median_ms = 0;  // the median over the repetitions of the time of the slowest rank
-  double spread = 0;     // half the distance between the quartiles, as a share of the median
+  double median_ms = 0;  // time of the slowest rank; median over the repetitions
+  double spread = 0;     // half the interquartile range of the repetitions, as a fraction of the median
   int64_t num_runs = 0;
   friend bool operator==(const LinkPoint&, const LinkPoint&) = default;
 };
-// Points in ascending order of their sizes.
+// A measured curve: times of one operation for several data sizes, in ascending order of the sizes.
 using LinkCurve = std::vector<LinkPoint>;
 
-// The measurements of one mechanism for one number of ranks.
+// The measurements for one way of exchanging data and one number of ranks.
 struct MeasuredLinks {
   LinkExchange exchange = LinkExchange::kGloo;
   int num_ranks = 0;
-  std::string date = {};  // "2026-11-27"
+  std::string date = {};  // date of the measurement, such as "2026-11-27"
   std::map<Collective, LinkCurve> curves = {};
 
   bool empty() const { return curves.empty(); }
   friend bool operator==(const MeasuredLinks&, const MeasuredLinks&) = default;
 };
 
-// Returns the milliseconds of an operation with this size of data: linear between the measured sizes, the time of the smallest
-// size for smaller data, and at the rate of the largest size for larger data. Requires: the curve is not empty.
+// Returns the time in milliseconds of an operation on this number of bytes. Between measured sizes it is interpolated linearly.
+// Smaller data takes the time of the smallest size, and larger data is sent at the rate of the largest size. Requires: the curve
+// is not empty.
 double interpolated_ms(const LinkCurve& curve, double bytes);
-// Returns the time in milliseconds of an operation in which each rank sends this number of bytes. An operation that was not measured is
-// assumed to send at the rate of all_reduce. Returns nothing if neither was measured.
+// Returns the time in milliseconds of an operation in which each rank sends this number of bytes. If the operation was not
+// measured, it is assumed to send as fast as all_reduce. Returns nothing if neither was measured.
 std::optional<double> exchange_ms(const MeasuredLinks& links, Collective collective, double sent_bytes);
 
-// The latency and the bandwidth of a measured curve.
+// The latency and the bandwidth that follow from a measured curve.
 struct LinkRate {
-  double latency_ms = 0;  // the time of the smallest size
-  double gb_per_s = 0;    // bus bandwidth of the largest size
+  double latency_ms = 0;  // the time for the smallest measured size
+  double gb_per_s = 0;    // the bus bandwidth (see bus_factor()) for the largest measured size
 };
 LinkRate link_rate(const LinkCurve& curve, Collective collective, int num_ranks);
 
-// The measurements between the ranks of one machine or of several machines.
+// All measurements between the ranks of one machine, or of several machines.
 struct LinkCalibration {
   std::string host = {};    // name of the machine of rank 0
   std::string device = {};  // name of the CPU or of the GPU
@@ -83,7 +84,8 @@ struct LinkCalibration {
   std::map<LinkExchange, MeasuredLinks> exchanges = {};
 
   bool empty() const { return exchanges.empty(); }
-  // Returns true if both are of the same machine, device and number of ranks.
+  // Returns true if both calibrations were measured on the same machine and device and with the same numbers of ranks and
+  // machines.
   bool has_key_of(const LinkCalibration& other) const {
     return host == other.host && device == other.device && num_ranks == other.num_ranks &&
            num_hosts == other.num_hosts;

@@ -59,7 +59,7 @@ TEST(LinkCalibration, RefusesWhatItCannotUse) {
     EXPECT_NE(calibration_refusal(changed).find(message), std::string::npos) << calibration_refusal(changed);
 }
 
-// Compares the factors with those of nccl-tests.
+// The factors between data and sent bytes must equal those of nccl-tests, so that bandwidths can be compared with its results.
 TEST(LinkCalibration, FactorsOfTheBusBandwidth) {
   EXPECT_EQ(bus_factor(Collective::kAllReduce, 4), 1.5);
   EXPECT_EQ(bus_factor(Collective::kReduceScatter, 4), 0.75);
@@ -84,7 +84,8 @@ TEST(LinkCalibration, TimesOfAnExchangeBySentBytes) {
   EXPECT_FALSE(exchange_ms(links, Collective::kAllReduce, 1));
   links.curves[Collective::kAllReduce] = {{.bytes = 1000, .median_ms = 1}, {.bytes = 2000, .median_ms = 2}};
   links.curves[Collective::kAllGather] = {{.bytes = 1000, .median_ms = 5}};
-  // all_reduce of 2000 bytes over these ranks sends 3000 bytes per rank.
+  // With 4 ranks, each rank sends 1.5 times the data in an all_reduce, so 3000 sent bytes correspond to the measured 2000 bytes
+  // of data.
   EXPECT_EQ(exchange_ms(links, Collective::kAllReduce, 3000), 2);
   EXPECT_EQ(exchange_ms(links, Collective::kAllGather, 750), 5);
   EXPECT_EQ(exchange_ms(links, Collective::kReduceScatter, 3000), 2) << "as an all_reduce that sends as much";

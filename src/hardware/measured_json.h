@@ -11,9 +11,10 @@
 namespace plimsoll {
 
 struct MeasuredKind {
-  std::string_view name = {};  // "calibration"
+  std::string_view name = {};  // name of the kind of file for error messages, such as "calibration"
   int schema_version = 0;
-  std::string_view remedy = {};  // advice to the user for an invalid file; may be empty
+  // advice that the error message for an invalid file gives to the user; may be empty
+  std::string_view remedy = {};
 };
 
 class MeasuredJson {
@@ -23,9 +24,10 @@ class MeasuredJson {
   MeasuredJson(std::string_view text, std::string source, const MeasuredKind& kind);
 
   const nlohmann::json& top() const { return top_; }
-  // Returns an entry of an object.
+  // Returns the entry of an object with this name. Errors: kBadData if it is missing.
   const nlohmann::json& at(const nlohmann::json& object, const std::string& name) const;
-  // Return an entry that must be an object, or one that must be a string or a number.
+  // Return the entry with this name: object_at() if it is an object, and the function template if it is a string or a number.
+  // Errors: kBadData otherwise.
   const nlohmann::json& object_at(const nlohmann::json& object, const std::string& name) const;
   template <typename T>
   T get(const nlohmann::json& object, const std::string& name) const {

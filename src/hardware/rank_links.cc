@@ -12,8 +12,8 @@
 namespace plimsoll {
 namespace {
 
-// Data sheets of NVLink count both directions together, so the rates here are half of the printed ones. Rates of networks are printed per
-// direction in Gbit/s.
+// Data sheets of NVLink state the sum of both directions, so the rates here are half of the published ones. Rates of networks are
+// published per direction, in Gbit/s.
 constexpr std::array kNamedLinks{
     NamedLink{"nvlink2", LinkSharing::kInsideMachine, 150, "NVIDIA V100 data sheet: 300 GB/s"},
     NamedLink{"nvlink3", LinkSharing::kInsideMachine, 300, "NVIDIA A100 data sheet: 600 GB/s"},
@@ -100,7 +100,7 @@ double gpu_exchange_latency_ms(Collective collective) {
 
 int64_t network_hops(Collective collective, int64_t num_machines) {
   if (collective != Collective::kAllReduce) return num_machines - 1;
-  // The depth of a binary tree over the machines.
+  // Returns the depth of a binary tree whose nodes are the machines.
   const auto depth = static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(num_machines - 1)));
   return std::min(2 * depth, 2 * (num_machines - 1));
 }

@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// The devices that share one link of a kind.
+// States where a kind of link is used, and which GPUs share one link.
 enum class LinkSharing : uint8_t {
   kInsideMachine,      // each GPU has its own links to the other GPUs of its machine
   kAdapterPerGpu,      // between machines: each GPU has a network adapter
@@ -21,21 +21,22 @@ enum class LinkSharing : uint8_t {
 struct NamedLink {
   std::string_view name = {};
   LinkSharing sharing = LinkSharing::kInsideMachine;
-  double gb_per_s = 0;  // rate of one GPU or one network adapter, in each direction
+  double gb_per_s = 0;  // rate in each direction of one GPU's links, or of one network adapter
   std::string_view source = {};
 
   bool is_network() const { return sharing != LinkSharing::kInsideMachine; }
 };
 
-// Returns every link that has a name, those inside a machine first.
+// Returns all links that have a name. Those between the GPUs of one machine come first.
 std::span<const NamedLink> named_links();
 // Returns the link, or nullptr if no link has this name.
 const NamedLink* find_named_link(std::string_view name);
 
-// The links that a user named. If `inside` is empty, the links inside a machine have the rate that the table of GPUs states for the device.
+// The links that the user named by --links. If `inside` is empty, the GPU table (gpu_target.h) gives the rate between the GPUs of
+// a machine.
 struct RankLinks {
-  std::string inside = {};   // a link inside a machine
-  std::string between = {};  // a network
+  std::string inside = {};   // name of the link between the GPUs of a machine
+  std::string between = {};  // name of the network between machines
 
   bool empty() const { return inside.empty() && between.empty(); }
   friend bool operator==(const RankLinks&, const RankLinks&) = default;
@@ -45,8 +46,9 @@ struct RankLinks {
 // and for two links inside a machine or two links between machines.
 RankLinks parse_rank_links(std::string_view text);
 
-// The time that one hop between machines adds to an operation. NCCL's performance model assumes 9.6 us per hop of a ring over a network
-// with the protocol Simple (NVIDIA/nccl, src/graph/tuning.cc of version 2.9, hwLat). Plimsoll did not measure it.
+// The time that each consecutive transfer between machines adds to an operation. The value comes from NCCL's performance model,
+// which assumes 9.6 us per hop of a ring over a network with NCCL's protocol "Simple" (NVIDIA/nccl, src/graph/tuning.cc of
+// version 2.9, hwLat). Plimsoll did not measure it.
 inline constexpr double kNetworkHopMs = 0.0096;
 
 // Returns the assumed latency in milliseconds of an operation between GPUs of one machine, which is added to the time that its bytes take.

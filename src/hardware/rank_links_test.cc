@@ -46,12 +46,14 @@ TEST(RankLinks, EveryLinkHasAnOwnNameAndARate) {
     EXPECT_FALSE(link.source.empty()) << link.name;
     EXPECT_EQ(find_named_link(link.name), &link);
   }
-  // 400 Gbit/s are 50 GB/s; data sheets count 900 GB/s in both directions together.
+  // The rate of ib400 is published per direction: 400 Gbit/s are 50 GB/s. That of NVLink 4 is published as 900 GB/s for both
+  // directions together.
   EXPECT_EQ(find_named_link("ib400")->gb_per_s, 50);
   EXPECT_EQ(find_named_link("nvlink4")->gb_per_s, 450);
 }
 
-// A binary tree over 128 machines has 7 levels, over 3 machines 2; a ring of n machines has n - 1 hops.
+// Checks the number of hops: an all_reduce passes up and down a binary tree, whose depth is 7 for 128 machines and 2 for 3
+// machines. Other operations use a ring, in which n machines make n - 1 hops.
 TEST(RankLinks, HopsBetweenMachines) {
   EXPECT_EQ(network_hops(Collective::kAllReduce, 1), 0);
   EXPECT_EQ(network_hops(Collective::kAllReduce, 2), 2);

@@ -45,7 +45,7 @@ std::array<uint8_t, kTunedAlgorithmBytes> bytes_of(const std::string& hex, const
   return bytes;
 }
 
-// Keys of an object are written in their order, so equal tables have equal texts.
+// Returns the table as JSON, in the order of its keys, so that equal tables give equal texts and hashes.
 Json content_json(const TuningTable& table) {
   Json products = Json::array();
   for (const auto& [key, product] : table.products) {
@@ -89,7 +89,7 @@ TuningTable table_of(const MeasuredJson& json, const Json& content, const std::s
   return table;
 }
 
-// Returns the ratio of two sizes, at least 1.
+// Returns the larger size divided by the smaller one.
 double ratio(int64_t a, int64_t b) {
   const auto larger = static_cast<double>(std::max(a, b));
   return larger / static_cast<double>(std::max<int64_t>(std::min(a, b), 1));
@@ -109,7 +109,7 @@ const TunedProduct* TuningTable::find(const ProductKey& key) const {
 const TunedProduct* TuningTable::nearest(const ProductKey& key) const {
   const TunedProduct* best = nullptr;
   double best_ratio = 0;
-  // Entries are visited in ascending order of their sizes, so that the smaller of two equally near entries is kept.
+  // The entries are visited in ascending order of their sizes. If two are equally near, the first one, which is smaller, is kept.
   for (auto it = products.lower_bound({.form = key.form}); it != products.end(); ++it) {
     const ProductKey& other = it->first;
     if (other.form != key.form) break;

@@ -27,14 +27,14 @@ inline constexpr int kTuningSchemaVersion = 1;
 // Size of one algorithm in cuBLASLt's representation.
 inline constexpr int kTunedAlgorithmBytes = 64;
 
-// A matrix product, identified by its sizes and its form. The form contains all other parameters of the library call, such as "nt
-// bf16*bf16->f32 add". Keys are ordered by form first.
+// Identifies a matrix product by its sizes m, n and k, and by `form`, a text that contains all other parameters of the library
+// call, such as "nt bf16*bf16->f32 add". Keys are compared by `form` first.
 struct ProductKey {
   std::string form = {};
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
-  // clang-tidy mistakes the zero of a rewritten comparison for a null pointer.
+  // clang-tidy warns here, because it mistakes the 0 in the comparison that the compiler generates for a null pointer.
   auto operator<=>(const ProductKey&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
@@ -44,23 +44,25 @@ std::string format_product_key(const ProductKey& key);
 struct TunedProduct {
   std::array<uint8_t, kTunedAlgorithmBytes> algorithm = {};
   int64_t workspace_bytes = 0;
-  double ms = 0;           // median of several measurements
-  double first_ms = 0;     // time of the library's first choice, measured in the same session
-  int num_candidates = 0;  // number of measured algorithms
-  std::string words = {};  // the library's description of the algorithm
+  double ms = 0;  // time of the fastest algorithm, as the median of several measurements
+  // time of the algorithm that the library would choose, measured at the same time for comparison
+  double first_ms = 0;
+  int num_candidates = 0;  // number of algorithms that were measured
+  std::string words = {};  // the library's description of the chosen algorithm
   friend bool operator==(const TunedProduct&, const TunedProduct&) = default;
 };
 
 struct TuningTable {
-  std::string card = {};     // name in CUDA: "NVIDIA H200"
-  std::string library = {};  // "cuBLASLt 130100"
+  std::string card = {};     // name of the GPU in CUDA, such as "NVIDIA H200"
+  std::string library = {};  // name and version of the library, such as "cuBLASLt 130100"
   int64_t workspace_bytes = 0;
   std::map<ProductKey, TunedProduct> products = {};
 
   bool empty() const { return products.empty(); }
   const TunedProduct* find(const ProductKey& key) const;
-  // Returns the entry of this matrix product, or else of the nearest one with the same form: two of its sizes are equal, and the ratio of
-  // the third sizes is smallest (the smaller size if two entries are equally near). Returns null if there is none.
+  // Returns the entry of this matrix product. If there is none, returns the entry of the nearest product with the same form: two
+  // of its three sizes must be equal, and the ratio of the third sizes must be the smallest (of two equally near ones, the
+  // smaller is taken). Returns null if there is no such entry.
   const TunedProduct* nearest(const ProductKey& key) const;
   friend bool operator==(const TuningTable&, const TuningTable&) = default;
 };

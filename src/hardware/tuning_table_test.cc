@@ -79,12 +79,12 @@ TEST(TuningTable, NearestOfTheSameForm) {
   EXPECT_EQ(ms({.form = form, .m = 1900, .n = 1024, .k = 4096}), 0.1);
   EXPECT_EQ(ms({.form = form, .m = 1100, .n = 1024, .k = 4096}), 0.2);
   EXPECT_EQ(ms({.form = form, .m = 16, .n = 1024, .k = 4096}), 0.2);
-  // Two entries are equally near to the product, so the smaller one is used.
+  // If two entries are equally near to the product, the smaller one must be used.
   TuningTable two = table;
   two.products[{.form = form, .m = 4096, .n = 1024, .k = 4096}] = {.ms = 0.4};
   two.products.erase({.form = form, .m = 2048, .n = 1024, .k = 4096});
   EXPECT_EQ(two.nearest({.form = form, .m = 2048, .n = 1024, .k = 4096})->ms, 0.2);
-  // No entry is near enough to give the time if two of m, n and k differ, or if the form differs.
+  // An entry must not be used if two of m, n and k differ from those of the product, or if the form differs.
   EXPECT_EQ(ms({.form = form, .m = 2047, .n = 1023, .k = 4096}), 0.0);
   EXPECT_EQ(ms({.form = "tn bf16*bf16->bf16", .m = 2048, .n = 1024, .k = 4096}), 0.0);
   EXPECT_EQ(table.find({.form = form, .m = 2047, .n = 1024, .k = 4096}), nullptr);
@@ -102,7 +102,7 @@ TEST(TuningTable, RefusesWhatIsDamaged) {
   expect_words("", {"cards/h200.json", "not a valid tuning table"});
   expect_words("[1, 2]", {"not a valid tuning table"});
   expect_words("{\"schema_version\": 1}", {"not a valid tuning table", "xxh3"});
-  // The text is cut off at every possible position.
+  // A text that is cut off at any position must be refused.
   int cuts = 0;
   for (size_t length = 0; length + 2 < good.size(); length += 37, ++cuts) {
     expect_words(good.substr(0, length), {"not a valid tuning table"});

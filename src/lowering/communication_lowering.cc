@@ -1,4 +1,4 @@
-// Describes collective operations and messages between ranks to their kernels.
+// Lowers collective operations and messages between ranks, that is, describes them as problems for their kernels.
 #include <algorithm>
 
 #include "graph/ops/ops.h"
@@ -14,8 +14,8 @@ LoweredOp describe_all_reduce(const OpView& op, const Bucket& bucket, const Kern
   for (int i = 0; i < op.num_inputs(); ++i) {
     const int64_t bytes = op.input(i).bytes(bucket);
     problem.largest_bytes = std::max(problem.largest_bytes, bytes);
-    // Counts the bytes of small tensors, which the kernel copies into one buffer. A single tensor is excluded, because the kernel never
-    // copies it, even if the bucket makes it small.
+    // Counts the bytes of small tensors, because the kernel copies all small tensors into one buffer first. A single tensor is
+    // never copied, whatever its size, so it is not counted.
     if (bytes < kSmallTensorBytes && op.num_inputs() > 1) problem.small_bytes += bytes;
     problem.peer_scratch_bytes += peer_scratch_bytes_of(op.in_shape(i).elements(bucket),
                                                         dtype_bytes(op.input(i).type.dtype), problem.ranks);
@@ -42,13 +42,13 @@ LoweredOp describe_reduce_scatter(const OpView& op, const Bucket& bucket, const 
   return {.dtype = op.input(RankSlicesOp::kX).type.dtype, .family = slices_problem(op, bucket)};
 }
 
-// Describes all_gather. It copies bytes, so its kernels are listed under fp32, as those of copies are, whatever the type of
-// the elements.
+// Describes all_gather. It copies bytes of any element type, so its kernels are listed in the catalog under a fixed type, fp32,
+// like those of copies.
 LoweredOp describe_all_gather(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = DType::kF32, .family = slices_problem(op, bucket)};
 }
 
-// Describes a message between ranks, which copies bytes, whatever the type of the elements.
+// Describes a message between ranks. It copies bytes of any element type, so its kernels are listed under a fixed type.
 LoweredOp describe_message(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = DType::kF32,
           .family = AllReduceProblem{.ranks = 2,

@@ -1,11 +1,11 @@
-// Describes element-wise ops, and ops that sum over rows, to their kernels.
+// Lowers element-wise ops and ops that sum over rows, that is, describes them as problems for their kernels.
 #include "graph/ops/ops.h"
 #include "lowering/lowering.h"
 
 namespace plimsoll {
 namespace {
 
-// Lists a copy under fp32 in the catalog, because it moves bytes whatever their type is.
+// Describes a copy. It moves bytes of any element type, so its kernels are listed in the catalog under a fixed type, fp32.
 LoweredOp describe_copy(const OpView&, const Bucket&, const KernelTarget&) {
   return {.dtype = DType::kF32};
 }

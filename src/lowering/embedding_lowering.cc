@@ -1,16 +1,16 @@
-// Describes ops that read or write rows of embedding tables to their kernels.
+// Lowers ops that read or write rows of embedding tables, that is, describes them as problems for their kernels.
 #include "graph/ops/ops.h"
 #include "lowering/lowering.h"
 
 namespace plimsoll {
 namespace {
 
-// Describes an op that processes rows of the width and the type of `value`.
+// Describes an op on embedding rows. The width and the element type of the rows are those of `value`.
 LoweredOp describe_embedding_of(const Value& value, const Bucket& bucket) {
   return {.dtype = value.type.dtype,
           .family = EmbeddingProblem{.tokens = bucket.tokens, .columns = value.type.shape[1].at(bucket)}};
 }
-// Describes a sum of embeddings by its first table, because all tables have the same width.
+// Describes a sum of embeddings from several tables. All tables have the same width, so the first one determines the problem.
 LoweredOp describe_embedding_sum(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return describe_embedding_of(op.input(EmbeddingSumOp::kTable), bucket);
 }
@@ -18,14 +18,16 @@ LoweredOp describe_embedding_bwd(const OpView& op, const Bucket& bucket, const K
   return describe_embedding_of(op.input(EmbeddingBwdOp::kDX), bucket);
 }
 
-// Lists the op under a fixed type, because it has no floating-point operand. Its inputs after cu_seqlens are the lists of ids.
+// Describes the sorting of ids. The op has no floating-point operand, so its kernel is listed in the catalog under a fixed type.
+// The inputs after cu_seqlens are the lists of ids.
 LoweredOp describe_sort_ids(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.family = SortIdsProblem{.tokens = bucket.tokens,
                                    .rows = op.attributes().integer("rows"),
                                    .num_lists = op.num_inputs() - SortIdsOp::kIds}};
 }
 
-// Uses the type of the output, because the op has no other floating-point operand.
+// Describes the op that computes the rotary embedding table. Its element type is that of the output, because no input is
+// floating-point.
 LoweredOp describe_rope_table(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = op.output(RopeTableOp::kTable).type.dtype,
           .family = RowsProblem{.rows = bucket.tokens, .columns = op.attributes().integer("dim")}};

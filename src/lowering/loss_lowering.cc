@@ -6,7 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// The functions below read these operands of both ops by the positions that LinearCrossEntropyOp states.
+// The functions below read these operands of LinearClassSumsOp and LinearClassSumsBwdOp at the positions that
+// LinearCrossEntropyOp defines, so the positions must be equal.
 static_assert(int{LinearClassSumsOp::kX} == LinearCrossEntropyOp::kX &&
               int{LinearClassSumsOp::kW} == LinearCrossEntropyOp::kW &&
               int{LinearClassSumsOp::kBias} == LinearCrossEntropyOp::kBias &&
@@ -23,7 +24,7 @@ static_assert(int{LinearCrossEntropyBwdOp::kX} == LinearCrossEntropyOp::kX &&
               int{LinearCrossEntropyWithGradientsOp::kW} == LinearCrossEntropyOp::kW &&
               int{LinearCrossEntropyWithGradientsOp::kBias} == LinearCrossEntropyOp::kBias);
 
-// Returns the type of the weight's gradient, d_w, or the type of the weight if the op does not compute the gradient.
+// Returns the type of the weight gradient d_w, or the type of the weight itself if the op does not compute this gradient.
 DType weight_gradient_type(const OpView& op) {
   if (op.op.def == &linear_cross_entropy_grad_op())
     return op.output(LinearCrossEntropyGradOp::kDW).type.dtype;
@@ -40,8 +41,8 @@ LoweredOp describe_linear_cross_entropy(const OpView& op, const Bucket& bucket, 
           .family = linear_cross_entropy_problem(op, bucket, target)};
 }
 
-// Describes a cross entropy. With a z-loss, the kernel of a GPU stores two numbers per row: the cross entropy
-// and the z-loss.
+// Describes a cross entropy. With a z-loss, a second loss term for large logits, the kernel for GPUs stores two numbers per row:
+// the cross entropy and the z-loss.
 LoweredOp describe_cross_entropy(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   LoweredOp lowered = describe_rows_of(op.input(ClassLossOp::kLogits), bucket);
   if (z_coefficient_of(op.attributes()) > 0.0) std::get<RowsProblem>(lowered.family).sums_per_row = 2;

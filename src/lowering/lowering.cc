@@ -9,8 +9,9 @@ namespace plimsoll {
 namespace {
 
 struct Table {
-  std::vector<Lowering> rows;          // ordered by family
-  std::vector<const Lowering*> by_op;  // ordered by the addresses of the schemas
+  std::vector<Lowering> rows;  // all rows, grouped by kernel family
+  // the same rows, sorted by the address of the op's schema for a binary search
+  std::vector<const Lowering*> by_op;
 
   Table() {
     for (const auto family :

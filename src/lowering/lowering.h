@@ -1,9 +1,10 @@
 // Lowering describes an op of a graph as a kernel problem: the sizes, types and options by which the kernel catalog decides which
-// implementations support the op. The planner chooses kernels by these problems and the executor runs them, so that both describe an op in
-// the same way. This folder does not choose a kernel and knows neither plans nor addresses.
+// kernel implementations support the op. Both the planner, which chooses the implementations, and the executor, which runs them,
+// use these descriptions, so that they always agree. This folder does not choose implementations and knows neither plans nor
+// memory addresses.
 //
-// Each kernel family has a file, <family>_lowering.cc, with a table of its ops: the op, the name of its kernel in the catalog, and the
-// function that describes the op. Thread-safe: pure functions.
+// Each kernel family has a file, <family>_lowering.cc, with a table of its ops. A row contains the op, the name of its kernel in
+// the catalog, and the function that describes the op. Thread-safe: pure functions.
 #pragma once
 
 #include <span>
@@ -18,7 +19,8 @@
 
 namespace plimsoll {
 
-// The sizes and options of an op as the problem type of its kernel family, and the element type of its activations.
+// The description of an op for its kernels: its sizes and options in the problem type of its kernel family, and the element type
+// of its activations.
 struct LoweredOp {
   DType dtype = DType::kF32;
   FamilyProblem family = {};
@@ -26,7 +28,7 @@ struct LoweredOp {
 
 struct Lowering {
   const OpSchema* op = nullptr;
-  std::string_view kernel = {};  // name of the kernel in the catalog
+  std::string_view kernel = {};  // name of the op's kernel in the catalog of kernels
   LoweredOp (*describe)(const OpView& op, const Bucket& bucket, const KernelTarget& target) = nullptr;
 };
 
@@ -35,10 +37,11 @@ std::span<const Lowering> all_lowerings();
 // Returns the table row of an op. Errors: kInternal if the op has none.
 const Lowering& lowering_of(const OpSchema& op);
 
-// Returns the kernel problem of an op in a bucket on a target. Errors: as lowering_of().
+// Returns the kernel problem of an op with the sizes of a bucket (for example its number of tokens) on a target device. Errors:
+// as lowering_of().
 Problem lower_op(const OpView& op, const Bucket& bucket, const KernelTarget& target);
 
-// The table rows of each family. Only for lowering.cc and the families' own files.
+// Return the table rows of each family. Only lowering.cc and the files of the families may use them.
 
 std::vector<Lowering> matmul_lowerings();
 std::vector<Lowering> embedding_lowerings();
@@ -50,57 +53,64 @@ std::vector<Lowering> optimizer_lowerings();
 std::vector<Lowering> quantization_lowerings();
 std::vector<Lowering> communication_lowerings();
 
-// Describes an op by the rows and columns of input kInput; a value that is not a matrix is one row.
+// Describes an op by the number of rows and columns of its input kInput. A value that is not a matrix counts as one row.
 LoweredOp describe_rows_of(const Value& value, const Bucket& bucket);
 template <int kInput>
 LoweredOp describe_rows(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return describe_rows_of(op.input(kInput), bucket);
 }
 
-// Describes an op whose kernels accept every problem and need no scratch. Input kInput has the type of its activations.
+// Describes an op whose kernels accept every size and need no scratch memory. Only the element type is recorded, which is that of
+// input kInput.
 template <int kInput>
 LoweredOp describe_type(const OpView& op, const Bucket&, const KernelTarget&) {
   return {.dtype = op.input(kInput).type.dtype};
 }
 
-// Describes matrix products: the ops matmul and scaled_matmul, and the products within linear_gelu, linear_norm, linear_add and
-// norm_linear. Thread-safe: pure functions.
+// Functions for ops that contain a matrix product: matmul, scaled_matmul, linear_gelu, linear_norm, linear_add and norm_linear.
+// Thread-safe: pure functions.
 
-// Returns the matrix product of an op in a bucket. The bias of linear_gelu and linear_norm is not part of it, because these ops add their
-// bias after the product. Requires: one of the six ops named above.
+// Returns the matrix product that an op contains, with the sizes of a bucket. It does not include the bias of linear_gelu and
+// linear_norm, because these ops add the bias after the product. Requires: one of the six ops named above.
 MatmulProblem matmul_problem(const OpView& op, const Bucket& bucket, const KernelTarget& target);
 // Returns the kernel problem of norm_linear.
 NormLinearProblem norm_linear_problem(const OpView& op, const Bucket& bucket, const KernelTarget& target);
 
-// A matrix product in the form that the kernel implementation chosen by the plan computes.
+// A matrix product together with the way in which the implementation that the plan chose computes it.
 struct PlannedMatmul {
   MatmulProblem problem = {};
-  Fp32Products fp32 = Fp32Products::kF32;  // how fp32 operands are multiplied
+  Fp32Products fp32 = Fp32Products::kF32;  // how fp32 operands are multiplied: in fp32 or by TF32 products
 };
-// Returns the matrix product of an op for an implementation of its kernel. fp32 operands are multiplied as the target says, but in plain
-// fp32 if the target asks for three TF32 products and the implementation does not compute them.
+// Returns the matrix product of an op for a given implementation of its kernel. fp32 operands are multiplied in the way that the
+// target device requests. If that is three TF32 products per product and the implementation does not support it, plain fp32 is
+// used.
 PlannedMatmul planned_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target,
                              std::string_view implementation);
 
-// Returns true if the op is only a matrix product: matmul, scaled_matmul or linear_add. The other ops with a matrix product compute more.
+// Returns true if the op computes a matrix product and nothing else: matmul, scaled_matmul and linear_add. The other ops with a
+// matrix product also compute, for example, a norm or an activation function.
 bool is_single_matmul(const Op& op);
-// Returns true if the implementation computes matrix products by Plimsoll's own kernel for linear layers, instead of cuBLASLt, for the
-// problems that matmul_takes_own_product() accepts (kernels/matmul/matmul_catalog.h).
+// Returns true if the implementation computes its matrix product by Plimsoll's own kernel for linear layers instead of cuBLASLt.
+// It does so for the problems that matmul_takes_own_product() accepts (kernels/matmul/matmul_catalog.h).
 bool is_custom_matmul(std::string_view implementation);
 
-// Describes attention ops to their kernels. Thread-safe: pure functions.
+// Functions for attention ops. Thread-safe: pure functions.
 
-// Returns the sizes of attention or attention_bwd, whose first input packs q, k and v of all heads: qkv[T, 3HD].
+// Returns the sizes of attention or attention_bwd. Their first input contains the queries, keys and values of all heads next to
+// each other: qkv[T, 3HD], with T tokens and H heads of size D.
 AttentionDims attention_dims(const OpView& op, const Bucket& bucket);
-// Returns the kernel problem of first_token_attention, whose inputs are x[T, C] and w[3HD, C].
+// Returns the kernel problem of first_token_attention, whose inputs are x[T, C] (T tokens, C columns) and the weight w[3HD, C] (H
+// heads of size D).
 FirstTokenAttentionProblem first_token_attention_problem(const OpView& op, const Bucket& bucket);
-// Returns the sizes of an op on paged keys and values. `cache` is the shape of the pages, [P, 2, S, G * D].
+// Returns the sizes of an op on a paged KV cache. `cache` is the shape of the cache, [P, 2, S, G * D]: P pages of S tokens, keys
+// and values, and G heads of size D.
 PagedAttentionDims paged_attention_dims(const OpView& op, const Bucket& bucket, const Shape& cache);
 
-// Describes ops that compute the last matrix product of a classifier together with its loss. Thread-safe: pure functions.
+// Functions for ops that compute the last matrix product of a classifier together with its loss. Thread-safe: pure functions.
 
-// Returns the kernel problem of linear_cross_entropy, linear_cross_entropy_bwd or linear_cross_entropy_grad. Its scratch memory has no
-// space for the TF32 parts of operands, so fp32 products are computed in TF32 or in fp32, never as three TF32 products.
+// Returns the kernel problem of linear_cross_entropy, linear_cross_entropy_bwd or linear_cross_entropy_grad. These ops never
+// compute an fp32 product as three TF32 products, because their scratch memory has no space for the parts of the operands; they
+// use a single TF32 product or fp32.
 LinearCrossEntropyProblem linear_cross_entropy_problem(const OpView& op, const Bucket& bucket,
                                                        const KernelTarget& target);
 

@@ -6,19 +6,19 @@
 namespace plimsoll {
 namespace {
 
-// matmul_problem() reads the operands of the matrix product of these ops at the positions that MatmulOp states, so the positions must be
-// equal.
+// matmul_problem() reads the operands of all these ops at the positions that MatmulOp defines, so the positions must be equal.
 static_assert(int{NormLinearOp::kX} == MatmulOp::kA && int{NormLinearOp::kW} == MatmulOp::kB);
 static_assert(int{LinearAddOp::kX} == MatmulOp::kA && int{LinearAddOp::kW} == MatmulOp::kB &&
               int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&
               int{LinearNormOp::kX} == MatmulOp::kA && int{LinearNormOp::kW} == MatmulOp::kB);
-// scaled_matmul has also the other operands of a matrix product at the positions of matmul.
+// The remaining operands of scaled_matmul must also be at the positions of those of matmul.
 static_assert(int{ScaledMatmulOp::kA} == MatmulOp::kA && int{ScaledMatmulOp::kB} == MatmulOp::kB &&
               int{ScaledMatmulOp::kBias} == MatmulOp::kBias &&
               int{ScaledMatmulOp::kInto} == MatmulOp::kInto &&
               int{ScaledMatmulOp::kFlag} == MatmulOp::kFlag && int{ScaledMatmulOp::kC} == MatmulOp::kC);
 
-// Returns the fields of the matrix product that all of these ops share, without the depth k and the transposes.
+// Returns the fields of a matrix product that are determined in the same way for all ops: everything except the depth k and the
+// transposes.
 MatmulProblem product_of(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
   return {.m = op.out_shape(MatmulOp::kC)[0].at(bucket),
           .n = op.out_shape(MatmulOp::kC)[1].at(bucket),
@@ -30,7 +30,7 @@ MatmulProblem product_of(const OpView& op, const Bucket& bucket, const KernelTar
           .workspace_bytes = target.matmul_workspace_bytes};
 }
 
-// Returns the matrix product of an op that begins with a linear layer: x[T, K] w[N, K]^T.
+// Returns the matrix product of an op that begins with a linear layer, x[T, K] w[N, K]^T, for T tokens, K inputs and N outputs.
 MatmulProblem layer_of(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
   MatmulProblem product = product_of(op, bucket, target);
   product.k = op.in_shape(MatmulOp::kA)[1].at(bucket);
@@ -39,7 +39,7 @@ MatmulProblem layer_of(const OpView& op, const Bucket& bucket, const KernelTarge
   return product;
 }
 
-// Adds the operands that matmul and scaled_matmul have in common.
+// Adds the operands that both matmul and scaled_matmul have.
 void add_bias_and_into(const OpView& op, MatmulProblem& product) {
   if (op.has_input(MatmulOp::kBias)) {
     product.bias = MatmulBias::kRow;
@@ -52,8 +52,8 @@ LoweredOp describe_norm_linear(const OpView& op, const Bucket& bucket, const Ker
   return {.dtype = op.input(NormLinearOp::kX).type.dtype, .family = norm_linear_problem(op, bucket, target)};
 }
 
-// Describes a product of fp8 codes. Its kernel is chosen by the type of the result, because the operands are
-// codes.
+// Describes a matrix product of fp8 operands. The kernel is chosen by the element type of the result, because the operands are
+// 8-bit codes.
 LoweredOp describe_scaled_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
   return {.dtype = op.output(ScaledMatmulOp::kC).type.dtype, .family = matmul_problem(op, bucket, target)};
 }

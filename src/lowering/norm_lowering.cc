@@ -1,4 +1,4 @@
-// Describes layer norms and RMS norms to their kernels.
+// Lowers layer norms and RMS norms, that is, describes them as problems for their kernels.
 #include <algorithm>
 
 #include "graph/ops/ops.h"
@@ -7,8 +7,9 @@
 namespace plimsoll {
 namespace {
 
-// Describes an RMS norm of the heads of a row: each head is a vector that is normalized separately. The op may have two gains for
-// different numbers of heads (those of q and of k). The number of rows of the problem is the number of vectors of the larger group.
+// Describes an RMS norm of attention heads, in which each head of a row is normalized separately as a vector. The op can have two
+// gains, one for the query heads and one for the key heads, whose numbers may differ. The number of rows of the problem is that
+// of the larger group.
 template <int kX, int kGain>
 LoweredOp describe_rms_norm(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   const int64_t vectors = std::max(op.attributes().integer("heads"), op.attributes().integer("second_heads"));

@@ -1,4 +1,4 @@
-// Describes optimizer updates, and the ops around them, to their kernels.
+// Lowers optimizer updates and related ops, that is, describes them as problems for their kernels.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 #include "lowering/lowering.h"
@@ -6,7 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the type in which a parameter is updated: fp32 for a parameter that is stored in bf16, with or without a remainder.
+// Returns the type in which the update computes. It is fp32 also for a parameter that is stored in bf16, whether or not the
+// remaining bits of its fp32 value are stored in addition.
 DType update_dtype(const OpView& op) {
   const bool computes_in_f32 =
       op.attributes().integer_or("split", 0) != 0 || op.attributes().has("noise_site");

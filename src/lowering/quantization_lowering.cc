@@ -1,4 +1,4 @@
-// Describes ops on quantized weights to their kernels.
+// Lowers ops on quantized weights, that is, describes them as problems for their kernels.
 #include "graph/ops/dequantize.h"
 #include "graph/ops/ops.h"
 #include "lowering/lowering.h"
@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// Describes a dequantization. Its kernel is chosen by the type of the dequantized weight, because the inputs
-// are codes and scales.
+// Describes a dequantization. The kernel is chosen by the element type of the dequantized weight, because the inputs are integer
+// codes and scales.
 LoweredOp describe_dequantize(const OpView& op, const Bucket&, const KernelTarget&) {
   return {.dtype = op.output(DequantizeOp::kWeight).type.dtype};
 }

@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-// Runs `call`. Both a normal return and an Error with one of these codes are accepted. Any other exception
-// leaves the function and is a finding of the fuzzer.
+// Runs `call` for a fuzzer. It may return normally or throw an Error with one of these codes. Any other exception is not caught,
+// so that the fuzzer reports it.
 template <typename Call>
 void expect_value_or(std::initializer_list<ErrorCode> codes, Call&& call) {
   try {

@@ -1,5 +1,5 @@
-// Blocks signals of the calling thread for the lifetime of an object. Threads that are created meanwhile inherit the blocked signals. The
-// thread that created an object must destroy it.
+// Classes that block signals of the calling thread while an object exists. Threads that are created in this time inherit the
+// blocked signals. An object must be destroyed by the thread that created it.
 #pragma once
 
 #include <pthread.h>
@@ -11,8 +11,8 @@ namespace plimsoll {
 
 class BlockedSignals {
  public:
-  // Blocks all signals while service threads are created, so that the signals of the process are delivered to the threads of its owner
-  // instead.
+  // Blocks all signals while service threads are created. The threads inherit this, so that signals of the process are always
+  // delivered to other threads, those of the program that uses this library.
   static BlockedSignals all() {
     sigset_t set;
     sigfillset(&set);

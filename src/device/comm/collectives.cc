@@ -16,13 +16,13 @@
 namespace plimsoll {
 namespace {
 
-// A range of the elements or bytes of an operation.
+// A range of elements, or of bytes, of the data that is exchanged.
 struct Range {
   int64_t begin = 0;
   int64_t size = 0;
 };
 
-// Returns range `index` of the `count` ranges into which `whole` is divided. Their sizes differ by at most one.
+// Divides `whole` into `count` ranges whose sizes differ by at most one, and returns the one with this index.
 Range part_of(Range whole, int64_t index, int64_t count) {
   const int64_t quotient = whole.size / count;
   const int64_t remainder = whole.size % count;
@@ -59,8 +59,8 @@ int modulo(int64_t value, int size) {
   return static_cast<int>(((value % size) + size) % size);
 }
 
-// Returns the number of segments into which each chunk is divided if the largest chunk has this size. There are at least two, so that one
-// segment is sent on while the next one arrives.
+// Returns the number of segments into which each chunk (the data that belongs to one rank) is divided. A segment is sent as one
+// message. There are at least two, so that a rank can forward one segment while the next one arrives.
 int64_t segments_per_chunk(int64_t chunk_bytes) {
   const auto segment_bytes = static_cast<int64_t>(kSegmentBytes);
   return std::max<int64_t>(2, (chunk_bytes + segment_bytes - 1) / segment_bytes + 1);
@@ -70,12 +70,12 @@ size_t bytes_of(int64_t elements, size_t element_bytes) {
   return static_cast<size_t>(elements) * element_bytes;
 }
 
-// The order in which segments travel around the ring: in each of n - 1 rounds, every rank sends one chunk to the next rank and receives one
-// from the previous rank. It first sends the chunk `first_sent`, then in each round the chunk that it received in the round before. Each
-// step of a round sends and receives one segment of the chunks.
+// The order in which data travels around a ring of n ranks. In each of n - 1 rounds, every rank sends one chunk to the next rank
+// and receives one from the previous rank: first it sends the chunk `first_sent`, then always the chunk that it received in the
+// previous round. A round consists of several steps, in each of which one segment of a chunk is sent and one is received.
 class RingPass {
  public:
-  // `chunks`: one chunk per rank.
+  // `chunks` contains the range of each rank's chunk.
   RingPass(std::vector<Range> chunks, int64_t num_segments, int first_sent)
       : chunks_(std::move(chunks)), num_segments_(num_segments), first_sent_(first_sent) {}
 
@@ -103,12 +103,12 @@ int previous_rank(const Transfer& transfer) {
   return modulo(transfer.rank() - 1, transfer.size());
 }
 
-// Returns a buffer for the memory that is exchanged with a rank of the group.
+// Returns a buffer through which this rank exchanges the memory at `data` with another rank of the group.
 TransferBuffer buffer_for(const Transfer& transfer, int rank, void* data, size_t bytes) {
   return {transfer.mesh, transfer.in_mesh(rank), data, bytes};
 }
 
-// Gathers the chunks of `data` in a ring. Each rank first sends the chunk that it already has.
+// Gathers all chunks of `data` on every rank, by passing them around a ring. Each rank initially has the chunk `own_chunk`.
 void gather_chunks(const Transfer& transfer, uint64_t slot, std::span<std::byte> data, size_t element_bytes,
                    const std::vector<Range>& chunks, int64_t num_segments, int own_chunk) {
   const RingPass pass(chunks, num_segments, own_chunk);
@@ -135,7 +135,7 @@ struct Addition {
   static T to_sum(T value) { return value; }
   static T from_sum(T sum) { return sum; }
 };
-// Unsigned integers wrap around, as the contract says.
+// Adds unsigned integers, which wrap around on overflow, as the documentation of all_reduce_elements() says.
 template <std::signed_integral T>
 struct Addition<T> {
   using Sum = std::make_unsigned_t<T>;
@@ -164,8 +164,8 @@ void add_received(T* sums, const std::byte* received, int64_t count) {
   }
 }
 
-// Divides the parts of all ranks into blocks for a direct exchange: block b contains the b-th elements of every part, up to a size limit
-// per part.
+// Divides the data for a direct exchange, in which each rank sums one part of the data, into blocks. Each block contains a
+// limited number of elements of every rank's part, so that the received elements fit into the staging memory.
 class DirectBlocks {
  public:
   DirectBlocks(std::vector<Range> parts, size_t element_bytes) : parts_(std::move(parts)) {
@@ -177,7 +177,7 @@ class DirectBlocks {
 
   int64_t num_blocks() const { return (largest_size(parts_) + per_rank_ - 1) / per_rank_; }
   int64_t slot_elements() const { return per_rank_; }
-  // Returns the elements of rank `rank`'s part that belong to block `block`.
+  // Returns the range of the elements that belong both to block `block` and to the part of rank `rank`.
   Range part(int64_t block, int rank) const {
     const Range part = parts_[static_cast<size_t>(rank)];
     const int64_t begin = std::min(part.size, block * per_rank_);
@@ -190,10 +190,11 @@ class DirectBlocks {
   int64_t per_rank_;
 };
 
-// The sums that a rank receives: those of all parts of the data, or only those of its own part.
+// Selects whether a rank receives the sums of all elements or only those of its own part.
 enum class Sums : uint8_t { kAll, kOwn };
 
-// The state of a sum by direct exchange on one rank. Block k + 1 is sent while block k is added. `parts`: one part of the data per rank.
+// A sum by direct exchange, as seen by one rank. Block k + 1 is in transit while the elements of block k are added. `parts`
+// contains the range of each rank's part of the data.
 template <typename T>
 class DirectReduction {
  public:
@@ -232,9 +233,9 @@ class DirectReduction {
 
  private:
   struct Peer {
-    std::unique_ptr<TransferBuffer> peer;      // sends the elements of the peer's part
-    std::unique_ptr<TransferBuffer> gathered;  // sends and receives sums
-    std::unique_ptr<TransferBuffer> staged;    // receives the peer's elements of this rank's part
+    std::unique_ptr<TransferBuffer> peer;      // sends elements of the part that the peer sums
+    std::unique_ptr<TransferBuffer> gathered;  // sends this rank's sums and receives those of the peer
+    std::unique_ptr<TransferBuffer> staged;    // receives the peer's elements of the part that this rank sums
   };
 
   size_t slot_offset(int64_t block, int peer) const {
@@ -244,7 +245,7 @@ class DirectReduction {
 
   void begin_block(int64_t block) {
     const Range own = blocks_.part(block, rank_);
-    // Each rank starts with a different peer, the rank after it, so that no rank receives from all others at the same time.
+    // Each rank starts with the rank after it, so that at any time no rank receives from all others.
     for (int distance = 1; distance < size_; ++distance) {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);
@@ -271,7 +272,8 @@ class DirectReduction {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);
       const Range part = blocks_.part(block, from);
-      // Waits until the peer's part was sent, because Gloo may still read that memory, into which the sums are received next.
+      // The sums are received into the memory from which this rank sent its elements of the peer's part. Gloo may still read that
+      // memory, so wait until it has been sent.
       if (part.size > 0) peers_[from].peer->wait_sent(transfer_.deadline);
       peers_[from].gathered->receive(transfer_.slot + 1, bytes_of(part.begin, sizeof(T)),
                                      bytes_of(part.size, sizeof(T)));
@@ -319,8 +321,8 @@ class DirectReduction {
   std::vector<Peer> peers_;
 };
 
-// Adds chunks in a ring. At the end this rank has the complete sums of one chunk: the chunk after `first_sent`, which it received and added
-// last.
+// Sums the chunks by passing partial sums around a ring. At the end, this rank has the complete sums of one chunk, the one after
+// `first_sent`.
 template <typename T>
 void reduce_chunks(const Transfer& transfer, std::span<T> data, const std::vector<Range>& chunks,
                    int64_t num_segments, int first_sent, std::span<std::byte> staging) {
@@ -330,7 +332,7 @@ void reduce_chunks(const Transfer& transfer, std::span<T> data, const std::vecto
   TransferBuffer from_previous =
       buffer_for(transfer, previous_rank(transfer), staging.data(), staging.size());
   const auto staged = [](int64_t step) { return static_cast<size_t>(step % 2) * kSegmentBytes; };
-  // Two segments are in transit at a time: a step sends a segment that was received at least two steps earlier.
+  // Two segments are in transit at a time, because each step sends a segment that was received at least two steps before.
   for (int64_t step = 0; step < pass.num_steps() + 2; ++step) {
     if (step >= 2) {
       const Range sums = pass.received(step - 2);
@@ -355,7 +357,7 @@ void ring_all_reduce(const Transfer& transfer, std::span<T> data, std::span<std:
                 next_rank(transfer));
 }
 
-// Returns true if the elements are summed by direct exchange: 16-bit elements, and small data.
+// Returns true if the elements are summed by direct exchange, which is used for 16-bit elements and for small data.
 template <typename T>
 bool is_summed_directly(std::span<T> data) {
   constexpr bool kIsHalf = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
@@ -381,7 +383,7 @@ void reduce_scatter_elements(const Transfer& transfer, std::span<T> data, std::s
   }
   const int64_t num_segments =
       segments_per_chunk(static_cast<int64_t>(bytes_of(largest_size(parts), sizeof(T))));
-  // Starts the ring such that the part of this rank is the last one that it receives, so that it ends with the complete sums of that part.
+  // By sending the chunk of the previous rank first, this rank receives the partial sums of its own part last and completes them.
   reduce_chunks(transfer, data, parts, num_segments, previous_rank(transfer), staging);
 }
 

@@ -81,8 +81,8 @@ class Communicator {
 };
 
 struct CommunicatorOptions {
-  std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);  // for all ranks to connect
-  // The time limit of one collective operation. RankProgress::begin() may set a shorter limit within a step.
+  std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);  // time limit for connecting all ranks
+  // Time limit of one collective operation. RankProgress::begin() may set a shorter limit for the operations of a training step.
   std::chrono::milliseconds operation_timeout = std::chrono::minutes(30);
   uint64_t program = 0;  // a hash of the program, which has to be equal on all ranks
 };

@@ -24,7 +24,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Connects one thread per entry of `places`, and returns the error of each thread.
+// Connects the ranks at these places, each in its own thread, and returns the error of each rank.
 std::vector<ErrorOfCall> errors_of_connecting(const std::vector<RankPlace>& places, milliseconds limit) {
   std::vector<ErrorOfCall> errors(places.size());
   std::vector<std::jthread> threads;
@@ -113,7 +113,8 @@ TEST(CommunicatorFailure, APortInUseIsNamedWithTheRemedy) {
   EXPECT_TRUE(contains(errors[0].text, "choose another port")) << errors[0].text;
 }
 
-// Rank 1 leaves the run, so rank 0 fails; rank 2, which waits for rank 0, must learn from the store that rank 1 left.
+// If a rank leaves, a rank that waits for it fails, and so does a third rank that waits for the failed one. The error of the
+// third rank must name the rank that left, which it can only learn from the store.
 TEST(CommunicatorFailure, ARankThatLeftIsNamedByTheOthers) {
   const uint16_t port = free_port();
   std::array<ErrorOfCall, 3> errors;
@@ -156,7 +157,7 @@ TEST(CommunicatorFailure, TheTimeLimitNamesTheRankThatIsLate) {
   EXPECT_TRUE(contains(error.text,
                        "all_reduce of 3 f32 elements did not end within 0.3 s: rank 0 waits for rank 1 of 2"))
       << error.text;
-  // The other rank answers with its position: it does not wait in an operation.
+  // The other rank answers the question for its position, and its row in the table says that it does not wait in an operation.
   EXPECT_TRUE(contains(error.text, "\n     1  outside of steps  works alone")) << error.text;
   EXPECT_TRUE(contains(error.text, "before the first operation")) << error.text;
   late.join();
@@ -182,7 +183,8 @@ TEST(CommunicatorFailure, DifferentSizesEndAtTheTimeLimit) {
   }
 }
 
-// The host waits for its GPU, which waits for another rank. Closing the connection between the GPUs ends the wait.
+// The host waits for its GPU, and the GPU waits for another rank that has failed. Closing the connection between the GPUs must
+// end this wait.
 TEST(CommunicatorFailure, AWaitForAGpuEndsAtTheTimeLimitToo) {
   const uint16_t port = free_port();
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
@@ -209,7 +211,7 @@ TEST(CommunicatorFailure, AWaitForAGpuEndsAtTheTimeLimitToo) {
   ranks->on_failure({});
 }
 
-// A rank that writes a checkpoint to a slow disk must not be mistaken for one that has stopped.
+// A rank that writes a checkpoint to a slow disk must not be treated as one that no longer responds.
 TEST(CommunicatorFailure, ARankThatWorksAloneMayTakeLongerThanAStep) {
   constexpr milliseconds kStepLimit{300};
   const uint16_t port = free_port();
@@ -233,7 +235,7 @@ TEST(CommunicatorFailure, ARankThatWorksAloneMayTakeLongerThanAStep) {
   take_steps(0);
 }
 
-// A rank that runs in a child process and writes to a pipe: "+" when it is connected, then its error.
+// A rank that runs in a child process. It writes "+" to a pipe when it is connected, and later the text of its error.
 class RankProcess {
  public:
   template <typename Body>
@@ -279,7 +281,7 @@ class RankProcess {
     }
     return text;
   }
-  // Returns true if the process ended by itself.
+  // Returns true if the process ended by itself, without being killed.
   bool ended_well() {
     int status = 0;
     const bool waited = ::waitpid(std::exchange(pid_, -1), &status, 0) > 0;
@@ -313,12 +315,12 @@ void expect_named_victim(int size, int victim, const std::string& operation, con
         << text;
     EXPECT_TRUE(processes[static_cast<size_t>(rank)].ended_well());
   }
-  // Usually less than 0.1 s; the test leaves room for a loaded machine.
+  // The error usually comes within 0.1 s. The limit is much longer, so that the test passes on a busy machine.
   EXPECT_LT(longest, std::chrono::seconds(5));
   ::testing::Test::RecordProperty("longest_ms", static_cast<int>(longest.count()));
 }
 
-// The sums are so large that the process almost always dies while one of its messages is in transit.
+// The data is so large that a process is almost always killed while one of its messages is in transit.
 TEST(CommunicatorFailure, AKilledProcessIsNamedInTheMiddleOfASum) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const int victim : {0, 2}) {
@@ -330,7 +332,7 @@ TEST(CommunicatorFailure, AKilledProcessIsNamedInTheMiddleOfASum) {
   }
 }
 
-// The killed rank 3 is not a neighbour of rank 1, which must nevertheless name it.
+// Every rank must name the killed rank 3, also rank 1, which is not its neighbour in a ring of four ranks.
 TEST(CommunicatorFailure, AKilledProcessIsNamedByRanksThatWait) {
   expect_named_victim(4, 3, "barrier failed", [](Communicator& ranks) {
     if (ranks.rank() == 3) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -338,7 +340,8 @@ TEST(CommunicatorFailure, AKilledProcessIsNamedByRanksThatWait) {
   });
 }
 
-// A stopped process keeps its connections. If it is rank 0, its store does not answer either.
+// The connections of a stopped process stay open, so that it can only be recognized because it does not answer. If rank 0 is
+// stopped, the store, which runs in its process, does not answer either.
 TEST(CommunicatorFailure, AStoppedProcessIsNamedByATableOfPositions) {
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
                                       .operation_timeout = milliseconds(1500)};
@@ -370,7 +373,7 @@ TEST(CommunicatorFailure, AStoppedProcessIsNamedByATableOfPositions) {
   }
 }
 
-// All processes are stopped and later continued, as Ctrl-Z and fg do.
+// Stops all processes and continues them later, as Ctrl-Z and fg do in a shell. No rank may fail because of the pause.
 TEST(CommunicatorFailure, TimeInWhichAllProcessesAreStoppedIsNoWait) {
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
                                       .operation_timeout = milliseconds(2000)};

@@ -1,4 +1,5 @@
-// send(), wait_sent() and receive() between pairs of ranks, which are threads, and groups that run different numbers of operations.
+// Tests send(), wait_sent() and receive() between pairs of ranks, and groups of ranks that run different numbers of operations.
+// The ranks are threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +12,8 @@ namespace {
 
 using Message = std::vector<std::byte>;
 
-// Returns a message between two ranks. Its size is between zero bytes and several of Gloo's segments.
+// Returns the content of a message between two ranks. Sizes range from zero bytes to several times the segments in which Gloo
+// sends data.
 Message message_between(int from, int to, int number) {
   constexpr size_t kSizes[] = {1, 70'001, 0, 3'000'001, 17};
   Message message(kSizes[static_cast<size_t>(number) % std::size(kSizes)]);
@@ -20,7 +22,8 @@ Message message_between(int from, int to, int number) {
   return message;
 }
 
-// All ranks first send to all others, and only then receive. The test would not end if send() waited until the message is received.
+// All ranks first send to all others, and only then receive. This test would never end if send() waited until the message is
+// received.
 TEST(CommunicatorMessages, ArriveInOrderWithoutWaitingForTheReceiver) {
   constexpr int kMessages = 5;
   for (const int size : {2, 4}) {
@@ -46,7 +49,7 @@ TEST(CommunicatorMessages, ArriveInOrderWithoutWaitingForTheReceiver) {
   }
 }
 
-// The memory of a message may change as soon as wait_sent() has returned.
+// After wait_sent() has returned, the sender may change the memory of the message. The receiver must still get the old content.
 TEST(CommunicatorMessages, AreReceivedBeforeTheWaitEnds) {
   run_ranks(2, [&](Communicator& ranks) {
     Message memory;
@@ -66,7 +69,8 @@ TEST(CommunicatorMessages, AreReceivedBeforeTheWaitEnds) {
   });
 }
 
-// Each group numbers its operations itself, so other groups may run more operations, and ranks may exchange messages between them.
+// Each group must count its own operations, because groups may run different numbers of operations, and ranks may exchange
+// messages in between.
 TEST(CommunicatorMessages, GroupsRunDifferentNumbersOfOperations) {
   run_ranks(4, [&](Communicator& ranks) {
     const int rank = ranks.rank();

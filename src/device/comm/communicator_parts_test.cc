@@ -13,7 +13,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Returns lists of part sizes: equal, unequal, and some empty; small parts, and parts that travel in a ring in several segments.
+// Returns part sizes for the tests: equal and unequal ones and some empty parts, both small and so large that a part is sent in
+// several segments.
 std::vector<std::vector<int64_t>> part_sizes(int size) {
   std::vector<std::vector<int64_t>> lists;
   for (const int64_t unit : {int64_t{0}, int64_t{1}, int64_t{257}, int64_t{70'001}, int64_t{400'003}}) {
@@ -81,7 +82,7 @@ TEST_P(Parts, EachRankReceivesAllParts) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Parts, ::testing::Values(1, 2, 3, 4, 8));
 
-// The order of the sums in a ring is documented in collectives.h: part r is added from rank r + 1 on.
+// Checks the order of additions in a ring that collectives.h documents: the sums of part r start with the elements of rank r + 1.
 TEST(CommunicatorParts, Fp32IsAddedInTheOrderOfTheRing) {
   constexpr int kSize = 4;
   constexpr int64_t kPart = 20'000;

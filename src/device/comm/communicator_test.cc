@@ -58,7 +58,7 @@ std::vector<std::vector<Bytes>> reduce_on_ranks(int size, const std::vector<Sum>
   return results;
 }
 
-// Returns every pair of a type and a count.
+// Returns all pairs of an element type and a number of elements to test.
 std::vector<Sum> sums_of(const std::vector<DType>& dtypes, const std::vector<int64_t>& counts) {
   std::vector<Sum> sums;
   for (const DType dtype : dtypes) {
@@ -121,7 +121,7 @@ TEST_P(AllReduce, HalvesAreAddedInFp32InTheOrderOfTheRanksAndRoundedOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, AllReduce, ::testing::Values(1, 2, 3, 4, 8));
 
-// A ring starts the sum of each chunk at another rank, as collectives.h documents.
+// Checks the order of additions in a ring that collectives.h documents: the sums of each chunk start at a different rank.
 TEST(Communicator, Fp32IsAddedInTheOrderOfTheRing) {
   constexpr int kSize = 4;
   constexpr int64_t kChunk = 20000;
@@ -154,7 +154,8 @@ TEST(Communicator, IntegersWrapAround) {
   });
 }
 
-// The data has many segments per chunk and many blocks per rank, and no size is a multiple of the segment or block size.
+// The data consists of many segments per chunk and many blocks per rank, and its size is not a multiple of the segment or block
+// size.
 TEST(Communicator, SumsOf64MiB) {
   constexpr int kSize = 3;
   constexpr int64_t kBytes = (int64_t{64} << 20) + 12340;
@@ -250,7 +251,8 @@ TEST(Communicator, APlaceOutsideTheRunIsRefused) {
       << "no address of the store";
 }
 
-// The ranks of a mesh of 3 x 2 run operations along both axes and all together. The sizes select both the direct exchange and the ring.
+// Six ranks form a mesh of 3 x 2. They run operations along each axis of the mesh and among all ranks, with data sizes that
+// select both the direct exchange and the ring.
 TEST(Groups, WorkAlongEachAxisOfAMesh) {
   const RankMesh mesh{.size = 6, .tensor_size = 2};
   run_ranks(mesh.size, [&](Communicator& ranks) {

@@ -1,4 +1,4 @@
-// Checks that each rank has a GPU of its own. Internal to src/device/comm.
+// Checks that no two ranks use the same GPU. Internal to src/device/comm.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// Checks that no two ranks have the same GPU. Every rank must call it. Errors: kUsage if two have.
+// Checks that no two ranks use the same GPU. Every rank must call it. Errors: kUsage if two do.
 inline void require_different_gpus(Communicator& ranks, const std::string& uuid) {
   std::array<char, 64> own{};
   std::copy_n(uuid.begin(), std::min(uuid.size(), own.size()), own.begin());

@@ -28,17 +28,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The time to wait, after a transfer failed, for the store to report which rank caused the failure.
+// After a transfer failed, this rank waits this long for the store to report which rank caused the failure.
 constexpr milliseconds kCauseLimit{300};
-// The time in which the other ranks must answer with their positions. A rank outside of a training step that does not answer in this time
-// counts as stopped.
+// The time within which other ranks must answer the question for their positions. A rank that is not in a training step and does
+// not answer in this time counts as stopped.
 constexpr milliseconds kPositionLimit{1000};
 constexpr milliseconds kSilenceLimit{10000};
-// Gloo's own time limits are disabled in effect: they would also count time in which the process was stopped. RankProgress limits the waits
-// instead.
+// A time limit so long that Gloo's own limits have no effect. They would also count the time in which the process was stopped.
+// RankProgress limits the waits instead.
 constexpr std::chrono::hours kNoLimit{100000};
 
-// Returns the time between two checks of the clock: short enough to notice short time limits.
+// Returns the interval between two checks of the clock, short enough for short time limits.
 milliseconds watch_pause(milliseconds limit) {
   return std::clamp(limit / 8, milliseconds(20), milliseconds(250));
 }
@@ -47,13 +47,13 @@ std::string limit_text(milliseconds limit) {
   return fmt::format("{:g} s", static_cast<double>(limit.count()) / 1000.0);
 }
 
-// The first rank that ended, as the thread of the store reports it.
+// Stores which rank ended first. The thread of the store client reports it.
 class FirstEnd {
  public:
   void report(const RankEnd& end) {
     const std::lock_guard lock(mutex_);
-    // A rank that failed explains the failure of an operation better than a rank that left after its last operation, so it replaces that
-    // one.
+    // A rank that failed explains a failed operation better than a rank that left after its last operation. The report of a
+    // failure therefore replaces the report that a rank left.
     if (!end_ || (end_->kind == RankEnd::Kind::kLeft && end.kind != RankEnd::Kind::kLeft)) end_ = end;
     changed_.notify_all();
   }
@@ -78,7 +78,7 @@ std::string end_text(const RankEnd& end, int size) {
     case RankEnd::Kind::kLeft:
       return fmt::format("rank {} of {} ended its part of the run before that operation", end.rank, size);
     case RankEnd::Kind::kFailed:
-      // A text of several lines contains a table, which begins on its own line.
+      // If the text has several lines, it contains a table, which has to begin on its own line.
       return end.text.find('\n') == std::string::npos
                  ? fmt::format("rank {} of {} failed ({})", end.rank, size, end.text)
                  : fmt::format("rank {} of {} failed: {}", end.rank, size, end.text);
@@ -88,7 +88,7 @@ std::string end_text(const RankEnd& end, int size) {
   return fmt::format("the process of rank {} of {} ended, or its host cannot be reached", end.rank, size);
 }
 
-// Ends a text of one line with a period. A text that ends with a table stays as it is.
+// Adds a period to a text of one line. A text of several lines ends with a table and is not changed.
 std::string sentence(const std::string& text) {
   return text.find('\n') == std::string::npos ? text + "." : text;
 }
@@ -180,7 +180,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   }
 
  private:
-  // A communicator between some of the ranks. It uses the connections, the progress and the memory of this object.
+  // A communicator between some of the ranks. It uses the connections, the progress and the staging memory of the communicator
+  // between all ranks.
   class Group final : public GlooOperations {
    public:
     Group(GlooCommunicator& all, const std::vector<int>& members)
@@ -209,7 +210,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     }
 
    private:
-    // Uses kSomeRanks, because the end of an operation only shows that the ranks of this group have reached it, not that all ranks have.
+    // Passes kSomeRanks instead of the given kind: the end of an operation of this group only shows that the ranks of the group
+    // have reached it.
     void run(const std::string& what, const Operation& operation, RankProgress::Kind) override {
       all_.run_in(&group_, num_operations_, what + name_, operation, RankProgress::Kind::kSomeRanks);
     }
@@ -246,7 +248,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
 
   static std::string address_key(int rank) { return fmt::format("addresses of rank {}", rank); }
 
-  // A question to the other ranks for their positions, which is asked because a wait of this rank takes too long.
+  // The state of asking the other ranks for their positions, which this rank does when it has waited too long.
   struct Question {
     RankProgress::Overdue wait;
     SteadyTime end;
@@ -267,8 +269,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     if (question_) question_->positions[static_cast<size_t>(rank)] = position;
   }
 
-  // Fails if this rank waits too long and no rank has failed yet. Before that it asks the other ranks for their positions. If the wait ends
-  // meanwhile, the question has no effect.
+  // If this rank has waited too long and no failed rank is known, asks the other ranks for their positions, and then makes the
+  // operation fail. If the wait ends in the meantime, nothing happens.
   void on_time(StoreClient& store) override {
     progress().note_time();
     if (has_waited_too_long_) return;
@@ -298,7 +300,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     store.ask_positions();
   }
 
-  // Fails an operation that has waited too long: it ends on this rank and on the others.
+  // Makes an operation that has waited too long fail, on this rank and on the others.
   void fail_wait(StoreClient& store, const Question& question) {
     const RankPosition& own = question.wait.position;
     std::vector<std::optional<RankPosition>> positions = question.positions;
@@ -348,9 +350,9 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     run_until(what, slot, std::chrono::steady_clock::now() + kNoLimit, kNoLimit, operation);
   }
 
-  // Returns a slot that depends on the number, the name and the sizes of an operation. Ranks that call different operations, or one
-  // operation with different sizes, therefore wait for each other until the time limit. With equal slots, one of them would receive more
-  // bytes than its memory holds, and Gloo would end the process.
+  // Returns the number by which Gloo matches messages. It depends on the number, the name and the sizes of the operation, so that
+  // ranks that call different operations, or the same operation with different sizes, wait for each other until the time limit.
+  // If they exchanged messages, a rank could receive more bytes than its memory can hold, and Gloo would then end the process.
   static uint64_t slot_of(uint64_t number, const std::string& name) {
     return (number << 32) | ((hash64(name) << 1) & 0xffffffffu);
   }
@@ -379,7 +381,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     if (!failure_.empty()) throw_error(ErrorCode::kDevice, "cannot start {}: {}", operation_name, failure_);
     const std::string what = progress().prefix() + operation_name;
     if (const std::string text = long_wait(); !text.empty()) fail(text);
-    // A rank that left may have done its part of this operation before it left, so the operation may still succeed.
+    // A rank that left may have sent its data for this operation before, so only the end of a rank by a failure makes the
+    // operation fail here.
     if (const std::optional<RankEnd> end = first_end_.get(); end && end->kind != RankEnd::Kind::kLeft) {
       fail(sentence(fmt::format("{} failed: {}", what, end_text(*end, size()))));
     }
@@ -419,20 +422,22 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   FirstEnd first_end_;
   std::string failure_;
   std::mutex
-      report_mutex_;  // protects the two members below, and is held while a function of failure_reports_ runs
-  // key: the communicator or group that the function belongs to
+      // protects the two members below, and is locked while a function in failure_reports_ runs
+      report_mutex_;
+  // functions to call after a failure, each for one communicator or group
   std::map<const Communicator*, std::function<void(const std::string&)>> failure_reports_;
-  std::string long_wait_;  // the text of the failure if this rank has waited too long
-  // Used by the thread of the store only.
+  std::string long_wait_;  // set if this rank has waited too long: the text of the failure
+  // These members are used by the thread of the store client only.
   std::optional<Question> question_;
-  SteadyTime next_question_ =
-      {};  // the earliest time of the next question, while this rank waits for a rank that works alone
+  // while this rank waits for a rank that may work alone: the earliest time to ask for positions again
+  SteadyTime next_question_ = {};
   bool has_waited_too_long_ = false;
   uint64_t num_operations_ = 0;
-  // The number of messages sent to and received from each rank in each channel, and the messages whose arrival was not waited for.
+  // For each rank and channel: the number of messages sent, the number received, and the buffers of messages for which
+  // wait_sent() was not called yet.
   std::map<RankChannel, uint64_t> num_sent_, num_received_;
   std::map<RankChannel, std::vector<std::unique_ptr<TransferBuffer>>> sending_;
-  // Declared last, because the thread of the store uses the mesh and must therefore end first.
+  // Declared last and thus destroyed first, because the thread of the store client uses the members above.
   std::optional<StoreServer> server_;
   std::optional<GlooMesh> mesh_;
   std::optional<StoreClient> store_;

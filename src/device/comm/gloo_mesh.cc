@@ -18,11 +18,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Gloo waits up to five times the time limit of a connection for the connection to be established.
+// Gloo may take up to five times the given time limit to establish a connection.
 constexpr int kGlooConnectFactor = 5;
 constexpr milliseconds kShortestConnectLimit{1000};
 
-// Gloo reads a time limit below zero as its own default.
+// Returns the time until the deadline, at least 1 ms, because Gloo treats a negative time limit as its own default.
 milliseconds limit_until(SteadyTime deadline) {
   return std::max(milliseconds(1),
                   std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()));
@@ -51,7 +51,7 @@ class BatchScheduling {
   bool is_normal_;
 };
 
-// Returns Gloo's message without the position in Gloo's source code.
+// Returns the message of an error from Gloo without the source position with which it begins.
 std::string gloo_text(const std::exception& error) {
   std::string text = error.what();
   const size_t end = text.find("] ");
@@ -64,7 +64,8 @@ std::string gloo_text(const std::exception& error) {
 GlooMesh::GlooMesh(int rank, int size, const std::string& address, milliseconds connect_limit)
     : rank_(rank), size_(size) {
   try {
-    // Gloo's thread inherits the blocked signals. It needs that because it writes to sockets without MSG_NOSIGNAL.
+    // Gloo's thread inherits the blocked signals. SIGPIPE must be blocked there, because Gloo writes to sockets without
+    // MSG_NOSIGNAL.
     const BlockedSignals blocked = BlockedSignals::all();
     gloo::transport::tcp::attr attributes;
     attributes.hostname = address;
@@ -92,7 +93,8 @@ GlooMesh::~GlooMesh() {
 std::vector<std::byte> GlooMesh::addresses() const {
   std::vector<std::byte> all;
   for (int peer = 0; peer < size_; ++peer) {
-    // The entry for this rank itself is never read. It contains another address, so that all entries have the same size.
+    // The list also has an entry for this rank, so that all ranks use the same indices. It is never read, and any address of the
+    // right size will do.
     const int other = peer != rank_ ? peer : (rank_ == 0 ? 1 : 0);
     const std::vector<char> address = context_->getPair(other)->address().bytes();
     const auto bytes = std::as_bytes(std::span(address));
@@ -131,7 +133,7 @@ void GlooMesh::close() {
     try {
       context_->getPair(peer)->close();
     } catch (const std::exception&) {
-      // A connection that cannot be closed is no longer used either, so the error is ignored.
+      // An error while closing is ignored, because the connection is not used any more.
     }
   }
 }
@@ -144,8 +146,8 @@ TransferBuffer::TransferBuffer(GlooMesh& mesh, int peer, void* data, size_t byte
 }
 
 TransferBuffer::~TransferBuffer() {
-  // Transfers are only pending here if their operation failed. The mesh is closed then, because Gloo's thread must not access the memory
-  // any more.
+  // If a transfer is still pending here, its operation has failed. Closing all connections keeps Gloo's thread from accessing the
+  // memory after this buffer is destroyed.
   if (pending_sends_ + pending_receives_ > 0) mesh_.close();
   const std::lock_guard lock(mesh_.mutex_);
   mesh_.active_.erase(buffer_.get());

@@ -68,7 +68,7 @@ class GlooMesh {
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
   std::atomic<int> awaited_peer_ = -1;
-  std::mutex mutex_;  // protects the two members below
+  std::mutex mutex_;  // protects is_closed_ and active_
   bool is_closed_ = false;
   std::unordered_set<gloo::transport::UnboundBuffer*> active_;
 };

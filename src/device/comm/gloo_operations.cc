@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// Calls `work` with the elements as a span of their type. Requires: a type that can be added.
+// Calls `work` with the elements as a std::span of their element type. Requires: a type whose elements can be summed.
 template <typename Work>
 void with_elements(View data, int64_t count, const Work& work) {
   const auto elements = [&]<typename T>(T* first) { return std::span<T>(first, static_cast<size_t>(count)); };

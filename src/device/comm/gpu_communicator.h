@@ -20,7 +20,7 @@ namespace plimsoll {
 // A tensor whose elements are summed over the ranks.
 struct ReducedTensor {
   View data;
-  int64_t count = 0;  // elements
+  int64_t count = 0;  // number of elements
 };
 
 class GpuCommunicator {
@@ -43,26 +43,27 @@ class GpuCommunicator {
   virtual void require_all_ranks() = 0;
 };
 
-// Messages between the GPU of a pipeline stage and those of the stages before and after it. They are enqueued on a stream like kernels, but
-// must not be captured into a CUDA graph. Messages in one direction never wait for messages in the other direction. Thread-safety: as
+// Messages between the GPUs of neighbouring pipeline stages. Sends and receives are enqueued on a stream like kernels, but must
+// not be captured into a CUDA graph. Messages in one direction never wait for messages in the other direction. Thread-safety: as
 // GpuCommunicator.
 class GpuMessages {
  public:
   virtual ~GpuMessages() = default;
-  // Enqueues three steps: wait until the stage `to` has received the previous message, copy x into `room`, and start to send `room`. `room`
-  // must not change until the next send to this stage. Later work on the stream does not wait for the receiver. Errors: kDevice, naming the
-  // rank that failed.
+  // Enqueues three steps: wait until the stage `to` has received the previous message, copy the tensor x into the send buffer
+  // `room`, and start sending the buffer. `room` must not change until the next send to this stage. Later work on the stream does
+  // not wait for the receiver. Errors: kDevice, naming the rank that failed.
   virtual void send(ConstView x, View room, int64_t bytes, int to, CudaStream stream) = 0;
-  // Enqueues the receipt of the next message from the stage `from`. Errors: as send().
+  // Enqueues receiving the next message from the stage `from`. Errors: those of send().
   virtual void receive(View y, int64_t bytes, int from, CudaStream stream) = 0;
-  // Waits on the host until everything that was sent has been received.
+  // Makes the host wait until all sent messages have been received.
   virtual void wait_until_received() = 0;
   // Must be called before received values are used, like GpuCommunicator::require_all_ranks(). Errors: kDevice.
   virtual void require_all_ranks() = 0;
 };
 
-// The connections of a rank with the ranks along one axis of the mesh. `ranks` connects the processes. If the axis has several ranks on
-// GPUs, either `gpus` (NCCL) or `peers` (mapped memory) connects the GPUs. `messages` exists along a pipeline without mapped memory.
+// The connections between the ranks along one axis of the mesh (data, tensor or pipeline parallelism). `ranks` connects the
+// processes. If the ranks of the axis use GPUs, these are connected by `gpus` (NCCL) or by `peers` (each GPU maps the memory of
+// the others). `messages` is used between pipeline stages whose GPUs do not map each other's memory.
 struct AxisConnections {
   Communicator* ranks = nullptr;
   GpuCommunicator* gpus = nullptr;
@@ -70,15 +71,15 @@ struct AxisConnections {
   GpuMessages* messages = nullptr;
 };
 
-// The connections of a rank with the other ranks. A run of one rank has none, and no run has connections along an axis on which its mesh
-// has one rank.
+// All connections of a rank with other ranks. The members are null if the run has one rank, and those of an axis are null if the
+// mesh has only one rank along this axis.
 struct RankConnections {
-  Communicator* ranks = nullptr;  // between all ranks
+  Communicator* ranks = nullptr;  // connects all ranks of the run
   AxisConnections data = {};
   AxisConnections tensor = {};
-  AxisConnections pipeline = {};  // between the stages of a pipeline
+  AxisConnections pipeline = {};  // connects the stages of a pipeline
   AxisConnections ends =
-      {};  // between the first and the last stage of a pipeline, which hold these connections
+      {};  // between the first and the last stage of a pipeline; set on the ranks of these two stages only
   const AxisConnections& of(MeshAxis axis) const {
     switch (axis) {
       case MeshAxis::kData:
@@ -100,7 +101,7 @@ struct RankConnections {
       if (axis.messages != nullptr) axis.messages->require_all_ranks();
     });
   }
-  // Call PeerMemory::map() and unmap() along each axis whose GPUs map each other's memory.
+  // Map the memory of this rank for the other ranks, or end this, along every axis whose GPUs map each other's memory.
   void map_peers(std::byte* memory, int64_t bytes) const {
     const auto map = [&](const AxisConnections& axis, PeerMemory::BlockSizes sizes) {
       if (axis.peers != nullptr) axis.peers->map(memory, bytes, sizes);

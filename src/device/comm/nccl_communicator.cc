@@ -49,7 +49,7 @@ class NcclCommunicator final : public GpuCommunicator {
     ranks.on_failure([this](const std::string& text) { fail(text); });
   }
 
-  // Aborts the NCCL communicator after an error, because the other ranks may not take part in an orderly end.
+  // Aborts the NCCL communicator after an error instead of closing it, because closing would wait for the other ranks.
   ~NcclCommunicator() override {
     ranks_.on_failure({});
     if (comm_ == nullptr) return;
@@ -138,7 +138,7 @@ class NcclCommunicator final : public GpuCommunicator {
   static void* slice_of(const DividedTensor& tensor, int rank) {
     return static_cast<std::byte*>(tensor.data.data) + tensor.first_of(rank) * dtype_bytes(tensor.data.dtype);
   }
-  // Calls work(rank, elements) for each slice that has elements.
+  // Calls work(rank, elements) for every rank whose slice is not empty.
   template <typename Work>
   void for_each_slice(const DividedTensor& tensor, const Work& work) const {
     for (int rank = 0; rank < ranks_.size(); ++rank) {
@@ -158,8 +158,9 @@ class NcclCommunicator final : public GpuCommunicator {
         detail != nullptr && *detail != '\0' ? ": " : "", detail == nullptr ? "" : detail);
   }
 
-  // Aborts the operations that wait for the failed rank. Called in a thread of the communicator between the hosts. A call of NCCL that
-  // waits for that rank holds uses_comm_ and returns only when the operations are aborted.
+  // Aborts pending operations after a rank has failed, because they would wait for it forever. Called in a thread of the
+  // communicator that connects the processes. A call of NCCL that waits for the failed rank holds the mutex uses_comm_ and
+  // returns only after the abort.
   void fail(const std::string& text) {
     if (!failure_.report(text)) return;
     constexpr std::chrono::milliseconds kLimit{500};
@@ -169,7 +170,7 @@ class NcclCommunicator final : public GpuCommunicator {
 
   Communicator& ranks_;
   NcclHandle comm_ = nullptr;
-  std::timed_mutex uses_comm_;  // held while a call of NCCL uses comm_
+  std::timed_mutex uses_comm_;  // locked while a call of NCCL uses comm_
   RankFailure failure_;
 };
 

@@ -23,28 +23,28 @@ namespace {
 // the link, and more of them would take multiprocessors from the computation.
 constexpr int kMostMessageBlocks = 4;
 
-// The two connections with a neighbour: the stage before or the stage after this one.
+// The two connections with a neighbouring stage, which is the stage before or the stage after this one.
 struct Neighbour {
   int stage = 0;
-  NcclHandle to = nullptr;    // for messages to this neighbour
-  NcclHandle from = nullptr;  // for messages from it
+  NcclHandle to = nullptr;    // connection for messages to the neighbour
+  NcclHandle from = nullptr;  // connection for messages from the neighbour
   CudaSideStream stream{CudaSideStream::Priority::kHigh};
-  CudaEvent is_ready;  // reached when the message was copied into its send buffer
-  CudaEvent is_sent;   // reached when the neighbour has received the message
+  CudaEvent is_ready;  // event that is reached when the message has been copied into the send buffer
+  CudaEvent is_sent;   // event that is reached when the neighbour has received the message
 };
 
 class NcclMessages final : public GpuMessages {
  public:
   NcclMessages(Communicator& stages, int gpu_ordinal) : stages_(stages) {
     PLIMSOLL_CUDA(cudaSetDevice(gpu_ordinal));
-    // All stages connect the pairs in the same order, so that no two stages wait for each other.
+    // All stages connect the pairs in the same order, because otherwise two stages could wait for each other forever.
     for (int first = 0; first + 1 < stages.size(); ++first) connect_pair(first);
     stages.on_failure([this](const std::string& text) { fail(text); });
   }
 
-  // Both stages of a pair must end a connection together. They therefore end their two connections in the same order: first the connection
-  // for messages to the later stage. After an error they abort the connections, because the other stages may not take part in an orderly
-  // end.
+  // NCCL requires that both ranks of a connection close it together. Both stages of a pair therefore close their two connections
+  // in the same order, first the one for messages to the later stage. After an error the connections are aborted instead, because
+  // the other stage may not close its end.
   ~NcclMessages() override {
     stages_.on_failure({});
     for (const Neighbour& neighbour : neighbours_) {
@@ -163,7 +163,8 @@ class NcclMessages final : public GpuMessages {
                 detail != nullptr && *detail != '\0' ? ": " : "", detail == nullptr ? "" : detail);
   }
 
-  // Aborts the messages that wait for the failed rank. Called in a thread of the communicator between the hosts.
+  // Aborts pending messages after a rank has failed, because they would wait for it forever. Called in a thread of the
+  // communicator that connects the processes.
   void fail(const std::string& text) {
     if (!failure_.report(text)) return;
     constexpr std::chrono::milliseconds kLimit{500};
@@ -176,7 +177,7 @@ class NcclMessages final : public GpuMessages {
 
   Communicator& stages_;
   std::vector<Neighbour> neighbours_;
-  std::timed_mutex uses_connections_;  // held while a call of NCCL runs
+  std::timed_mutex uses_connections_;  // locked while a call of NCCL runs
   RankFailure failure_;
 };
 

@@ -32,12 +32,12 @@ BatchMemOp batch_mem_op() {
   return reinterpret_cast<BatchMemOp>(function);
 }
 
-// A block of memory that all processes of the run on this machine share and that the GPUs write and read. It contains marks: counters that
-// one rank sets and another waits for. Each mark has a separate cache line and is initially 0.
+// A block of memory that all processes of the run on this machine share, and that their GPUs read and write. It contains marks:
+// counters, each of which is set by one rank and waited for by another. A mark occupies a separate cache line and is initially 0.
 class SharedMarks {
  public:
-  // The meanings of a mark of one rank for another rank: it has reached the begin, middle or end of an operation; a message to the other
-  // rank is complete; this message has not been taken yet.
+  // The marks that a rank has for each other rank. They say that it has reached the begin, middle or end of an operation (the
+  // first three), that a message is complete, and that the other rank has not yet taken a message.
   enum class Mark : uint8_t { kBegin, kMiddle, kEnd, kMessage, kUntaken };
   static constexpr size_t kNumMarks = 5;
   static Mark mark_of(PeerMemory::Point point) { return static_cast<Mark>(point); }
@@ -114,7 +114,7 @@ class SharedMarks {
   CUdeviceptr device_ = 0;
 };
 
-// Collects writes of marks and waits for marks, which a stream executes as one operation of the driver.
+// Collects operations that set marks or wait for marks, and enqueues them on a stream with a single call of the driver.
 class StreamMarks {
  public:
   void write(CUdeviceptr address, uint32_t value) {
@@ -259,7 +259,8 @@ class MappedPeers final : public PeerMemory {
  private:
   using Mark = SharedMarks::Mark;
 
-  // Repeatedly sets the marks of all ranks, so that no work that is still enqueued on this GPU waits for the failed rank.
+  // Repeatedly sets the marks of all ranks, so that work that is already enqueued on this GPU does not wait for the failed rank
+  // forever.
   void fail(const std::string& text) {
     if (!failure_.report(text)) return;
     releaser_ = std::thread([this] {

@@ -1,11 +1,12 @@
-// Access to the memory of the other GPUs of one machine: every rank maps the arenas of the other ranks, so that copies and kernels read
-// them through the links between the GPUs. If all ranks have the same plan, a tensor has the same offset in each arena; PeersAtOffsets
-// serves the stages of a pipeline, whose plans differ. Copies between GPUs are done by copy engines, which leave the multiprocessors to the
-// computation.
+// Access to the memory of the other GPUs of one machine. Every rank maps the arenas (memory blocks) of the other ranks, so that
+// copies and kernels can read them through the links between the GPUs. If all ranks have the same plan, a tensor has the same
+// offset in each arena. The stages of a pipeline have different plans and use PeersAtOffsets. Data is copied between GPUs by copy
+// engines, so that all multiprocessors remain available for the computation.
 //
-// Ranks wait for one another without a kernel: meet() and the functions for messages enqueue writes and waits of the stream itself, which
-// can be captured into a CUDA graph. Every rank must be a separate process, because the driver holds locks of the process while a stream
-// waits for another rank. Thread-safety: one thread at a time, except that the failure of a rank is noticed in a separate thread.
+// Ranks wait for each other without a kernel: meet() and the functions for messages enqueue memory writes and waits on the
+// stream, which can be captured into a CUDA graph. Every rank must be a separate process, because the driver holds locks of the
+// process while a stream waits for another rank. Thread-safety: one thread at a time, except that the failure of a rank is
+// noticed in a separate thread.
 #pragma once
 
 #include <cstddef>
@@ -39,11 +40,11 @@ class PeerMemory {
   // rank itself.
   virtual std::ptrdiff_t distance_to(int rank) const = 0;
 
-  // The points of an operation at which ranks wait for one another: kBegin, optionally kMiddle, and kEnd. The last one ensures that the
-  // marks of one operation are removed before those of the next one are set.
+  // The points of an operation at which the ranks wait for one another. Every operation has kBegin and kEnd, and optionally
+  // kMiddle. The wait at kEnd ensures that the marks of this operation are removed before those of the next one are set.
   enum class Point : uint8_t { kBegin, kMiddle, kEnd };
-  // Enqueues a meeting: tells every other rank that the work that this rank enqueued before is done, and waits until all other ranks have
-  // told the same. Errors: kDevice.
+  // Enqueues a meeting of all ranks at a point of an operation: tells the other ranks that all work that this rank enqueued
+  // before is done, and waits until they have said the same. Errors: kDevice.
   virtual void meet(Point point, CudaStream stream) = 0;
 
   // A message is data in the memory of its sender, which the receiver copies. Between two ranks, at most one message per direction is

@@ -1,5 +1,5 @@
-// Stores the failure of another rank, which a thread of the communicator between the hosts notices, until the thread that uses the GPU asks
-// for it. Thread-safe.
+// Stores the failure of another rank. A thread of the communicator that connects the processes reports it, and the thread that
+// uses the GPU asks for it later. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ class RankFailure {
   void require_none() const {
     if (!is_reported()) return;
     const std::lock_guard lock(mutex_);
-    // The period is omitted after a text with several lines, because it ends with a table.
+    // A text with several lines ends with a table, so no period is added to it.
     throw_error(ErrorCode::kDevice, "the ranks can no longer exchange data: {}{}", text_,
                 text_.find('\n') == std::string::npos ? "." : "");
   }

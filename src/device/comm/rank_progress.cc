@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// If more time passes between two calls of note_time(), the process did not run in between.
+// A longer time between two calls of note_time() means that the process was stopped in between.
 constexpr std::chrono::milliseconds kLongestPause{1000};
 constexpr size_t kMostRows = 32;
 
@@ -17,7 +17,7 @@ std::string duration_text(std::chrono::milliseconds time) {
   return fmt::format("{:.1f} s", static_cast<double>(time.count()) / 1000.0);
 }
 
-// One row of the table: rank, part of the run, state, time and operation.
+// The cells of one row in the table of positions: rank, part of the run, state, time and operation.
 using Row = std::array<std::string, 5>;
 
 Row row_of(int rank, const RankPosition& position) {

@@ -1,8 +1,8 @@
-// The position of a rank in its work: the part of the run, the operation in which it waits for other ranks, and the time since when it
-// waits. If a rank stops without ending, the others wait for it; this class decides when they have waited too long, and a table of the
-// positions of all ranks shows which rank keeps the others waiting.
+// The position of a rank in its work: the part of the run, the operation in which it waits for other ranks, and when that wait
+// began. If a rank stops without ending its process, the others would wait for it forever. This class therefore decides when a
+// wait has taken too long. A table of the positions of all ranks then shows the user which rank keeps the others waiting.
 //
-// The threads that train write the position, and the thread that watches the other ranks (store_client.h) reads it. Thread-safe.
+// The threads that train update the position, and the thread that watches the other ranks (store_client.h) reads it. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -22,13 +22,14 @@ enum class RankPhase : uint8_t { kBegin, kStep, kEvaluation, kCheckpoint, kEnd }
 struct RankPosition {
   RankPhase phase = RankPhase::kBegin;
   int64_t step =
-      0;  // in kStep the number of the step, in kEvaluation and kCheckpoint that of the step before
-  bool waits = false;          // the rank waits for other ranks in the operation
-  int peer = -1;               // the rank for which it waits, if that is known
-  int64_t number = 0;          // the number of the operation, from 1; 0 if it has none
-  std::string operation = {};  // "barrier"; if the rank does not wait, the operation that ended last
+      0;  // number of the current step in kStep, and of the previous step in kEvaluation and kCheckpoint
+  bool waits = false;  // true while the rank waits for other ranks in the operation
+  int peer = -1;       // the rank for which it waits, if known
+  int64_t number = 0;  // number of the operation, counted from 1; 0 if it has none
+  // name of the current operation, such as "barrier", or of the last one if the rank does not wait
+  std::string operation = {};
   std::chrono::milliseconds time = std::chrono::milliseconds(
-      0);  // since the operation began or, if the rank does not wait, since it ended
+      0);  // time since the current operation began or, if the rank does not wait, since the last one ended
 };
 
 // Returns "step 12", "evaluation after step 12", "checkpoint of step 12", or "" at the beginning and the end of a run.
@@ -44,11 +45,12 @@ class RankProgress {
   using milliseconds = std::chrono::milliseconds;
   using Now = std::function<Clock::time_point()>;
 
-  // `now`: the clock, which tests replace by their own.
+  // `now` returns the current time. Tests pass a simulated clock.
   explicit RankProgress(Now now = &Clock::now);
 
-  // The kinds of waits: in an operation whose end shows that all ranks have reached it; in another operation, such as a broadcast; for the
-  // GPU of this rank, which waits for other ranks. A wait for the GPU is no operation of the host and has no number.
+  // The kinds of waits. kAllRanks: an operation whose end shows that all ranks have reached it. kSomeRanks: another operation,
+  // such as a broadcast. kGpu: a wait for the GPU of this rank, which in turn waits for other ranks; it is no operation of the
+  // host and has no number.
   enum class Kind : uint8_t { kAllRanks, kSomeRanks, kGpu };
 
   // While an object of this class exists, the rank waits for others in an operation.
@@ -68,12 +70,14 @@ class RankProgress {
   struct Overdue {
     RankPosition position;
     milliseconds limit = milliseconds(0);
-    // True if a rank may work alone for this long: then the wait is too long only if a rank does not answer questions for its position.
+    // True if a rank may legitimately work alone for longer than the limit. The wait is then too long only if some rank does not
+    // answer the question for its position.
     bool needs_silence = false;
-    uint64_t wait = 0;  // the number of the wait, for is_in()
+    uint64_t wait = 0;  // identifies this wait for is_in()
   };
 
-  // Sets the time limit of waits in parts of the run that have no limit of their own. Before this call, waits are not limited.
+  // Sets the time limit of waits in those parts of the run for which begin() sets none. Before this call, these waits are not
+  // limited.
   void set_longest_wait(milliseconds limit);
   // Begins a part of the run. `limit`: the time limit of waits in a step. It applies only after an operation of the step has shown that all
   // ranks have ended the previous part of the run, in which one of them may have worked alone. Until the next step begins, it is also the
@@ -89,7 +93,7 @@ class RankProgress {
   void note_time();
   // Returns the current wait if it has exceeded its time limit.
   std::optional<Overdue> overdue() const;
-  // Returns true if the rank is still in this wait.
+  // Returns true if the rank is still in the wait with this number.
   bool is_in(uint64_t wait) const;
 
  private:
@@ -97,21 +101,22 @@ class RankProgress {
   milliseconds time_since(Clock::time_point begin, Clock::duration stopped_before) const;
 
   const Now now_;
-  mutable std::mutex mutex_;  // protects the members below
+  // protects all members below, which the training threads and the watching thread use
+  mutable std::mutex mutex_;
   std::optional<milliseconds> longest_wait_;
   RankPhase phase_ = RankPhase::kBegin;
   int64_t step_ = 0;
   std::optional<milliseconds> step_limit_;
-  bool all_arrived_ = false;  // all ranks have ended the part of the run before this step
-  int waits_ = 0;             // number of nested Wait objects
+  bool all_arrived_ = false;  // true if all ranks have ended the part of the run before the current step
+  int waits_ = 0;             // number of Wait objects that exist now, which may be nested
   uint64_t num_waits_ = 0;
-  int64_t num_operations_ = 0;  // number of operations that are not waits for the GPU
-  int64_t number_ = 0;          // number of operation_, or 0
+  int64_t num_operations_ = 0;  // number of operations so far, without waits for the GPU
+  int64_t number_ = 0;          // number of the current or last operation; 0 if it has none
   std::string operation_;
-  Clock::time_point changed_;               // when the operation began or ended
-  Clock::duration stopped_at_change_ = {};  // stopped_ at that time
-  Clock::duration stopped_ = {};            // the time in which this process did not run
-  std::optional<Clock::time_point> noted_;  // the last call of note_time()
+  Clock::time_point changed_;               // when the current operation began or the last one ended
+  Clock::duration stopped_at_change_ = {};  // value of stopped_ at the time changed_
+  Clock::duration stopped_ = {};            // total time in which this process was stopped
+  std::optional<Clock::time_point> noted_;  // time of the last call of note_time()
 };
 
 }  // namespace plimsoll

@@ -12,22 +12,22 @@ constexpr milliseconds kShort{30};
 constexpr milliseconds kLong{200};
 constexpr milliseconds kEnough{1000};
 
-// A rank whose clock only advances when this object advances it.
+// A rank with a simulated clock, which only this object advances.
 class ClockedRank {
  public:
-  // Lets time pass in which the process runs, so that the watching thread calls note_time() often enough.
+  // Advances the clock while the process runs, that is, with frequent calls of note_time().
   void run_for(milliseconds time) {
     constexpr milliseconds kPause{10};
     for (; time > kPause; time -= kPause) jump(kPause);
     jump(time);
   }
-  // Advances the clock without calls of note_time(), as if the process did not run, unless the time is short.
+  // Advances the clock without calling note_time(). Unless the time is short, this simulates a process that is stopped.
   void jump(milliseconds time) {
     now_ += time;
     progress.note_time();
   }
-  // Waits in an operation, for at most this time, until the wait is overdue although all ranks answer. Returns the limit that was exceeded,
-  // or 0.
+  // Waits in an operation, while all other ranks answer, until the wait counts as too long or this time has passed. Returns the
+  // limit that was exceeded, or 0.
   milliseconds passed_limit(milliseconds time) {
     const RankProgress::Wait wait(progress, "barrier", Kind::kSomeRanks);
     for (milliseconds waited{0}; waited < time; waited += milliseconds(1)) {
@@ -49,7 +49,7 @@ class ClockedRank {
   RankProgress progress{[this] { return now_; }};
 };
 
-// One rank may still write a checkpoint while the others wait in the next step.
+// While the others already wait in the next step, one rank may still write a checkpoint. Their wait must not count as too long.
 TEST(RankProgress, TheLimitOfStepsAppliesWhenAllRanksHaveReachedOne) {
   ClockedRank rank;
   EXPECT_EQ(rank.passed_limit(kEnough), milliseconds(0)) << "no limit";
@@ -75,7 +75,8 @@ TEST(RankProgress, TheLimitOfStepsAppliesWhenAllRanksHaveReachedOne) {
   EXPECT_EQ(rank.passed_limit(kEnough), kLong) << "without a limit of its own";
 }
 
-// A process that writes to a slow disk answers questions, but a stopped process does not.
+// A process that writes to a slow disk still answers questions, so waiting for it is not a failure. A stopped process does not
+// answer.
 TEST(RankProgress, OutsideOfStepsTheLimitOfTheStepBeforeAppliesToSilentRanks) {
   ClockedRank rank;
   rank.progress.set_longest_wait(kLong);
@@ -118,7 +119,8 @@ TEST(RankProgress, TimeBetweenWaitsIsNoWait) {
   EXPECT_FALSE(rank.progress.is_in(overdue->wait));
 }
 
-// A process that is stopped and continued calls note_time() again after a pause of more than a second.
+// A pause of more than a second between two calls of note_time() means that the process was stopped, and must not count as
+// waiting.
 TEST(RankProgress, TimeInWhichTheProcessIsStoppedIsNoWait) {
   ClockedRank rank;
   rank.progress.note_time();
@@ -164,7 +166,7 @@ TEST(RankProgress, TheTableHasARowPerRank) {
       << without_store;
 }
 
-// The rank that keeps the others waiting must be shown, whatever its number is.
+// If the table is too long to show all ranks, it must still show the rank that keeps the others waiting, whatever its number is.
 TEST(RankProgress, TheTableOfManyRanksBeginsWithThoseThatDoNotWait) {
   std::vector<std::optional<RankPosition>> positions(1000);
   for (auto& position : positions)

@@ -14,8 +14,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstRetry{20};
 constexpr milliseconds kLongestRetry{500};
 constexpr milliseconds kConnectLimit = std::chrono::seconds(5);
-// The time limit for resolving the name of a host: the name may become known shortly after the processes started, but a misspelled name
-// should not cost the whole time limit of the connection.
+// The time limit for resolving a host name. A name may become known only shortly after the processes started, but a misspelled
+// name should be reported before the much longer time limit for connecting has passed.
 constexpr milliseconds kUnknownHostLimit = std::chrono::seconds(10);
 constexpr milliseconds kAnswerLimit = std::chrono::seconds(2);
 constexpr milliseconds kLeaveLimit = std::chrono::seconds(1);
@@ -77,8 +77,8 @@ StoreClient::StoreClient(std::string host, uint16_t port, int rank, int size, mi
 
 StoreClient::~StoreClient() {
   leave({});
-  // The server closes the connection after it handled the message. If this side closed it first, with unread messages,
-  // the system would reset the connection, and the server might lose the message.
+  // Wait until the server has handled the message and closed the connection. If this side closed it first while unread messages
+  // exist, the system would reset the connection, and the server could lose the message.
   if (watcher_.joinable()) {
     {
       std::unique_lock lock(mutex_);
@@ -94,7 +94,7 @@ StoreClient::~StoreClient() {
       while (next_message(deadline)) {
       }
     } catch (const Error&) {
-      // An error here means that another program listens at the port. It need not be told that this rank leaves.
+      // An error means that a different program listens at the port, which need not know that this rank leaves.
     }
   }
 }
@@ -234,12 +234,13 @@ void StoreClient::ask_positions() {
   send(StoreMessageKind::kAskPositions, 0, {});
 }
 
-// Handles a message in the thread of watch(). Returns false if no more messages are to be read.
+// Handles a message in the thread of watch(). Returns false if the client should read no more messages.
 bool StoreClient::handle_watched(const StoreMessage& message, StoreObserver& observer) {
   if (message.kind == StoreMessageKind::kEnded) {
     const RankEnd end = read_rank_end(message);
     observer.on_end(end);
-    // If rank 0 has ended, its server waits until the clients close their connections, so this client stops reading.
+    // If rank 0 has ended, its server waits until all clients have closed their connections, so this client stops reading and
+    // closes its own.
     return end.rank != 0;
   }
   if (message.kind == StoreMessageKind::kWhere)
@@ -266,7 +267,8 @@ void StoreClient::watch_loop(StoreObserver& observer, milliseconds pause) {
     // The server sent bytes that are no messages of this protocol. The connection is unusable, as if the server had closed it.
   }
   socket_.shut_down();
-  // Rank 0 has died unless its end was reported before, or this rank has left, after which the server closes the connection, too.
+  // The connection ends without a failure if the end of rank 0 was reported before, or if this rank has left. In all other cases
+  // rank 0 has died.
   if (!rank_0_ended && rank_ != 0 && !has_left()) observer.on_end({.rank = 0, .kind = RankEnd::Kind::kDied});
   std::unique_lock lock(mutex_);
   connection_ended_ = true;

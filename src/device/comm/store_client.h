@@ -22,8 +22,8 @@ namespace plimsoll {
 
 class StoreClient;
 
-// Receives what a rank learns from the store while it runs. The functions are called in the thread of StoreClient::watch(); they must not
-// throw.
+// The functions by which a StoreClient reports events of the run. They are called in the thread of StoreClient::watch() and must
+// not throw.
 class StoreObserver {
  public:
   virtual ~StoreObserver() = default;
@@ -51,15 +51,15 @@ class StoreClient {
   StoreClient(const StoreClient&) = delete;
   StoreClient& operator=(const StoreClient&) = delete;
 
-  // Stores a value for all ranks. Errors: as get().
+  // Stores a value under a key, which all ranks can read. Errors: those of get().
   void set(std::string_view key, std::span<const std::byte> value, std::chrono::milliseconds limit);
   // Returns the value of the key and waits until a rank sets it. Errors: kDevice if it does not exist after `limit`, or
   // if a rank ended. Requires: watch() was not called.
   std::vector<std::byte> get(std::string_view key, std::chrono::milliseconds limit);
-  // Returns when all keys exist. Errors and requirements: as get().
+  // Waits until values for all these keys exist. Errors and requirements: those of get().
   void wait(const std::vector<std::string>& keys, std::chrono::milliseconds limit);
 
-  // Starts a thread that calls the observer from now on. The observer must outlive this object.
+  // Starts a thread that reports events to the observer until this object is destroyed. The observer must outlive this object.
   void watch(StoreObserver& observer, std::chrono::milliseconds pause);
   // Asks the other ranks for their positions.
   void ask_positions();
@@ -92,16 +92,17 @@ class StoreClient {
   TcpSocket socket_;
   std::vector<std::byte> input_;
   std::string own_address_;
-  std::string last_failure_;             // failure of the last attempt to connect
+  std::string last_failure_;             // text of the error of the last attempt to connect
   std::atomic<bool> is_closed_ = false;  // the server closed the connection
-  bool was_welcomed_ = false;            // the server has answered in the protocol of the store
+  // true after the server has answered, which shows that it speaks the protocol of the store
+  bool was_welcomed_ = false;
   uint32_t next_request_ = 1;
   std::mutex send_mutex_;  // protects has_left_, and is held while a message is sent
   bool has_left_ = false;
-  std::mutex mutex_;  // protects the members below
+  std::mutex mutex_;  // protects all members below
   std::condition_variable watch_changed_;
   bool stops_ = false;
-  bool connection_ended_ = false;  // set by the thread of watch()
+  bool connection_ended_ = false;  // true after the thread of watch() has ended the connection
   std::thread watcher_;
 };
 

@@ -19,34 +19,36 @@ namespace plimsoll {
 inline constexpr size_t kMaxStorePayload = size_t{1} << 20;
 
 enum class StoreMessageKind : uint32_t {
-  // Messages from a client. kRegister: rank, number of ranks, hash of the program (lower and upper half); answered by kWelcome at once, and
-  // later by kComplete or kRefused.
+  // Messages from a client. Each comment lists the payload. kRegister: rank, number of ranks, hash of the program (lower and
+  // upper half). The server answers at once with kWelcome, and later with kComplete or kRefused.
   kRegister = 1,
-  kSet,           // length of the key, key, value; answered by kDone
-  kGet,           // key; answered by kValue when the key exists
-  kListMissing,   // answered by kMissing
-  kLeave,         // text of a failure, or empty
-  kAskPositions,  // asks all other ranks for their positions; each is answered by kPosition
-  kMyPosition,    // rank that asked, position as position_payload() writes it
+  kSet,          // payload: length of the key, key, value; the server answers with kDone
+  kGet,          // payload: key; the server answers with kValue as soon as the key exists
+  kListMissing,  // no payload; the server answers with kMissing
+  kLeave,        // payload: text of a failure, or nothing if the rank leaves without one
+  // no payload; asks all other ranks for their positions, each of which is sent back as kPosition
+  kAskPositions,
+  kMyPosition,  // payload: the rank that asked, the position of this rank in the form of position_payload()
   // Messages from the server.
   kWelcome = 100,
-  kComplete,  // all ranks are registered; address at which other hosts reach the host of rank 0, or empty
-  kRefused,   // error code, text
+  // all ranks are registered; payload: the address at which other hosts reach the host of rank 0, or nothing
+  kComplete,
+  kRefused,  // payload: error code, text
   kDone,
-  kValue,     // value
-  kMissing,   // one missing rank per number
-  kEnded,     // rank, how it ended, text
-  kWhere,     // rank that asks for the position; answered by kMyPosition
-  kPosition,  // rank, its position
+  kValue,     // payload: value
+  kMissing,   // payload: the numbers of all ranks that have not registered
+  kEnded,     // payload: a rank that ended, the way in which it ended, text
+  kWhere,     // payload: the rank that asks for the position of the receiver, which answers with kMyPosition
+  kPosition,  // payload: a rank, its position
 };
 
 struct StoreMessage {
   StoreMessageKind kind = StoreMessageKind::kRegister;
-  uint32_t request = 0;  // chosen by the client, repeated in the answer
+  uint32_t request = 0;  // a number that the client chooses and the server repeats in its answer
   std::vector<std::byte> payload;
 
   std::string text(size_t offset = 0) const;
-  // Returns number `index` of the payload, or nothing if the payload is too short.
+  // Returns the number at index `index` of the payload, or nothing if the payload is too short.
   std::optional<int32_t> number(size_t index) const;
 };
 
@@ -62,8 +64,8 @@ std::vector<std::byte> position_payload(int32_t number, const RankPosition& posi
 std::optional<RankPosition> read_position(const StoreMessage& message);
 
 struct StoreParse {
-  std::optional<StoreMessage> message;  // empty if the input holds no complete message
-  bool is_foreign = false;              // the input does not follow this protocol
+  std::optional<StoreMessage> message;  // absent if the input contains no complete message
+  bool is_foreign = false;              // true if the input does not follow this protocol
 };
 // Removes the first message from `input` and returns it.
 StoreParse take_store_message(std::vector<std::byte>& input);
@@ -71,13 +73,13 @@ StoreParse take_store_message(std::vector<std::byte>& input);
 // How a rank ended, as the server tells the other ranks.
 struct RankEnd {
   enum class Kind : int32_t {
-    kLeft,    // it left after its last operation
+    kLeft,    // it left regularly, after its last operation
     kFailed,  // it reported a failure
-    kDied,    // its connection closed without a message
+    kDied,    // its connection was closed although it had not left, so its process died
   };
   int rank = 0;
   Kind kind = Kind::kLeft;
-  std::string text = {};  // failure that the rank reported
+  std::string text = {};  // text of the failure, if the rank reported one
 };
 
 }  // namespace plimsoll

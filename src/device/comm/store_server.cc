@@ -26,7 +26,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kRegistrationLimit = std::chrono::seconds(10);
-// After an error of accept() or poll(), such as too many open files, the server waits before it tries again.
+// The pause before the server tries again after an error of accept() or poll(), such as too many open files.
 constexpr milliseconds kAcceptPause{100};
 constexpr milliseconds kLastMessagesLimit{500};
 constexpr size_t kMaxUnregistered = 256;
@@ -52,8 +52,8 @@ class StoreServer::Loop {
   void run() {
     while (poll_once(next_timeout())) {
     }
-    // Waits for the clients: they receive a message that rank 0 has ended and close their connections. If the server closed first, a
-    // connection would be reset, and its client might lose that message.
+    // When the server stops, it first sends the clients the message that rank 0 has ended, and waits until they close their
+    // connections. If it closed them first, the system would reset a connection, and its client could lose that message.
     stops_ = true;
     std::erase_if(connections_, [](const Connection& connection) { return connection.rank < 0; });
     const SteadyTime deadline = std::chrono::steady_clock::now() + kLastMessagesLimit;
@@ -75,7 +75,7 @@ class StoreServer::Loop {
     std::vector<std::byte> input = {};
     std::vector<std::byte> output = {};
     std::vector<PendingGet> gets = {};
-    int rank = -1;  // -1 until the client has registered
+    int rank = -1;  // the rank that registered through this connection, or -1 before that
     uint32_t register_request = 0;
     bool has_left = false;
     bool closes_after_output = false;
@@ -98,7 +98,7 @@ class StoreServer::Loop {
   // Handles the events of one poll(). Returns false if the server is to stop.
   bool poll_once(int timeout_ms) {
     std::vector<pollfd> polls;
-    // poll() ignores negative descriptors. The request to stop needs no event any more if it was received.
+    // poll() ignores negative descriptors. Once the server is stopping, it need not watch for the request to stop.
     polls.push_back({.fd = stops_ ? -1 : wake_.fd(), .events = POLLIN, .revents = 0});
     const bool accepts = !stops_ && accept_paused_until_ <= std::chrono::steady_clock::now();
     polls.push_back({.fd = accepts ? listener_.fd() : -1, .events = POLLIN, .revents = 0});
@@ -110,8 +110,8 @@ class StoreServer::Loop {
     }
     if (::poll(polls.data(), polls.size(), timeout_ms) < 0) {
       if (errno == EINTR) return true;
-      // The failure may persist, for example if there are more connections than RLIMIT_NOFILE permits, and it hides the request to stop, so
-      // the server waits before it tries again.
+      // poll() may fail again and again, for example if there are more connections than RLIMIT_NOFILE permits. Wait, so that the
+      // loop does not occupy a core, and read the request to stop directly, because poll() cannot report it.
       std::this_thread::sleep_for(kAcceptPause);
       eventfd_t requests = 0;
       return stops_ || ::eventfd_read(wake_.fd(), &requests) != 0;
@@ -157,7 +157,8 @@ class StoreServer::Loop {
     }
   }
 
-  // Removes closed connections and reports their ranks as ended. A report may close further connections, so this is repeated.
+  // Removes closed connections and reports the end of their ranks. A report may close further connections, so the loop starts
+  // again after each.
   void remove_closed() {
     for (auto at = connections_.begin(); at != connections_.end();) {
       if (!at->is_closed) {
@@ -165,8 +166,8 @@ class StoreServer::Loop {
         continue;
       }
       const int rank = at->rank;
-      // Once all ranks are registered, a closed connection means that its process died, unless the rank has left, or rank 0 has ended and
-      // the clients close their connections.
+      // Once all ranks are registered, a closed connection means that the process of the rank died. There are two exceptions: the
+      // rank has left, or rank 0 has ended and the clients therefore close their connections.
       const bool has_died = rank >= 0 && !at->has_left && is_complete() && !rank_0_ended_;
       connections_.erase(at);
       if (has_died) report_end(rank, RankEnd::Kind::kDied, {});
@@ -239,7 +240,8 @@ class StoreServer::Loop {
     const std::optional<int32_t> rank = message.number(0);
     const std::optional<int32_t> size = message.number(1);
     if (!rank || !size || *rank < 0) return false;
-    // A new run may already have started while this one is ending. The connections of its ranks are closed, and they try again.
+    // The rank may belong to a new run that started while the current run is ending. Its connection is closed, and it tries to
+    // connect again later.
     if (is_complete() && has_end_) return false;
     connection.register_request = message.request;
     if (!refusal_.empty()) {
@@ -412,22 +414,23 @@ class StoreServer::Loop {
 
   int size_;
   TcpSocket listener_;
-  TcpSocket wake_;  // an eventfd, which is closed like a socket
+  // an eventfd that wakes poll() when the server should stop; TcpSocket closes its descriptor
+  TcpSocket wake_;
   bool stops_ = false;
   SteadyTime accept_paused_until_ = {};
   std::list<Connection> connections_;
   std::map<std::string, std::vector<std::byte>> values_;
   size_t stored_bytes_ = 0;
-  // The program hash of the rank that registered first.
+  // The hash of the program of the rank that registered first, with which those of all other ranks are compared.
   struct Program {
     int rank = 0;
     uint64_t hash = 0;
   };
   std::optional<Program> program_;
-  bool complete_ = false;  // true after all ranks were registered at the same time
-  bool has_end_ = false;   // true after a rank of the complete run has ended
+  bool complete_ = false;  // true once all ranks were registered at the same time
+  bool has_end_ = false;   // true once a rank has ended after that
   bool rank_0_ended_ = false;
-  std::string refusal_;  // the reason why no further rank can register
+  std::string refusal_;  // the reason why the server registers no more ranks
   ErrorCode refusal_code_ = ErrorCode::kUsage;
 };
 

@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-// Thread-safe.
+// The server, which runs while this object exists. Thread-safe.
 class StoreServer {
  public:
   // Listens at host:port for the ranks of a run of `size` ranks. Port 0 selects a free port. Errors: kDevice if the

@@ -77,11 +77,11 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// poll() fails if it is called with more descriptors than the process may open. Meanwhile the server must neither occupy a core nor miss
-// the request to stop.
+// poll() fails if it gets more descriptors than the process may open. In this state the server must not occupy a core, and must
+// still react to the request to stop.
 TEST(Store, AServerThatCannotPollWaits) {
   std::optional<StoreServer> server(std::in_place, std::string(kHost), 0, 1);
-  // The server calls poll() repeatedly while it waits for a connection to register.
+  // This connection does not register, so the server keeps calling poll().
   const TcpSocket unregistered = raw_connection(*server);
   const DescriptorLimit limit(1);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -188,14 +188,15 @@ TEST(Store, AnUnknownHostIsNamed) {
 TEST(TcpSocket, AddressesAreNumbersOfBothFamilies) {
   for (const std::string host : {"127.0.0.1", "::1"}) {
     TcpSocket listener;
-    if (error_of([&] { listener = listen_at(host, 0); }).text != "") continue;  // this host has no IPv6
+    // skip IPv6 on a host without it
+    if (error_of([&] { listener = listen_at(host, 0); }).text != "") continue;
     const ConnectAttempt attempt = try_connect(host, listener.local_port(), kStoreLimit);
     ASSERT_TRUE(attempt.socket) << attempt.failure;
     EXPECT_EQ(attempt.socket.local_address(), host);
     EXPECT_EQ(attempt.socket.peer_address(), host);
     EXPECT_TRUE(is_loopback(host));
   }
-  // A socket that listens for IPv4 and IPv6 must report an IPv4 address as such.
+  // If a socket listens for IPv4 and IPv6, the address of an IPv4 connection must be returned as IPv4 and not in its IPv6 form.
   const TcpSocket everywhere = listen_at("0.0.0.0", 0);
   const ConnectAttempt attempt = try_connect("127.0.0.1", everywhere.local_port(), kStoreLimit);
   ASSERT_TRUE(attempt.socket) << attempt.failure;

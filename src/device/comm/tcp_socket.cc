@@ -198,7 +198,7 @@ uint16_t TcpSocket::local_port() const {
   sockaddr_storage address = {};
   socklen_t length = 0;
   if (!read_name(&::getsockname, fd_, address, length)) return 0;
-  // The port can be written through either form of the address, because it has the same offset in both.
+  // Read the port through the IPv4 form of the address, also for IPv6, because it has the same offset in both forms.
   static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
   sockaddr_in four = {};
   std::memcpy(&four, &address, sizeof four);
@@ -211,7 +211,8 @@ void TcpSocket::set_connection_options() const {
   set_integer_option(fd_, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdle);
   set_integer_option(fd_, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveInterval);
   set_integer_option(fd_, IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
-  // Keep-alive probes are not sent while sent data is unacknowledged, so the same time limit is set for such data.
+  // The system sends no keep-alive probes while data is unacknowledged. This option sets the same time limit for unacknowledged
+  // data.
   set_integer_option(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT,
                      1000 * (kKeepAliveIdle + kKeepAliveProbes * kKeepAliveInterval));
 }

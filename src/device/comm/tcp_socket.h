@@ -44,21 +44,21 @@ class TcpSocket {
   std::string peer_address() const;
   uint16_t local_port() const;
 
-  // Sets the options of every connection of the store: small messages are sent at once, and a host that stops answering is recognized after
-  // 4 seconds.
+  // Sets the options that every connection of the store uses: small messages are sent without delay, and a host that stops
+  // answering is noticed after 4 seconds.
   void set_connection_options() const;
 
  private:
   int fd_ = -1;
 };
 
-// Returns a non-blocking socket that listens at `port`. If all addresses of `host` are loopback addresses, only this
-// host can connect; otherwise it listens at every interface, because the name of a host may have another address on the
-// host itself than elsewhere. Errors: kDevice, naming the port and the remedy.
+// Returns a non-blocking socket that listens at `port`. If all addresses of `host` are loopback addresses, it accepts connections
+// from this host only. Otherwise it listens at every network interface, because on the host itself the name may stand for a
+// different address than on other hosts. Errors: kDevice, naming the port and the remedy.
 TcpSocket listen_at(const std::string& host, uint16_t port);
 
 struct ConnectAttempt {
-  TcpSocket socket;     // non-blocking; empty if the attempt failed
+  TcpSocket socket;     // a non-blocking socket; empty if the attempt failed
   std::string failure;  // reason of the failure, such as "Connection refused"
   bool unknown_host = false;
 };

@@ -3,7 +3,7 @@
 namespace plimsoll {
 namespace {
 
-// The operand of the instruction that configures tiles (Intel's manual, volume 1, section 18.3).
+// The configuration that the instruction LDTILECFG loads (Intel's manual, volume 1, section 18.3).
 struct alignas(64) TileConfiguration {
   uint8_t palette = 1;
   uint8_t start_row = 0;

@@ -7,8 +7,9 @@
 
 #include <cstdint>
 
-// GCC 12 warns about the undefined operands that its own intrinsics create on purpose when they are inlined
-// (GCC bug 105593). The pragma applies to the end of a file that includes this one.
+// Disables a warning of GCC 12 about operands that its own AVX-512 intrinsics leave undefined on purpose (GCC bug 105593). The
+// pragma applies to the rest of every file that includes this header, because the warning appears where the intrinsics are
+// inlined.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -19,14 +20,15 @@
 
 namespace plimsoll {
 
-// A tile has 16 rows of 64 bytes: 16 x 32 bf16 of A, 16 pairs of rows x 16 columns of B, or 16 x 16 fp32 of C.
+// A tile is a register of 16 rows of 64 bytes. For the product C += A B it contains 16 x 32 bf16 of A, 16 pairs of rows by 16
+// columns of B in bf16, or 16 x 16 fp32 of C.
 inline constexpr int64_t kTileRows = 16;
 inline constexpr int64_t kTileTerms = 32;
 inline constexpr int64_t kTileBytes = 1024;
 inline constexpr int64_t kTilePitch = 64;
 
-// Between configure_amx_tiles() and release_amx_tiles() the eight tiles of the calling thread have full size. Code in between must not
-// configure the tiles differently, as oneDNN does. Requires: may_use_amx_tiles().
+// configure_amx_tiles() gives the eight tiles of the calling thread their full size, until release_amx_tiles() is called. In
+// between, no other code, such as oneDNN, may configure the tiles. Requires: may_use_amx_tiles().
 void configure_amx_tiles();
 void release_amx_tiles();
 

@@ -26,7 +26,7 @@ CpuArena::CpuArena(int64_t bytes, uint8_t fill) : bytes_(bytes), fill_(fill) {
                 "the run (plimsoll plan shows how).",
                 bytes, std::strerror(errno));
   }
-  // Uses large pages if the system provides them: fewer misses in address translation, and the same amount of
+  // Requests large pages. If the system provides them, there are fewer misses in address translation for the same amount of
   // memory.
   madvise(block, static_cast<size_t>(mapped_bytes_), MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(block);

@@ -18,7 +18,7 @@ struct Registers {
   uint32_t a = 0, b = 0, c = 0, d = 0;
 };
 
-// Returns the registers of this CPUID leaf, or zeros if the CPU does not have the leaf.
+// Returns the result of the CPUID instruction for this leaf, or zeros if the CPU does not have the leaf.
 Registers cpuid(uint32_t leaf) {
   Registers r;
   if (__get_cpuid_count(leaf, 0, &r.a, &r.b, &r.c, &r.d) == 0) return {};
@@ -32,8 +32,8 @@ constexpr uint32_t bit(int n) {
   return uint32_t{1} << n;
 }
 
-// Asks the operating system to let this process use AMX tile data, register group 18 (Linux, Documentation/arch/x86/xstate.rst:
-// ARCH_REQ_XCOMP_PERM). Returns true if it agrees.
+// Asks the operating system for permission to use the data of AMX tiles, which is component 18 of the register state (Linux,
+// Documentation/arch/x86/xstate.rst: ARCH_REQ_XCOMP_PERM). Returns true if it is granted.
 bool grants_tiles() {
 #if defined(__linux__)
   constexpr long kRequestPermission = 0x1023;
@@ -44,9 +44,10 @@ bool grants_tiles() {
 #endif
 }
 
-// Detects the instruction set level. The compiler's function also checks that the operating system saves the registers. clang 14 does not
-// know its names of F16C and AMX, so those are read from the CPU (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A,
-// CPUID); F16C uses the registers of AVX, and the operating system grants the tiles of AMX only if it saves them.
+// Detects the instruction set level. __builtin_cpu_supports() also checks that the operating system saves the registers. clang 14
+// does not support the names of F16C and AMX there, so these two are read by CPUID (Intel 64 and IA-32 Architectures Software
+// Developer's Manual, volume 2A). This is sufficient: F16C uses the registers of AVX, and the operating system grants AMX tiles
+// only if it saves them.
 CpuIsa detect() {
   __builtin_cpu_init();
   const bool f16c = has_bits(cpuid(1).c, bit(29));
@@ -56,7 +57,7 @@ CpuIsa detect() {
                       __builtin_cpu_supports("avx512vl");
   if (!avx512) return CpuIsa::kAvx2;
   if (!__builtin_cpu_supports("avx512bf16")) return CpuIsa::kAvx512;
-  const bool amx = has_bits(cpuid(7).d, bit(22) | bit(24));  // AMX-BF16, AMX-TILE
+  const bool amx = has_bits(cpuid(7).d, bit(22) | bit(24));  // the CPUID bits of AMX-BF16 and AMX-TILE
   return amx && grants_tiles() ? CpuIsa::kAmx : CpuIsa::kAvx512Bf16;
 }
 #else

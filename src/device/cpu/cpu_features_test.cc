@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// The operating system's kernel lists a flag if the CPU has the feature and the kernel saves its state; this
-// is an independent check.
+// Compares the detected features with the flags in /proc/cpuinfo. The Linux kernel lists a flag if the CPU has the feature and
+// the kernel saves its state, so this is an independent check.
 TEST(CpuFeatures, AgreesWithTheOperatingSystem) {
   std::ifstream cpuinfo("/proc/cpuinfo");
   std::string line, flags;

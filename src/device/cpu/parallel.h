@@ -32,7 +32,7 @@ void parallel_for_erased(int64_t count, void (*body)(void* context, int64_t inde
 // throw and does not call parallel_for.
 template <typename Body>
 void parallel_for(int64_t count, Body&& body) {
-  // Body is a reference type if the caller passes a lambda that is stored in a variable.
+  // If the caller passes a named lambda, Body is deduced as a reference type, so the reference is removed.
   using Callable = std::remove_reference_t<Body>;
   internal::parallel_for_erased(
       count,

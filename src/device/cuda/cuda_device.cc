@@ -54,7 +54,7 @@ std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none) {
                       ? "there is no NVIDIA driver, or it is too old for the CUDA version of this program"
                       : fmt::format("the NVIDIA driver shows no device ({})", cudaGetErrorString(error));
     }
-    // Clears CUDA's last error, which otherwise a later check would mistake for a failed launch.
+    // Clears CUDA's last error. Otherwise the next check after a kernel launch would report it as a failed launch.
     static_cast<void>(cudaGetLastError());
     return {};
   }
@@ -100,7 +100,7 @@ CudaDevice::CudaDevice(int ordinal) {
 }
 
 CudaDevice::~CudaDevice() {
-  // The result is ignored, because the call that caused a failure has already reported it.
+  // An error of this call is ignored, because the call that caused it has already reported it.
   if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
 }
 

@@ -18,12 +18,12 @@ namespace plimsoll {
 
 struct CudaDeviceInfo {
   int ordinal = 0;   // index among the visible devices
-  std::string name;  // "NVIDIA H200"
-  std::string uuid;  // "GPU-...", as printed by NVML and nvidia-smi
+  std::string name;  // such as "NVIDIA H200"
+  std::string uuid;  // identifier "GPU-...", as printed by NVML and nvidia-smi
   int sm = 0;        // compute capability, 90 for 9.0
   int num_multiprocessors = 0;
   int64_t total_bytes = 0;
-  int driver_version = 0;  // CUDA's number: 13000 for 13.0
+  int driver_version = 0;  // version number in CUDA's form: 13000 for 13.0
   int runtime_version = 0;
 };
 
@@ -90,8 +90,8 @@ class CudaArena {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  // Returns the end of the highest byte that differs from the fill pattern: the observed use. Cost: copies
-  // the arena to the host in pieces.
+  // Returns the offset at which the used part of the memory ends: the end of the last byte that differs from the fill pattern.
+  // Cost: copies the memory to the host in pieces.
   int64_t written_bytes(CudaDevice& device) const;
 
  private:

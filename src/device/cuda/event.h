@@ -17,10 +17,10 @@ namespace plimsoll {
 // A point in a stream after the work enqueued so far. Owns the event; movable, not copyable.
 class CudaEvent {
  public:
-  // States whether an event records its time. Only events with times support ms_since(); they cost slightly more.
+  // Selects whether an event records the time at which it is reached. ms_since() needs such events, which cost slightly more.
   enum class Times : uint8_t { kNo, kYes };
 
-  // How the host waits for an event: it polls, which notices the event sooner, or sleeps.
+  // Selects how the host waits for an event: kAwake polls, which notices the event sooner, and kAsleep lets the thread sleep.
   enum class Waits : uint8_t { kAwake, kAsleep };
 
   explicit CudaEvent(Times times = Times::kNo, Waits waits = Waits::kAwake) {

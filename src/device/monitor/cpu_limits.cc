@@ -7,8 +7,9 @@
 namespace plimsoll {
 namespace {
 
-// Returns the quota divided by its period, which are two numbers in one file if `period_file` is empty. Empty if there is no limit, which
-// version 2 writes as "max".
+// Reads a limit on processor time from files of a control group: the quota divided by the period. If `period_file` is empty, both
+// numbers are in quota_file (control groups of version 2, which write "max" if there is no limit). Returns nothing if there is no
+// limit.
 std::optional<double> quota_in(const std::string& quota_file, const std::string& period_file) {
   std::ifstream file(quota_file);
   double quota = 0, period = 0;
@@ -18,7 +19,7 @@ std::optional<double> quota_in(const std::string& quota_file, const std::string&
   } else {
     std::ifstream(period_file) >> period;
   }
-  // Version 1 states -1 if there is no limit.
+  // Control groups of version 1 contain the quota -1 if there is no limit.
   if (quota <= 0 || period <= 0) return std::nullopt;
   return quota / period;
 }
@@ -32,7 +33,8 @@ std::optional<double> cgroup_processors(const SystemPaths& paths) {
   };
   std::ifstream groups(paths.proc + "/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
-    // "hierarchy:controllers:path"; version 2 is hierarchy 0 without controllers.
+    // A line of /proc/self/cgroup is "hierarchy:controllers:path". Control groups of version 2 have hierarchy 0 and no
+    // controllers.
     std::istringstream parts(line);
     std::string hierarchy, controllers, group;
     if (!std::getline(parts, hierarchy, ':') || !std::getline(parts, controllers, ':') ||
@@ -40,7 +42,7 @@ std::optional<double> cgroup_processors(const SystemPaths& paths) {
       continue;
     const bool is_cpu = ("," + controllers + ",").find(",cpu,") != std::string::npos;
     if (!controllers.empty() && !is_cpu) continue;
-    // The limit of a group applies to all groups below it.
+    // Visit the group and all its parents, because the limit of a group also applies to the groups below it.
     while (true) {
       const std::string below = group == "/" ? "" : group;
       if (controllers.empty()) {

@@ -60,17 +60,18 @@ struct TopologyFunctions {
   }
 };
 
-// The address of a device on the PCI bus without the function number, because an NVLink may report another function of the same device.
+// The PCI address of a device without the function number, because the two ends of an NVLink may name different functions of one
+// device.
 using BusPlace = std::tuple<unsigned int, unsigned int, unsigned int>;
 
 BusPlace place_of(const PciInfo& info) {
   return {info.domain, info.bus, info.device};
 }
 
-// The remote ends of the NVLinks of a GPU that are up.
+// The devices to which the active NVLinks of a GPU lead.
 struct LinkEnds {
   std::map<BusPlace, int> gpus =
-      {};  // number of links per PCI address of a remote device, which may be a GPU
+      {};  // number of links to each remote device, by its PCI address; the device may be a GPU or a switch
   int num_to_switches = 0;
 };
 
@@ -96,7 +97,7 @@ std::vector<int> set_bits(const std::vector<unsigned long>& words) {
 }
 
 void read_affinity(const TopologyFunctions& functions, Device device, TopologyGpu& gpu) {
-  // Space for the bits of 4096 processors and 1024 nodes, the limits of Linux's usual configuration.
+  // Bit sets for 4096 processors and 1024 NUMA nodes, the limits in the usual configuration of Linux.
   std::vector<unsigned long> cpus(64), nodes(16);
   if (functions.cpu_affinity != nullptr &&
       functions.cpu_affinity(device, static_cast<unsigned int>(cpus.size()), cpus.data()) == kSuccess) {
@@ -239,8 +240,8 @@ GpuPair read_pair(const TopologyFunctions& functions, const OpenGpu& one, const 
   return pair;
 }
 
-// Older drivers do not report the type of the remote device. A remote device that is none of the listed GPUs, and to which another GPU also
-// has links, is a switch.
+// Finds the NVSwitches for older drivers, which do not report the type of a remote device. A remote device is a switch if it is
+// not one of the listed GPUs and several GPUs have links to it.
 void find_switches(std::vector<OpenGpu>& gpus) {
   std::map<BusPlace, int> num_gpus;
   for (const OpenGpu& gpu : gpus) {

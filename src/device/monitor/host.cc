@@ -49,8 +49,8 @@ int64_t kilobytes(std::string_view text, std::string_view name) {
   return leading_number<int64_t>(field(text, name)).value_or(0) * 1024;
 }
 
-// Reads a limit and keeps it if it is lower than the current one. If there is no limit, version 1 writes a number
-// near 2^63 and version 2 the word "max".
+// Reads a memory limit of a control group, and keeps it if it is lower than the lowest so far. Without a limit, the file contains
+// a number near 2^63 (version 1) or "max" (version 2).
 void consider(MachineMemory& memory, const std::string& limit_file, const std::string& usage_file) {
   const std::optional<int64_t> limit = leading_number<int64_t>(file_text(limit_file));
   if (!limit || *limit >= (int64_t{1} << 60)) return;
@@ -91,7 +91,8 @@ MachineMemory machine_memory(const SystemPaths& paths) {
                        .available_bytes = kilobytes(text, "MemAvailable")};
   std::istringstream groups(file_text(paths.proc + "/self/cgroup"));
   for (std::string line; std::getline(groups, line);) {
-    // "hierarchy:controllers:path"; version 2 is hierarchy 0 without controllers.
+    // A line of /proc/self/cgroup is "hierarchy:controllers:path". Control groups of version 2 have hierarchy 0 and no
+    // controllers.
     const size_t first = line.find(':');
     const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;

@@ -17,13 +17,13 @@ namespace plimsoll {
 struct SystemPaths {
   std::string proc = "/proc";
   std::string cgroup = "/sys/fs/cgroup";
-  std::string nodes = "/sys/devices/system/node";  // NUMA nodes
+  std::string nodes = "/sys/devices/system/node";  // contains one folder per NUMA node
 };
 
 struct ProcessMemory {
-  int64_t resident_bytes = 0;  // VmRSS, now
-  int64_t peak_bytes = 0;      // VmHWM, since the process started
-  int64_t swapped_bytes = 0;   // VmSwap
+  int64_t resident_bytes = 0;  // resident memory now (VmRSS)
+  int64_t peak_bytes = 0;      // largest resident memory since the process started (VmHWM)
+  int64_t swapped_bytes = 0;   // memory of the process that was swapped out (VmSwap)
 };
 ProcessMemory process_memory(const SystemPaths& paths = {});
 
@@ -32,7 +32,7 @@ struct MachineMemory {
   int64_t available_bytes = 0;  // memory available without swapping, as the kernel estimates it
   std::optional<int64_t> cgroup_limit_bytes =
       {};  // the lowest limit of this process's control groups, version 1 or 2
-  std::optional<int64_t> cgroup_used_bytes = {};  // memory used by the group with that limit
+  std::optional<int64_t> cgroup_used_bytes = {};  // memory that the control group with that limit uses
   // Returns the number of bytes that this process may allocate now: the smaller of the available memory and
   // the unused part of the control group's limit.
   int64_t takeable_bytes() const;

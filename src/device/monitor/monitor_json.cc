@@ -145,7 +145,7 @@ std::string monitor_json(const MonitorSample& sample) {
     all["power_w"] = sum.power_w;
   }
   object["host"] = host_json(sample.host);
-  // The name of a process may be invalid UTF-8. It is replaced, because dump() would throw otherwise.
+  // Invalid UTF-8 in the name of a process is replaced, because dump() would otherwise throw.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -15,15 +15,17 @@ namespace plimsoll {
 // a CPU by its instruction sets. Pure; thread-safe.
 
 struct Capability {
-  std::string format = {};  // "bf16"
+  std::string format = {};  // name of the number format, such as "bf16"
   bool is_there = false;
   std::string why = {};
 };
 
-// Returns fp16, bf16, tf32 and fp8, in this order. `sm` is 90 for compute capability 9.0.
+// Returns whether a GPU of this compute capability multiplies fp16, bf16, tf32 and fp8, in this order. `sm` is 90 for compute
+// capability 9.0.
 std::vector<Capability> gpu_capabilities(int sm);
 
-// Returns fp32, bf16, fp16, tf32 and fp8, in this order. `multiplies_fp16`: the CPU has AVX512_FP16 or AMX-FP16.
+// Returns whether a CPU multiplies fp32, bf16, fp16, tf32 and fp8, in this order. `multiplies_fp16`: the CPU has AVX512_FP16 or
+// AMX-FP16.
 std::vector<Capability> cpu_capabilities(CpuIsa isa, bool multiplies_fp16);
 
 struct HostSample {
@@ -32,7 +34,7 @@ struct HostSample {
   std::string isa = {};             // name of the instruction set
   std::optional<double> load = {};  // mean number of runnable threads over the last minute
   MachineMemory memory = {};
-  std::vector<Capability> capabilities = {};  // empty unless they were requested
+  std::vector<Capability> capabilities = {};  // the number formats; empty unless the user requested them
 };
 
 // Returns the current state of this machine. `isa` is the text of describe_isa().
@@ -43,47 +45,50 @@ struct ContextSample {
   int index = 0;  // index of the GPU, as in GpuSample
   int64_t before_bytes = 0;
   int64_t after_bytes = 0;
-  std::string why_not = {};  // why it was not measured; "" if it was
+  std::string why_not = {};  // the reason why it could not be measured; "" if it was measured
 };
 
 struct MonitorSample {
-  std::string time = {};                 // "2026-11-21T09:12:01Z"
-  std::string why_no_gpu = {};           // why there is no GPU, as a part of a sentence
+  std::string time = {};                 // time of the sample, such as "2026-11-21T09:12:01Z"
+  std::string why_no_gpu = {};           // the reason why no GPU is listed, as a part of a sentence
   std::string driver = {};               // version of the driver
-  std::optional<int> cuda_version = {};  // 12080 for 12.8
+  std::optional<int> cuda_version = {};  // the latest CUDA version that the driver supports, 12080 for 12.8
   std::vector<GpuSample> gpus = {};
   HostSample host = {};
-  bool with_capabilities = false;  // whether the capabilities were requested
+  bool with_capabilities = false;  // true if the user requested the capabilities
   bool with_context = false;
-  std::vector<ContextSample> contexts = {};  // contexts that were measured
+  // memory of new CUDA contexts, for the GPUs on which it was measured
+  std::vector<ContextSample> contexts = {};
 };
 
-// Sums and means over the GPUs that could be read.
+// Sums and means over all GPUs that could be read.
 struct GpuSum {
   GpuMemory memory = {};
   double power_w = 0;
-  double mean_gpu_percent = 0;  // mean over the GPUs that report it
+  double mean_gpu_percent = 0;  // mean over those GPUs that report the value
 };
 GpuSum sum_of(const std::vector<GpuSample>& gpus);
 
 // Formats a version such as "12.8"; "" if there is none.
 std::string cuda_version_text(std::optional<int> version);
-// Returns a sentence that says why no GPU is listed, what was requested, and that the host follows.
+// Returns a sentence for the case that no GPU is listed. It states the reason and the requested GPUs, and says that the host is
+// shown instead.
 std::string no_gpu_sentence(const MonitorSample& sample);
 
 // Formats a sample of the monitor as text for people. Pure; thread-safe.
 
-// Returns a block of rows per GPU, and the sum if there are several; without a GPU, the host. Figures that
-// the driver does not report have no row. Ends with a newline.
+// Returns several rows of text per GPU, and a row with the sums if there are several GPUs. Without a GPU, describes the host.
+// Values that the driver does not report have no row. Ends with a newline.
 std::string monitor_table(const MonitorSample& sample);
 
-// Returns one line per GPU, or one line for the host, for a growing log. Ends with a newline.
+// Returns one line of text per GPU, or one line for the host if there is no GPU. These lines are meant for a log to which each
+// sample is appended. Ends with a newline.
 std::string monitor_lines(const MonitorSample& sample);
 
 // Formats a sample of the monitor as JSON for programs. Pure; thread-safe.
 
-// Returns one object on one line, without a newline. Memory is in MiB (1048576 bytes), rounded down as
-// nvidia-smi does. A figure that the driver does not report is null.
+// Returns the sample as one JSON object on one line, without a newline. Memory is in MiB (1048576 bytes), rounded down as
+// nvidia-smi does. Values that the driver does not report are null.
 std::string monitor_json(const MonitorSample& sample);
 
 }  // namespace plimsoll

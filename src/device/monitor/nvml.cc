@@ -15,8 +15,8 @@ namespace plimsoll {
 
 using namespace nvml;
 
-// Pointers to NVML's functions. A pointer is null if the driver lacks the function; only the functions up to the first empty line are
-// required.
+// Pointers to the functions of NVML. A pointer is null if the driver does not have the function. Only the functions before the
+// first empty line are required.
 struct Nvml::Functions {
   int (*init)() = nullptr;
   int (*count)(unsigned int*) = nullptr;
@@ -84,15 +84,16 @@ std::string describe_nvml_status(int status) {
 
 namespace {
 
-// Returns true for a status which means that the card or the driver does not have the figure. All other failures are
-// reported.
+// Returns true for a status of NVML that means that the card or the driver does not provide the value. Other failures are
+// reported to the user.
 bool means_absent(int status) {
   return status == kNotSupported || status == kInvalidArgument || status == kNotFound ||
          status == kFunctionNotFound || status == kNoData || status == kArgumentVersionMismatch ||
          status == kDeprecated;
 }
 
-// Returns true if the call with this status succeeded. If the driver withheld the figure, adds `what` and the reason to the sample.
+// Returns true if the call with this status succeeded. If the driver refused to report the value `what`, adds its name and the
+// reason to the sample.
 bool is_given(int status, const char* what, GpuSample& sample) {
   if (status == kSuccess) return true;
   if (status == kGpuIsLost || status == kResetRequired) {
@@ -103,7 +104,7 @@ bool is_given(int status, const char* what, GpuSample& sample) {
   return false;
 }
 
-// Reads a figure. Figures are unsigned in the library; none of the figures that are read here exceeds an int.
+// Reads a value. NVML returns unsigned integers, and none of the values that are read here exceeds an int.
 template <typename Value, typename Function, typename... Words>
 std::optional<Value> read(const char* what, GpuSample& sample, Function* function, Device device,
                           Words... words) {
@@ -155,7 +156,7 @@ void Nvml::Functions::find_others(void* library) {
   find_library_function(library, "nvmlDeviceGetTemperatureThreshold", threshold);
   find_library_function(library, "nvmlDeviceGetMarginTemperature", margin);
   find_library_function(library, "nvmlDeviceGetFanSpeed", fan);
-  // Drivers since 2023 have the first name, older ones the second.
+  // drivers since 2023 have a function of the first name, older ones of the second
   if (!find_library_function(library, "nvmlDeviceGetCurrentClocksEventReasons", clock_events))
     find_library_function(library, "nvmlDeviceGetCurrentClocksThrottleReasons", clock_events);
   find_library_function(library, "nvmlDeviceGetTotalEccErrors", ecc);
@@ -180,7 +181,7 @@ int Nvml::Functions::list_processes(Device device, decltype(compute_processes) l
   std::vector<ProcessInfo> infos(64);
   auto number = static_cast<unsigned int>(infos.size());
   int status = list(device, &number, infos.data());
-  // The number of processes may grow between two calls, so the space is doubled.
+  // The number of processes may grow between two calls, so twice the reported number is allocated.
   for (int attempt = 0; status == kInsufficientSize && attempt < 4; ++attempt) {
     infos.resize(2 * std::max<size_t>(number, infos.size()));
     number = static_cast<unsigned int>(infos.size());
@@ -368,7 +369,7 @@ std::vector<GpuSample> Nvml::all() const {
     functions_->read_limits(device, sample);
     functions_->read_links(device, sample);
     functions_->read_processes(device, sample);
-    // Removes equal entries: several calls for the same figure are refused for the same reason.
+    // Removes repeated messages, because several calls for the same value are refused for the same reason.
     const auto last = std::unique(sample.refused.begin(), sample.refused.end());
     sample.refused.erase(last, sample.refused.end());
   }

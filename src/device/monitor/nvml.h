@@ -32,7 +32,7 @@ struct GpuClocks {
   std::optional<int> max_sm_mhz = {};
   std::optional<int> memory_mhz = {};
   std::optional<int> max_memory_mhz = {};
-  std::optional<uint64_t> events = {};  // bits; throttle.h has their names
+  std::optional<uint64_t> events = {};  // the reasons for reduced clocks as bits, which throttle.h interprets
 };
 
 struct GpuPower {
@@ -42,9 +42,9 @@ struct GpuPower {
 
 struct GpuThermals {
   std::optional<int> celsius = {};
-  std::optional<int> slowdown_c = {};  // the temperature at which the card slows down
+  std::optional<int> slowdown_c = {};  // the temperature at which the card reduces its clocks
   std::optional<int> slowdown_margin_c =
-      {};  // how many degrees C remain, on cards that report only this difference
+      {};  // degrees C until that temperature; on cards that report only this difference
   std::optional<int> fan_percent = {};
 };
 
@@ -72,20 +72,21 @@ struct NvLinks {
 struct GpuSample {
   int index = 0;  // index that nvidia-smi uses, regardless of CUDA_VISIBLE_DEVICES
   std::string name = {};
-  std::string uuid = {};                  // "GPU-..."
-  std::optional<int> sm = {};             // compute capability, 90 for 9.0
-  std::string fault = {};                 // why nothing can be read from the GPU; "" if something can
+  std::string uuid = {};       // identifier "GPU-..."
+  std::optional<int> sm = {};  // compute capability, 90 for 9.0
+  std::string fault = {};      // the reason why nothing can be read from the GPU; "" if something can be read
   std::vector<std::string> refused = {};  // values that the driver withholds, such as "power (no permission)"
   std::optional<GpuMemory> memory = {};
-  std::optional<int> gpu_percent = {};     // share of the last moments in which a kernel ran
-  std::optional<int> memory_percent = {};  // share of the last moments in which memory was read or written
+  std::optional<int> gpu_percent = {};  // percentage of the last sampling period in which a kernel ran
+  // percentage of the last sampling period in which memory was read or written
+  std::optional<int> memory_percent = {};
   GpuClocks clocks = {};
   GpuPower power = {};
   GpuThermals thermals = {};
   EccErrors ecc = {};
   PcieLink pcie = {};
   NvLinks nvlinks = {};
-  bool has_processes = false;  // whether the driver reported the list
+  bool has_processes = false;  // true if the driver reported the list of processes
   std::vector<GpuProcess> processes = {};
 };
 
@@ -106,7 +107,8 @@ class Nvml {
   const std::string& why_not() const;
 
   std::string driver_version() const;
-  std::optional<int> cuda_version() const;  // the latest that the driver supports, 12080 for 12.8
+  // the latest CUDA version that the driver supports, 12080 for 12.8
+  std::optional<int> cuda_version() const;
 
   // Return the memory and the processes of the GPU with this UUID ("GPU-...") now; nothing if the library is not open or
   // does not know the GPU.

@@ -9,7 +9,7 @@ namespace plimsoll::nvml {
 
 using Device = struct NvmlDevice*;
 
-// Statuses that the program distinguishes.
+// The return values that the program distinguishes.
 inline constexpr int kSuccess = 0;
 inline constexpr int kInvalidArgument = 2;
 inline constexpr int kNotSupported = 3;
@@ -86,9 +86,10 @@ inline constexpr unsigned int kP2pNotSupported = 5;
 inline constexpr unsigned int kNvLinkToGpu = 0;
 inline constexpr unsigned int kNvLinkToSwitch = 2;
 
-inline constexpr unsigned int kAffinityOfNode = 0;      // NVML_AFFINITY_SCOPE_NODE
-inline constexpr unsigned int kFieldNvLinkMbPerS = 90;  // NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
-inline constexpr unsigned int kValueUnsigned = 1;       // NVML_VALUE_TYPE_UNSIGNED_INT
+inline constexpr unsigned int kAffinityOfNode = 0;  // NVML's constant NVML_AFFINITY_SCOPE_NODE
+// NVML's constant NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
+inline constexpr unsigned int kFieldNvLinkMbPerS = 90;
+inline constexpr unsigned int kValueUnsigned = 1;  // NVML's constant NVML_VALUE_TYPE_UNSIGNED_INT
 
 struct PciInfo {
   char legacy_bus_id[16];

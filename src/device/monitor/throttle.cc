@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// The bits as NVML documents them under "clocks event reasons".
+// The bits of the reasons for reduced clocks, as NVML documents them under "clocks event reasons".
 constexpr uint64_t kIdle = 0x1;
 constexpr uint64_t kApplicationClocks = 0x2;
 constexpr uint64_t kPowerCap = 0x4;

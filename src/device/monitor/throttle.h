@@ -13,31 +13,33 @@ namespace plimsoll {
 
 struct ClockEvent {
   uint64_t bit = 0;
-  std::string name = {};    // "power cap"
-  std::string advice = {};  // what to do; "" if nothing is wrong
+  std::string name = {};    // short name, such as "power cap"
+  std::string advice = {};  // what the user can do; "" if nothing is wrong
   bool is_throttling =
       false;  // the card is slower than it could be, because power or cooling is insufficient
 };
 
-// Returns the events of the sample's clock events, hardware first. If the driver names the cause of a
-// slowdown, only the cause is listed. Empty if nothing reduces the clocks.
+// Returns the reasons for reduced clocks that the sample contains, those of the hardware first. If the driver names the cause of
+// a slowdown, the slowdown itself is not listed in addition. Empty if nothing reduces the clocks.
 std::vector<ClockEvent> clock_events(const GpuSample& sample);
 
-// Returns the names of these events, such as "power cap, idle"; "" if there are none.
+// Returns the names of these reasons separated by commas, such as "power cap, idle"; "" if there are none.
 std::string clock_event_names(const GpuSample& sample);
 
-// A judgement of a temperature or of a power draw, before the card reduces its clocks.
+// A judgement of a temperature or of a power draw. Each comment states the limits for both, where they apply.
 enum class Verdict : uint8_t {
-  kUnknown,  // the driver does not report the value
-  kGood,     // under 75 C; under 95 % of the power limit
-  kWarm,     // 75 to 80 C
-  kHigh,  // above 80 C, or within 5 C of the temperature at which the card slows down; at least 95 % of the power limit
+  kUnknown,  // the driver does not report the temperature or the power draw
+  kGood,     // temperature below 75 C; power draw below 95 % of the limit
+  kWarm,     // temperature from 75 to 80 C
+  // temperature above 80 C, or within 5 C of the one at which the card reduces its clocks; power draw of at least 95 % of the
+  // limit
+  kHigh,
 };
 
 // Judges the temperature. Source of the limits: temperatures below 80 C are fine under load, 70 to 75 C are excellent,
 // and cards begin to throttle at 84 to 90 C (Hugging Face's guide to hardware for training).
 Verdict temperature_verdict(const GpuSample& sample);
-// Judges the power draw by the power limit.
+// Judges the power draw in relation to the power limit.
 Verdict power_verdict(const GpuSample& sample);
 
 // Returns "good", "warm" or "high"; "" if the verdict is unknown.
@@ -50,7 +52,7 @@ std::string describe_power_verdict(const GpuSample& sample);
 // Formats one line for people: "GPU 0 slows down: power cap. ...". Requires: event.is_throttling.
 std::string throttle_warning(const std::string& gpu, const ClockEvent& event);
 
-// Reads the figures of one GPU for the log of a run, and warns if the GPU slows down. One thread uses an object.
+// Reads the state of one GPU for the log of a training run, and warns if the GPU reduces its clocks. One thread uses an object.
 
 class GpuLog {
  public:
@@ -70,7 +72,7 @@ class GpuLog {
   std::string label_;
   const Nvml& nvml_;
   bool warned_hot_ = false;
-  uint64_t warned_ = 0;  // bits of the events for which there was a warning
+  uint64_t warned_ = 0;  // bits of the reasons about which a warning was already returned
 };
 
 }  // namespace plimsoll

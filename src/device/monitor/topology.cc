@@ -61,7 +61,7 @@ int64_t node_memory_bytes(const fs::path& meminfo) {
   return 0;
 }
 
-// Rates of NVLink of known compute capabilities.
+// The rate of one NVLink for known compute capabilities.
 struct NvLinkRate {
   int sm;
   int generation;
@@ -134,7 +134,7 @@ std::string format_ranges(const std::vector<int>& numbers) {
 
 std::optional<int> nvlink_generation(const TopologyGpu& gpu) {
   if (const NvLinkRate* rate = nvlink_rate(gpu)) return rate->generation;
-  // The indices are NVML's version numbers, which count versions 2.2 and 3.1 separately; the values are the generations.
+  // The index is NVML's version number, which counts the versions 2.2 and 3.1 separately. The value is the generation of NVLink.
   constexpr std::array kGenerations{0, 1, 2, 2, 3, 3, 4, 5};
   const int version = gpu.nvlink_version.value_or(0);
   if (version < 1 || version >= static_cast<int>(kGenerations.size())) return std::nullopt;
@@ -155,7 +155,8 @@ std::optional<double> pcie_gb_per_s(const PcieLink& link) {
                               16.0 * 128 / 130 / 8,
                               32.0 * 128 / 130 / 8,
                               64.0 * 242 / 256 / 8};
-  // Uses the highest generation of the link, because an idle card lowers the generation, but not the width.
+  // The current generation of a PCI Express link cannot be used, because an idle card lowers it. The card does not lower the
+  // width, so the highest generation is combined with the current width.
   const int generation = link.max_generation.value_or(link.generation.value_or(0));
   const int width = link.width.value_or(link.max_width.value_or(0));
   if (generation < 1 || generation >= static_cast<int>(kRates.size()) || width < 1) return std::nullopt;

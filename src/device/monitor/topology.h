@@ -15,16 +15,16 @@ namespace plimsoll {
 
 // The path between two GPUs over PCI Express, from the shortest to the longest.
 enum class PciPath : uint8_t {
-  kUnknown,     // the driver does not report it
-  kOneBridge,   // nvidia-smi's PIX: through one bridge, or on one board
-  kBridges,     // nvidia-smi's PXB: through several bridges
-  kHostBridge,  // nvidia-smi's PHB: through a host bridge
-  kNode,        // nvidia-smi's NODE: between host bridges of one NUMA node
-  kSystem,      // nvidia-smi's SYS: between NUMA nodes
+  kUnknown,     // the driver does not report the path
+  kOneBridge,   // called PIX by nvidia-smi: through a single PCI Express bridge, or on one board
+  kBridges,     // called PXB: through several PCI Express bridges
+  kHostBridge,  // called PHB: through a host bridge
+  kNode,        // called NODE: between host bridges of one NUMA node
+  kSystem,      // called SYS: between NUMA nodes
 };
 
 struct TopologyGpu {
-  int index = 0;  // index in nvidia-smi
+  int index = 0;  // number by which nvidia-smi lists the GPU
   std::string name = {};
   std::string fault = {};       // why nothing can be read from the GPU; "" if something can
   std::optional<int> sm = {};   // compute capability, 90 for 9.0
@@ -41,13 +41,14 @@ struct TopologyGpu {
 // The connection of two GPUs.
 struct GpuPair {
   PciPath path = PciPath::kUnknown;
-  int num_nvlinks =
-      0;  // NVLinks between the two GPUs that are up; with a switch, the smaller of their numbers of links to it
+  // number of active NVLinks between the two GPUs; if they are connected by a switch, the smaller of their numbers of links
+  // to it
+  int num_nvlinks = 0;
   bool through_switch =
-      false;  // the NVLinks lead to NVSwitches, which connect every GPU with every other one
+      false;  // true if the NVLinks lead to NVSwitches, which connect all GPUs with each other
   std::optional<bool> maps_memory =
-      {};  // the GPU `row` of Topology::pair() can map the memory of the GPU `column`
-  std::string why_not_mapped = {};  // the driver's reason, as a part of a sentence
+      {};  // true if the GPU of the matrix row can map the memory of the GPU of the matrix column
+  std::string why_not_mapped = {};  // the reason that the driver gives if it cannot, as a part of a sentence
   friend bool operator==(const GpuPair&, const GpuPair&) = default;
 };
 
@@ -55,7 +56,8 @@ struct NumaNode {
   int index = 0;
   std::vector<int> cpus = {};
   int64_t memory_bytes = 0;
-  std::vector<int> distances = {};  // distance to each node in the order of the nodes; 10 to the node itself
+  // distance to each NUMA node in the order of the nodes; it is 10 for the node itself
+  std::vector<int> distances = {};
   friend bool operator==(const NumaNode&, const NumaNode&) = default;
 };
 
@@ -63,8 +65,8 @@ struct Topology {
   std::string driver = {};      // version of the driver
   std::string why_no_gpu = {};  // why no GPU is listed, as a part of a sentence
   std::vector<TopologyGpu> gpus = {};
-  std::vector<GpuPair> pairs =
-      {};  // gpus.size() rows of gpus.size() pairs; the pairs of a GPU with itself are empty
+  // a matrix with one row and one column per GPU, stored row by row; the pairs of a GPU with itself are empty
+  std::vector<GpuPair> pairs = {};
   std::vector<NumaNode> nodes = {};
   std::vector<int> usable_cpus = {};  // processors that this process may use
 
@@ -74,8 +76,8 @@ struct Topology {
 
 // Returns the NUMA nodes that Linux lists; empty if it lists none.
 std::vector<NumaNode> numa_nodes(const SystemPaths& paths = {});
-// Returns the number of processors whose time this process may use, the lowest limit of its control groups of version 1 or 2: 1.5 for
-// "--cpus 1.5" of a container. Empty without a limit.
+// Returns the amount of processor time that this process may use, as a number of processors: for example 1.5 for a container that
+// was started with "--cpus 1.5". It is the lowest limit of the process's control groups (version 1 or 2). Empty without a limit.
 std::optional<double> cgroup_processors(const SystemPaths& paths = {});
 // Returns the processors that this process may use; empty if the system does not tell.
 std::vector<int> usable_cpus();
@@ -100,13 +102,13 @@ std::optional<double> pcie_gb_per_s(const PcieLink& link);
 // Returns the rate in GB/s between two GPUs in each direction: that of their NVLinks, otherwise that of the slower PCI
 // Express link.
 std::optional<double> pair_gb_per_s(const Topology& topology, size_t row, size_t column);
-// Returns the entry of the matrix for two GPUs: "X", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS", or "N/A".
+// Returns the text for two GPUs in the matrix of nvidia-smi topo -m: "X", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS" or "N/A".
 std::string link_label(const Topology& topology, size_t row, size_t column);
 
-// Returns the matrix of nvidia-smi topo -m with its legend, and below it the consequences of each kind of link for DDP and ZeRO. Without a
-// GPU: the NUMA nodes, and how ranks on CPUs would exchange data. Ends with a newline.
+// Returns the matrix of nvidia-smi topo -m with its legend, and the consequences of each kind of link for training with DDP and
+// ZeRO. Without a GPU, returns the NUMA nodes and explains how ranks on CPUs would exchange data. Ends with a newline.
 std::string topology_text(const Topology& topology);
-// Returns one object on one line, without a newline.
+// Returns the topology as a JSON object on one line, without a newline.
 std::string topology_json(const Topology& topology);
 
 }  // namespace plimsoll

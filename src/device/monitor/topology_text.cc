@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kColumns = 80;
 
-// The legend of nvidia-smi topo -m.
+// The legend that explains the entries of the matrix, as nvidia-smi topo -m prints it.
 constexpr const char* kLegend =
     "Legend:\n"
     "\n"
@@ -54,7 +54,7 @@ std::string ranges_or_none(const std::vector<int>& numbers) {
   return numbers.empty() ? "N/A" : format_ranges(numbers);
 }
 
-// Returns the table of cells. Columns are as wide as their widest cell, with `gap` blanks between them.
+// Formats a table. Each column is as wide as its widest cell, and there are `gap` blanks between columns.
 std::string aligned(const std::vector<std::vector<std::string>>& rows, size_t gap = 2) {
   std::vector<size_t> widths;
   for (const std::vector<std::string>& row : rows) {
@@ -91,7 +91,7 @@ std::string matrix_text(const Topology& topology) {
 
 using PairIndex = std::pair<size_t, size_t>;
 
-// Pairs of GPUs with the same kind of link.
+// All pairs of GPUs that are connected by the same kind of link.
 struct LinkKind {
   std::vector<PairIndex> pairs = {};
   std::string label = {};
@@ -162,7 +162,7 @@ std::string describe_nvlinks(const Topology& topology, const LinkKind& kind) {
   return text + ".";
 }
 
-// Returns "PCI Express 4.0 x16" for the slower link of the two GPUs.
+// Returns a description of the slower of two GPUs' PCI Express links, such as "PCI Express 4.0 x16".
 std::string describe_pcie(const Topology& topology, const LinkKind& kind) {
   const auto [row, column] = kind.pairs.front();
   const PcieLink& one = topology.gpus[row].pcie;
@@ -195,7 +195,7 @@ void add_kind(std::string& text, const Topology& topology, const LinkKind& kind)
   add_paragraph(text, describe_mapping(pair));
 }
 
-// Formats the size and the time of an exchange in which a rank sends `values` values of this size per parameter.
+// Formats the size and the duration of an exchange in which a rank sends `values` values per parameter.
 std::string cost_text(double values, double bytes_per_value, double gb_per_s) {
   const double gigabytes = values * bytes_per_value;
   const double seconds = gigabytes / gb_per_s;
@@ -203,7 +203,8 @@ std::string cost_text(double values, double bytes_per_value, double gb_per_s) {
                      : fmt::format("{:.1f} GB, {:.1f} s", gigabytes, seconds);
 }
 
-// Returns the table rows that state how much each of n ranks sends per step for 1e9 parameters, and the time at this rate.
+// Returns table rows that state how many bytes each of n ranks sends per training step of a model with 1e9 parameters, and how
+// long that takes at this rate.
 std::string exchange_rows(int n, double gb_per_s) {
   const double share = static_cast<double>(n - 1) / n;
   std::vector<std::vector<std::string>> rows{
@@ -284,7 +285,7 @@ void add_nodes(std::string& text, const Topology& topology) {
   text += aligned(rows);
 }
 
-// Returns the nodes that have a processor which this process may use.
+// Returns the NUMA nodes that contain a processor which this process may use.
 std::vector<int> usable_nodes(const Topology& topology) {
   std::vector<int> indices;
   for (const NumaNode& node : topology.nodes) {

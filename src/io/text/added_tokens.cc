@@ -28,7 +28,7 @@ bool starts_with_word(std::string_view text) {
   return !text.empty() && has_flag(text, 0, kWordCharacter);
 }
 
-// Returns the position at which the white space at the end of the text starts.
+// Returns the position at which the trailing white space of the text starts, or the length of the text if it has none.
 size_t trailing_space(std::string_view text) {
   while (!text.empty()) {
     const size_t last = start_of_last_code_point(text);
@@ -38,7 +38,7 @@ size_t trailing_space(std::string_view text) {
   return text.size();
 }
 
-// Returns the number of bytes of white space at the start of the text.
+// Returns the length in bytes of the leading white space of the text.
 size_t leading_space(std::string_view text) {
   size_t i = 0;
   while (i < text.size() && has_flag(text, i, kWhitespace)) i += decode_valid_utf8(text.data() + i).num_bytes;
@@ -73,7 +73,7 @@ bool AddedTokenMatcher::surely_absent(std::string_view text) const {
 }
 
 void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* parts) const {
-  size_t done = 0;  // the text before this position is in `parts`
+  size_t done = 0;  // every byte before this position is covered by an element of `parts`
   size_t at = 0;
   while (at < text.size()) {
     if (!starts_[static_cast<unsigned char>(text[at])]) {
@@ -97,7 +97,8 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* part
     }
     const AddedToken& token = patterns_[static_cast<size_t>(trie_.value(longest))].token;
     size_t begin = at, end = match_end;
-    // The search continues after the match itself, even if the token includes white space after it or was refused.
+    // Continue the search at the end of the matched text. White space that the token absorbs after it is searched again, and so
+    // is the text after a match that the conditions of the token reject.
     at = match_end;
     if (ignore_special_ && token.special) continue;
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {
@@ -109,8 +110,8 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* part
     if (begin < end) parts->push_back({token.id, begin, end});
     done = end;
   }
-  // Two tokens may overlap (see the header), so `done` may be beyond the end of the last one. Only text that belongs
-  // to no token remains.
+  // `done` is the end of the last token, including white space that it absorbed. Text after it that belongs to no token is
+  // appended as plain text.
   if (done < text.size()) parts->push_back({TextPart::kPlainText, done, text.size()});
 }
 

@@ -1,8 +1,9 @@
-// Finds added tokens in a text before the model processes it: the leftmost, longest match first, then the
-// conditions of each token.
+// Finds added tokens, which are tokens that are matched as a whole before the tokenizer's model splits the rest of the text. At
+// each position the longest token is taken. It is then rejected if its own conditions, such as matching whole words only, are not
+// met.
 //
-// Hugging Face's tokenizers do this in two passes over different texts (raw, then normalized), with one
-// matcher per pass. Immutable after construction; thread-safe. Owns its tokens.
+// Hugging Face's tokenizers search twice: in the raw text for some tokens, and in the normalized text for the others. Each search
+// has its own AddedTokenMatcher. Immutable after construction; thread-safe. Owns its tokens.
 #pragma once
 
 #include <array>
@@ -18,54 +19,58 @@
 
 namespace plimsoll::text {
 
-// Part of a text: an added token, or the text between tokens (id is kPlainText).
+// A part of a text. It is either an added token, or plain text between added tokens, for which `id` is kPlainText.
 struct TextPart {
   static constexpr int32_t kPlainText = -1;
   int32_t id = kPlainText;
-  size_t begin = 0;  // bytes
+  size_t begin = 0;  // `begin` and `end` are byte offsets in the text
   size_t end = 0;
 };
 
 class AddedTokenMatcher {
  public:
   struct Pattern {
-    std::string text;  // the text to match; for normalized tokens their normalized form
+    // the text to search for, in its normalized form if the token is matched in normalized text
+    std::string text;
     AddedToken token;
   };
-  // Requires: the texts of the patterns are distinct and not empty. `ignore_special` leaves special tokens in
-  // the text.
+  // Requires: the texts of the patterns are distinct and not empty. If `ignore_special` is true, special tokens are not
+  // recognized, and their text remains plain text.
   AddedTokenMatcher(std::vector<Pattern> patterns, bool ignore_special);
 
   bool empty() const { return patterns_.empty(); }
-  // Returns true if no part of the text can match. This is the fast answer for almost every text.
+  // Returns true if the text certainly contains none of the tokens. This cheap test decides for almost every text; if it returns
+  // false, split() must be called.
   bool surely_absent(std::string_view text) const;
-  // Appends the parts of the text in order, including plain text, without empty parts. Parts can overlap if a
-  // token that includes white space on its right is followed by one that starts with white space, as in
-  // Hugging Face's tokenizers.
+  // Divides the text into added tokens and plain text, and appends these parts in order, without empty ones. As in Hugging Face's
+  // tokenizers, two parts can overlap: the white space between two tokens belongs to both if the first token absorbs white space
+  // on its right and the second one begins with white space.
   void split(std::string_view text, std::vector<TextPart>* parts) const;
 
  private:
   std::vector<Pattern> patterns_;
   ByteTrie trie_;
-  std::array<bool, 256> starts_{};  // first bytes of the patterns
-  int only_start_ = -1;             // the first byte, if all patterns share it
+  std::array<bool, 256> starts_{};  // true for bytes with which a token begins
+  int only_start_ = -1;  // the common first byte of all tokens, or -1 if they have several first bytes
   bool ignore_special_;
 };
 
-// A token and its id, if the file states one.
+// An added token as a file describes it, and its id if the file contains one.
 struct StatedToken {
   AddedToken token;
   std::optional<int32_t> id;
 };
 
-// Reads an object with "content", the five properties, and possibly "id". Absent properties are false, except
-// for "normalized", whose default is the opposite of "special", as in Hugging Face's AddedToken.
+// Reads the JSON object of an added token: its text "content", the flags of AddedToken ("special", "single_word", "lstrip",
+// "rstrip", "normalized"), and possibly "id". A missing flag is false, except for "normalized", whose default is the opposite of
+// "special", as in Hugging Face's AddedToken.
 StatedToken read_added_token(const JsonFields& fields);
 
-// Reads either a string, which means a special token matched in the raw text, or an object as read_added_token() does.
+// Reads a special token from JSON. The value is either an object as for read_added_token(), or a string, which is the text of a
+// special token that is matched in the raw text.
 StatedToken read_special_token(const Json& value, const std::string& where, const std::string& name);
 
-// Converts an id. Errors: kBadData if not 0 <= id < 2^31 - 1.
+// Returns a token id as int32_t. Errors: kBadData unless 0 <= id < 2^31 - 1.
 int32_t checked_id(int64_t id, const std::string& name);
 
 }  // namespace plimsoll::text

@@ -27,14 +27,14 @@ void AlignedText::assign(std::string_view utf8, int32_t first_code_point) {
 
 void append_changed(const AlignedText& text, size_t from, size_t to,
                     const std::vector<ChangedCodePoint>& changed, size_t removed, AlignedText* out) {
-  size_t next = from + removed;  // the old code point that is replaced next
+  size_t next = from + removed;  // index in `text` of the next code point that is not yet replaced
   for (const ChangedCodePoint& c : changed) {
     if (c.change > 0) {
       out->push(c.value, next == 0 ? TextSpan{text.begin, text.begin} : text.spans[next - 1]);
       continue;
     }
-    // If the normalizer removed more code points than the text has, `next` is past the end. The source of the last
-    // code point is used then.
+    // `next` can be past the end of the text if the normalizer reported more removed code points than the text has. Then take the
+    // position of the last code point.
     const size_t at = std::min(next, text.spans.size() - 1);
     out->push(c.value, text.spans[at]);
     next = std::min(next + 1 + static_cast<size_t>(-c.change), to);
@@ -62,8 +62,8 @@ namespace {
 
 using Changed = std::vector<ChangedCodePoint>;
 
-// Decomposes and sorts in the canonical order. The first code point of a decomposition replaces the old one, and the others are
-// insertions.
+// Decomposes every code point and sorts combining characters into the canonical order. The first code point of a decomposition is
+// marked as a replacement of the original one, and the others as insertions.
 Changed decompose(std::u32string_view chars, bool compatible) {
   struct Part {
     ChangedCodePoint c;
@@ -95,13 +95,14 @@ Changed decompose(std::u32string_view chars, bool compatible) {
   return out;
 }
 
-// Composes a decomposed text (Unicode 15.0, section 3.11, "Canonical Composition Algorithm"). The `change` of a composite is the sum of
-// those of its two parts, minus one, because two code points become one.
+// Composes decomposed text (Unicode 15.0, section 3.11, "Canonical Composition Algorithm"). A composite replaces two code points
+// by one, so its ChangedCodePoint::change is the sum of both changes minus one.
 Changed compose(const Changed& parts) {
   const UnicodeTable& unicode = UnicodeTable::get();
   Changed out;
-  std::optional<size_t> starter;  // its position in `out`
-  int last_rank = -1;             // rank of the last code point after the starter; -1 if there is none
+  // index in `out` of the last starter, a code point with which following ones may be composed
+  std::optional<size_t> starter;
+  int last_rank = -1;  // combining rank of the last code point after the starter; -1 if there is none
   for (const ChangedCodePoint& part : parts) {
     const int rank = unicode.combining_rank(part.value);
     if (starter && (last_rank < rank)) {
@@ -128,10 +129,10 @@ Changed compose(const Changed& parts) {
 void apply_normal_form(NormalForm form, AlignedText* text) {
   const bool compatible = form == NormalForm::kNfkd || form == NormalForm::kNfkc;
   const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  // ASCII has the same form in every normal form.
+  // ASCII text is the same in every Unicode normalization form, so nothing has to be done.
   if (std::all_of(text->chars.begin(), text->chars.end(), [](char32_t c) { return c < 128; })) return;
   if (!composes) return change_text(decompose(text->chars, compatible), 0, text);
-  // Only code points that may change, and the one before each of them, need the algorithm.
+  // Only the code points that composition may change, and the code point before each of them, are decomposed and composed.
   const std::u32string_view chars = text->chars;
   const uint16_t wanted = compatible ? kMayComposeCompatible : kMayCompose;
   const auto may_change = [&](char32_t c) { return (UnicodeProperties::get().flags(c) & wanted) != 0; };
@@ -144,7 +145,7 @@ void apply_normal_form(NormalForm form, AlignedText* text) {
     for (done = at + 1; done < chars.size() && may_change(chars[done]);) ++done;
     const Changed part = compose(decompose(chars.substr(begin, done - begin), compatible));
     changed.insert(changed.end(), part.begin(), part.end());
-    at = done;  // the code point at `done` does not change, so the search continues after it
+    at = done;  // composition does not change the code point at `done`, so the loop continues after it
   }
   if (done == 0) return;
   for (; done < chars.size(); ++done) changed.push_back({chars[done], 0});

@@ -1,8 +1,9 @@
-// A text in code points, each with the part of the original text from which it came, and the changes that the steps of a pipeline make to
-// it.
+// A text as code points, in which each code point has the range of the original text from which it came, and the functions with
+// which the steps of a tokenizer change such a text.
 //
-// The sources follow the rules of Hugging Face's NormalizedString, so that offsets of tokens equal those of Hugging Face: a replaced code
-// point keeps its source, and an inserted one takes the source of the code point before it. Not thread-safe.
+// The ranges follow the rules of Hugging Face's NormalizedString, so that offsets of tokens equal those of Hugging Face: a code
+// point that replaces another one has the range of the replaced one, and an inserted code point has the range of the code point
+// before it. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,9 @@
 
 namespace plimsoll::text {
 
-// A code point of a changed text. `change` is 0 if it replaces the next old code point, positive if it is
-// inserted, and -n if it replaces the next old code point and n further ones are removed.
+// A code point in the output of a step that changes a text. `change` relates it to the input: 0 if it replaces the next input
+// code point, positive if it is inserted, and -n if it replaces the next input code point and the n input code points after that
+// are removed.
 struct ChangedCodePoint {
   char32_t value = 0;
   int32_t change = 0;
@@ -23,11 +25,11 @@ struct ChangedCodePoint {
 
 struct AlignedText {
   std::u32string chars;
-  std::vector<TextSpan> spans;  // one per code point
-  int32_t begin = 0;            // index of the first code point in the original text
+  std::vector<TextSpan> spans;  // the range of each code point in the original text
+  int32_t begin = 0;            // index in the original text of the first code point
 
-  // Replaces the contents by the decoded text. Requires: `utf8` is valid UTF-8, and its first code point is the one with the
-  // index first_code_point in the original text.
+  // Decodes `utf8` and replaces the contents of this object by it. Requires: `utf8` is valid UTF-8, and its first code point has
+  // the index first_code_point in the original text.
   void assign(std::string_view utf8, int32_t first_code_point);
   void clear();
   void push(char32_t c, TextSpan span) {
@@ -36,19 +38,20 @@ struct AlignedText {
   }
 };
 
-// Appends the code points [from, to) of `text`, changed, to `out`. The first `removed` of them are dropped
-// without a replacement.
+// Appends to `out` the code points `changed`, which replace the code points [from, to) of `text`. The first `removed` code points
+// of this range are dropped without a replacement.
 void append_changed(const AlignedText& text, size_t from, size_t to,
                     const std::vector<ChangedCodePoint>& changed, size_t removed, AlignedText* out);
 
-// Checks that a step does not let a text grow without bound, as a chain of replacements could. `size` is the number of
-// code points that the text would have, `before` the number before the step. Errors: kBadData with `where`.
+// Limits the growth of a text in one step of a pipeline, because a chain of replacements could otherwise make it arbitrarily
+// long. `size` is the number of code points that the text would have after the step, and `before` the number before it. Errors:
+// kBadData, whose message begins with `where`, if the growth is too large.
 void check_growth(size_t size, size_t before, const std::string& where);
 
-// Replaces the whole text by the changed code points, as append_changed() does for a part of a text.
+// Replaces the whole text by the code points `changed`. The parameters have the same meaning as for append_changed().
 void change_text(const std::vector<ChangedCodePoint>& changed, size_t removed, AlignedText* text);
 
-// Keeps the code points for which keep(c) is true.
+// Removes the code points for which keep(c) is false.
 template <typename Keep>
 void filter_text(Keep&& keep, AlignedText* text) {
   size_t kept = 0;

@@ -8,8 +8,8 @@
 namespace plimsoll::text {
 namespace {
 
-// The functions below do one step each, as Hugging Face's tokenizers do them. A code point that a step inserts has the source of the one
-// before it.
+// Each function below does one step of the normalization as Hugging Face's tokenizers do it. The source of a code point is its
+// index in the original text. A code point that a step inserts has the source of the code point before it.
 
 void clean(SourcedText* text) {
   SourcedText out;
@@ -34,8 +34,8 @@ void space_cjk(SourcedText* text) {
   *text = std::move(out);
 }
 
-// Applies NFD. Canonical sorting moves code points but not their sources, because Hugging Face's tokenizers assign the sources in the
-// sorted order.
+// Decomposes the text (normalization form NFD). Sorting combining characters into the canonical order moves the code points but
+// leaves the list of sources as it is, because Hugging Face's tokenizers assign the sources after sorting.
 void decompose(SourcedText* text) {
   struct Part {
     int rank;
@@ -61,7 +61,7 @@ void decompose(SourcedText* text) {
     begin = end;
   }
   SourcedText out;
-  size_t next = 0;  // number of input code points that were replaced so far
+  size_t next = 0;  // number of input code points for which a replacement was appended so far
   for (const Part& part : parts) {
     if (!part.inserted) ++next;
     out.push(part.value, text->source[next == 0 ? 0 : next - 1]);
@@ -101,8 +101,8 @@ constexpr uint64_t lower_ascii(uint64_t bytes) {
   return bytes | upper >> 2;
 }
 
-// Returns true if any of eight bytes is a control character (below 0x20, or 0x7F) or outside ASCII. A change of case
-// alone does not normalize such bytes.
+// Returns true if any of eight bytes is a control character (below 0x20, or 0x7F) or not ASCII. Text with such bytes needs more
+// than lower-casing.
 constexpr bool has_control_or_high(uint64_t bytes) {
   const uint64_t below_space = (bytes - repeat(0x20)) & ~bytes;
   const uint64_t above_tilde = bytes + repeat(1);
@@ -145,7 +145,8 @@ BertNormalizer::Action BertNormalizer::action_by_flags(uint8_t flags) const {
   return kKeep;
 }
 
-// Pages with equal flags are shared; a shared page is copied when the first mapping is set in it.
+// Fills the table that maps each code point to its action. It consists of pages of kPageSize entries. Code point ranges with
+// equal Unicode flags share a page, and a shared page is copied as soon as one code point in it needs an entry that differs.
 void BertNormalizer::fill_entries() {
   const UnicodeTable& unicode = UnicodeTable::get();
   std::vector<int> made(unicode.num_pages(), -1);
@@ -196,7 +197,8 @@ void BertNormalizer::fill_entries() {
   }
 }
 
-// Applies all steps to a code point on its own. Code points that need reordering have the action kReorder.
+// Computes the normalized form of a single code point. Code points whose order in the text may have to change are not handled
+// here; their table entries have the action kReorder.
 void BertNormalizer::map_code_point(char32_t c, std::u32string* out) const {
   const UnicodeTable& unicode = UnicodeTable::get();
   out->clear();
@@ -251,7 +253,7 @@ void BertNormalizer::run_steps(SourcedText* text) const {
   if (spec_.lowercase) lower(text);
 }
 
-// Returns true if every byte maps to exactly one byte.
+// Normalizes a text of which every byte becomes exactly one byte, such as plain ASCII text. Returns false for any other text.
 bool BertNormalizer::normalize_ascii(std::string_view text, NormalizedText* out) const {
   out->bytes.resize(text.size());
   out->source.clear();
@@ -284,8 +286,8 @@ int32_t BertNormalizer::normalize(std::string_view text, int32_t first_code_poin
                                   NormalizedText* out) const {
   out->first_code_point = first_code_point;
   if (normalize_ascii(text, out)) return static_cast<int32_t>(text.size());
-  // A code point grows by a factor of at most 15, and almost none grows. Space for the worst case is
-  // allocated only when it is needed.
+  // Normalization makes a code point at most 15 times as long, but almost never makes one longer. Therefore the output is first
+  // allocated with moderate reserve and enlarged only when necessary.
   size_t capacity = text.size() + text.size() / 2 + 64;
   out->bytes.resize(capacity);
   out->source.resize(capacity);

@@ -18,16 +18,17 @@
 
 namespace plimsoll::text {
 
-// A normalized text. `source` has one entry per byte: the index of the code point in the original text,
-// starting at `first_code_point` of the call. It is empty if byte i came from code point first_code_point + i
-// (ASCII, nothing dropped).
+// A normalized text. `source` contains for each byte the index, in the original text, of the code point from which the byte came;
+// `first_code_point` is the index of the first code point of the input. If each byte i came from code point first_code_point + i,
+// as in ASCII text without dropped characters, `source` is empty.
 struct NormalizedText {
   std::string bytes;
   std::vector<int32_t> source;
   int32_t first_code_point = 0;
 };
 
-// Code points with their sources, the data on which the steps operate.
+// Code points, each with the index of the code point in the original text from which it came. The separate normalization steps
+// work on this form.
 struct SourcedText {
   std::u32string code_points;
   std::vector<int32_t> source;
@@ -46,16 +47,17 @@ class BertNormalizer {
  public:
   explicit BertNormalizer(const NormalizerSpec& spec);
 
-  // Normalizes `text`, the part of a longer text that starts at code point first_code_point. Requires: valid
-  // UTF-8. Returns the number of code points in `text`. Overwrites `out` and reuses its memory.
+  // Normalizes `text`, which is a part of a longer text and begins there at the code point with index first_code_point. Requires:
+  // valid UTF-8. Returns the number of code points in `text`. Overwrites `out` and reuses its memory.
   int32_t normalize(std::string_view text, int32_t first_code_point, NormalizedText* out) const;
 
-  // Computes the result of normalize() in separate steps, which is slower.
+  // Computes the same result as normalize(), but with a separate pass per normalization step. It is slower and serves as the
+  // reference.
   int32_t normalize_in_steps(std::string_view text, int32_t first_code_point, NormalizedText* out) const;
 
  private:
-  // The action for a code point. A table entry contains the action in its low bits and the index into mapped_
-  // above them.
+  // The action of normalization for a code point. A table entry is a 16-bit number: its lowest kActionBits bits contain the
+  // action, and the other bits an index into mapped_, the list of replacement texts.
   enum Action : uint16_t { kKeep, kDrop, kSpace, kSpaced, kMap, kHangul, kReorder };
   static constexpr int kActionBits = 3;
   struct Mapped {
@@ -77,11 +79,11 @@ class BertNormalizer {
 
   NormalizerSpec spec_;
   bool strips_accents_;
-  std::array<uint8_t, 128> ascii_{};  // the byte that an ASCII byte is mapped to
+  std::array<uint8_t, 128> ascii_{};  // the output byte for each ASCII byte
   std::array<bool, 128> ascii_dropped_{};
   std::vector<uint16_t> page_of_;
   std::vector<uint16_t> entries_;
-  std::vector<bool> is_shared_;  // per page: several ranges of code points share it
+  std::vector<bool> is_shared_;  // per page of entries_: true if several ranges of code points use this page
   std::vector<Mapped> mapped_;
 };
 

@@ -9,7 +9,8 @@ namespace {
 
 const std::vector<std::string> kSettings = {"uncased", "cased", "cased_stripped", "uncased_accents", "raw"};
 
-// Our own generator gives the same texts on every machine (splitmix64, seeded by the name of the test).
+// A random number generator (splitmix64, seeded by the name of the test). It is implemented here instead of taken from the
+// standard library so that the tests use the same texts on every machine.
 class Random {
  public:
   explicit Random(std::string_view name) : state_(hash64(name)) {}
@@ -96,8 +97,8 @@ TEST(BertNormalizerTest, EveryAsciiByteAtEveryPlaceOfAWord) {
 
 TEST(BertNormalizerTest, ReorderingMovesCharactersButNotTheirSources) {
   const BertNormalizer normalizer(normalizer_setting("cased_stripped"));
-  // U+302E (a spacing mark, class 224) is sorted after U+0316 (class 220), which is then dropped. Its source
-  // is its position in the sorted text.
+  // Canonical ordering moves U+0316 (combining class 220) before U+302E (a spacing mark of class 224). U+0316 is then dropped as
+  // an accent. The expected source of U+302E is 2, its position in the sorted text, as in Hugging Face's tokenizers.
   NormalizedText text;
   normalizer.normalize("a\u302E\u0316", 0, &text);
   EXPECT_EQ(text.bytes, "a\u302E");

@@ -11,22 +11,24 @@
 namespace plimsoll::text {
 namespace {
 
-// For code points below this, the ids of single characters are in a table.
+// The ids of single characters below this code point are stored in an array, and those of other characters in the hash table of
+// tokens.
 constexpr char32_t kNumDirect = 0x10000;
 
-// The largest number of symbols of a word for which a search through all pairs is used, because it is faster than a
-// heap. Measured with GPT-2's merges on English: words have 4 to 8 bytes, and a heap costs 2.5 times as much for
-// them.
+// Words of at most this number of symbols (tokens before merging) are merged by scanning all adjacent pairs for the best one.
+// Longer words use a heap, which is slower for short words: for English words of 4 to 8 bytes with GPT-2's merges, it takes 2.5
+// times as long.
 constexpr size_t kMaxShort = 40;
 
 constexpr uint32_t kNoRank = std::numeric_limits<uint32_t>::max();
 
-// Valid UTF-8 has no byte 0xC0, 0xC1 or above 0xF4.
+// Returns true if the byte can occur in valid UTF-8: all bytes can except 0xC0, 0xC1 and those above 0xF4.
 bool occurs_in_utf8(size_t byte) {
   return byte != 0xC0 && byte != 0xC1 && byte <= 0xF4;
 }
 
-// Returns the bytes that the characters of a token represent, or nothing if one represents none.
+// Appends the bytes that the characters of a byte-level token stand for. Returns false if one of the characters stands for no
+// byte.
 bool append_raw_bytes(std::string_view token, std::string* out) {
   for (size_t i = 0; i < token.size();) {
     const DecodedCodePoint c = decode_valid_utf8(token.data() + i);
@@ -38,8 +40,8 @@ bool append_raw_bytes(std::string_view token, std::string* out) {
   return true;
 }
 
-// Orders a heap. The standard library's heap has the largest element first, so the candidate to be merged first has
-// to be the largest.
+// The comparison of the heap of merge candidates. The heap functions of the standard library put the largest element first, so
+// the candidate with the lowest rank, or the leftmost of several, has to compare as the largest.
 bool comes_later(const BpeScratch::Candidate& a, const BpeScratch::Candidate& b) {
   return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
 }
@@ -69,7 +71,8 @@ Bpe::Bpe(const Vocabulary& vocabulary, const TokenIds& ids, const BpeSpec& spec)
   if (!is_byte_level_ || !spec.ignore_merges) return;
   size_t num_bytes = 0;
   for (const auto& entry : vocabulary) num_bytes += entry.first.size();
-  raw_text_.reserve(num_bytes);  // the text is not moved later, so that views of it stay valid
+  // reserves the final size, because raw_ids_ refers to this text by std::string_view
+  raw_text_.reserve(num_bytes);
   raw_ids_.reserve(vocabulary.size());
   for (const auto& [token, id] : vocabulary) {
     const size_t begin = raw_text_.size();
@@ -85,7 +88,8 @@ void Bpe::add_merge(const BpeMerge& merge, uint32_t rank) {
   const uint64_t pair = pair_of(merge.left, merge.right);
   size_t i = (pair * 0x9E3779B97F4A7C15u) >> shift_;
   while (merges_[i].pair != kNoPair && merges_[i].pair != pair) i = (i + 1) & (merges_.size() - 1);
-  merges_[i] = {pair, rank, merge.result};  // a pair that occurs twice has the later rank
+  // if the merges contain a pair twice, the rank of the second occurrence is used
+  merges_[i] = {pair, rank, merge.result};
 }
 
 const Bpe::Merge* Bpe::find(int32_t left, int32_t right) const {
@@ -101,12 +105,13 @@ bool Bpe::splits_before(std::string_view mark, const Vocabulary& vocabulary) con
       spec_.ignore_merges) {
     return false;
   }
-  // If characters without a token are dropped, the offsets of all tokens after them move, so a word must not be
-  // divided.
+  // A character without a token is dropped if the model has neither an unknown token nor byte fallback. The offsets of all later
+  // tokens of the word then shift, so the result would change if the word were divided.
   const bool has_bytes = spec_.byte_fallback && std::all_of(fallback_ids_.begin(), fallback_ids_.end(),
                                                             [](int32_t id) { return id != kNoToken; });
   if (unk_id_ == kNoToken && !has_bytes) return false;
-  // Pairs are joined across a mark only if some token contains a mark after other text.
+  // Dividing a word before each `mark` changes no token unless some token contains the mark after other text, because only such a
+  // token could extend across a division.
   return std::none_of(vocabulary.begin(), vocabulary.end(), [&](const auto& entry) {
     const std::string_view token = entry.first;
     for (size_t at = token.find(mark, 1); at != std::string_view::npos; at = token.find(mark, at + 1)) {
@@ -116,15 +121,16 @@ bool Bpe::splits_before(std::string_view mark, const Vocabulary& vocabulary) con
   });
 }
 
-// Fills the scratch with a symbol per character. Unknown characters become bytes or the unknown token; without
-// either they are dropped, and the tokens after them take their place in the offsets, as in the reference.
+// Initializes the symbols of a word, one per character. A character without a token becomes its bytes or the unknown token. If
+// the model has neither, the character is dropped and the tokens after it get offsets as if it had not existed, as in Hugging
+// Face's tokenizers.
 void Bpe::add_characters(std::string_view word, BpeScratch& scratch) const {
   const auto add = [&](int32_t id, size_t length) {
     const auto position = static_cast<int32_t>(scratch.symbols.size());
     scratch.symbols.push_back({id, position - 1, position + 1, static_cast<uint32_t>(length)});
   };
   const bool is_plain = spec_.continuing_prefix.empty() && spec_.end_suffix.empty();
-  size_t unknown = 0;  // length of the unknown token that is not added yet
+  size_t unknown = 0;  // number of bytes of the unknown token that has not been added to the symbols yet
   for (size_t i = 0; i < word.size();) {
     const DecodedCodePoint c = decode_valid_utf8(word.data() + i);
     std::string_view text = word.substr(i, c.num_bytes);
@@ -148,7 +154,8 @@ void Bpe::add_characters(std::string_view word, BpeScratch& scratch) const {
     const bool has_bytes = spec_.byte_fallback && std::all_of(text.begin(), text.end(), [&](char byte) {
                              return fallback_ids_[static_cast<unsigned char>(byte)] != kNoToken;
                            });
-    // The bytes are added now, before an unknown token that is still pending, as in the reference.
+    // The bytes are added before a pending unknown token although its characters come first in the word. Hugging Face's
+    // tokenizers do the same.
     if (has_bytes) {
       for (const char byte : text) add(fallback_ids_[static_cast<unsigned char>(byte)], 1);
       continue;
@@ -210,14 +217,15 @@ void Bpe::append(const BpeScratch& scratch, std::vector<WordToken>* out) {
   }
 }
 
-// Joins pairs until none remains, by a search through all pairs or with a heap. Both give the same tokens if a joined
-// token determines the text of its pair, which is not so with a continuing prefix.
+// Merges adjacent symbols until no merge applies, by scanning all pairs or with a heap. Both give the same tokens if a merged
+// token determines the text of the two tokens from which it was made. This does not hold if tokens inside a word have a prefix
+// such as "##", so these models always use the heap.
 void Bpe::merge_all(BpeScratch& scratch) const {
   if (scratch.symbols.size() <= kMaxShort && spec_.continuing_prefix.empty()) return merge_short(scratch);
   merge_long(scratch);
 }
 
-// Joins the leftmost pair of the lowest rank until no pair remains.
+// Repeatedly merges the pair with the lowest rank, the leftmost one if several have it, until no merge applies.
 void Bpe::merge_short(BpeScratch& scratch) const {
   std::vector<BpeScratch::Symbol>& symbols = scratch.symbols;
   if (symbols.size() < 2) return;
@@ -271,7 +279,8 @@ void Bpe::merge_long(BpeScratch& scratch) const {
     if (left.length == 0 || left.next < 0) continue;
     BpeScratch::Symbol& right = symbols[static_cast<size_t>(left.next)];
     const Merge* merge = find(left.id, right.id);
-    if (merge == nullptr || merge->result != top.result) continue;  // the pair has changed
+    // skips an outdated heap entry, whose pair was changed by another merge
+    if (merge == nullptr || merge->result != top.result) continue;
     left.id = top.result;
     left.length += right.length;
     left.next = right.next;

@@ -16,15 +16,15 @@
 
 namespace plimsoll::text {
 
-// Buffers of one thread.
+// Temporary memory for merging, which is reused for all words. Each thread needs its own.
 struct BpeScratch {
-  // A part of a word, as an element of a linked list of the parts.
+  // A token of a partly merged word, as an element of a doubly linked list.
   struct Symbol {
     int32_t id;
-    int32_t previous, next;  // positions; -1 at the ends
-    uint32_t length;         // bytes; 0 once it was joined to the one before it
+    int32_t previous, next;  // indices of the neighbours in `symbols`; -1 if there is none
+    uint32_t length;  // number of bytes in the word; 0 after the symbol was merged into the one before it
   };
-  // A pair that may be joined: the symbol at `position` and the one after it.
+  // A possible merge of the symbol at index `position` with the next one into the token `result`.
   struct Candidate {
     uint32_t rank;
     int32_t position;
@@ -39,19 +39,19 @@ class Bpe {
  public:
   Bpe(const Vocabulary& vocabulary, const TokenIds& ids, const BpeSpec& spec);
 
-  // Appends the tokens of one word. Requires: word is valid UTF-8, not empty, under 4 GiB. Errors: kBadData if a
-  // character has no token and the unknown token is not in the vocabulary. Cost: O(n log n) for n characters.
+  // Appends the tokens of one word. Requires: the word is valid UTF-8, not empty, and smaller than 4 GiB. Errors: kBadData if a
+  // character has no token and the model's unknown token is not in the vocabulary. Cost: O(n log n) for n characters.
   void split(std::string_view word, BpeScratch& scratch, std::vector<WordToken>* out) const;
 
-  // Returns true if the vocabulary has the characters of all bytes that UTF-8 uses (byte_level.h), and no option of
-  // the model concerns single characters.
+  // Returns true if split_bytes() may be used: the vocabulary contains the character of each byte that occurs in UTF-8
+  // (byte_level.h), and the model has no option that treats single characters specially.
   bool is_byte_level() const { return is_byte_level_; }
-  // Splits a word as split() does, but takes the bytes of the word instead of the characters that represent them.
-  // Offsets of tokens count these bytes. Requires: is_byte_level(); valid UTF-8.
+  // Splits a word like split(), but takes the original bytes of the word instead of the printable characters that stand for them
+  // in byte-level BPE. Token offsets count these bytes. Requires: is_byte_level(); valid UTF-8.
   void split_bytes(std::string_view bytes, BpeScratch& scratch, std::vector<WordToken>* out) const;
 
-  // Returns true if a text may be divided before every `mark` that does not follow another mark, and the parts give
-  // the same tokens as the whole: no token contains a mark after other text.
+  // Returns true if splitting the parts of a text separately gives the same tokens as splitting it at once, when the text is
+  // divided before each `mark` that does not follow another mark. This holds if no token contains a mark after other text.
   bool splits_before(std::string_view mark, const Vocabulary& vocabulary) const;
 
   int32_t unk_id() const { return unk_id_; }
@@ -78,14 +78,15 @@ class Bpe {
 
   const TokenIds& ids_;
   const BpeSpec& spec_;
-  std::vector<Merge> merges_;  // an open hash table whose size is a power of two
-  uint32_t shift_ = 0;         // reduces a hash to a position in the table
+  std::vector<Merge> merges_;  // a hash table with open addressing, whose size is a power of two
+  uint32_t shift_ = 0;         // the right shift that turns a hash into an index of merges_
   int32_t unk_id_ = kNoToken;
-  std::vector<int32_t> character_ids_;       // ids of code points below kNumDirect, without prefix and suffix
-  std::array<int32_t, 256> fallback_ids_{};  // ids of the tokens <0x00> to <0xFF>
-  std::array<int32_t, 256> byte_ids_{};      // ids of the characters that represent bytes
-  TokenIds raw_ids_;      // ids of tokens whose characters all represent bytes, by those bytes
-  std::string raw_text_;  // storage of the keys of raw_ids_
+  std::vector<int32_t> character_ids_;       // token ids of single characters below kNumDirect
+  std::array<int32_t, 256> fallback_ids_{};  // token ids of the byte tokens <0x00> to <0xFF>
+  // token ids of the characters that stand for the bytes in byte-level BPE
+  std::array<int32_t, 256> byte_ids_{};
+  TokenIds raw_ids_;      // maps the bytes for which a byte-level token stands to the token id
+  std::string raw_text_;  // the bytes to which the keys of raw_ids_ refer
   bool is_byte_level_ = false;
 };
 

@@ -18,20 +18,20 @@ uint64_t key_of(const Pair& pair) {
   return uint64_t{static_cast<uint32_t>(pair.first)} << 32 | static_cast<uint32_t>(pair.second);
 }
 
-// A change of the number of times that a pair occurs in a word.
+// The difference in the number of occurrences of a pair when one word changes.
 struct Change {
   Pair pair;
   int32_t by;
 };
 
-// A pair that may be joined, and the words that contain it. `count` is the number of occurrences when the entry was
-// made; it may have changed since.
+// A pair of adjacent tokens that may be merged, and the indices of the words that contain it. `count` is the number of
+// occurrences at the time when the candidate entered the queue, and may be outdated.
 struct Candidate {
   Pair pair;
   int64_t count = 0;
   std::vector<uint32_t> words;
 
-  // The largest count has priority, then the lower ids.
+  // Puts the pair with the largest count first in the queue, and of equal counts the pair with the lower token ids.
   bool operator<(const Candidate& other) const {
     return count != other.count ? count < other.count : pair > other.pair;
   }
@@ -54,7 +54,7 @@ class Trainer {
   }
 
  private:
-  // Returns the id of a token, which is added if it is new.
+  // Returns the id of a token, and adds the token if it is new.
   int32_t id_of(const std::string& token) {
     const auto [place, is_new] = ids_.emplace(token, static_cast<int32_t>(result_.tokens.size()));
     if (is_new) result_.tokens.push_back(token);
@@ -87,7 +87,7 @@ class Trainer {
     for (const auto& entry : kept) id_of(text_of(entry.first));
   }
 
-  // Turns every word into ids. Characters outside the alphabet are left out.
+  // Converts every word to a list of character ids. Characters outside the alphabet are dropped.
   void split_words() {
     symbols_.resize(words_.size());
     for (size_t w = 0; w < words_.size(); ++w) {
@@ -146,7 +146,7 @@ class Trainer {
       if (second.starts_with(options_.continuing_prefix))
         second.remove_prefix(options_.continuing_prefix.size());
       const int32_t joined = id_of(result_.tokens[static_cast<size_t>(top.pair.first)] + std::string(second));
-      // If a pair is joined a second time, its rank becomes the later one.
+      // If the same pair is merged a second time, only its later merge is kept.
       const auto [place, is_new] = rank_of.emplace(key_of(top.pair), merges_.size());
       if (!is_new) {
         merges_[place->second].reset();
@@ -165,7 +165,8 @@ class Trainer {
     }
   }
 
-  // Joins a pair everywhere in a word. The count of the pair itself is not updated, as in the reference.
+  // Merges all occurrences of a pair in a word, and records how the counts of the neighbouring pairs change. The count of the
+  // merged pair itself is not updated, as in Hugging Face's trainer.
   static void join(const Pair& pair, int32_t joined, std::vector<int32_t>* word,
                    std::vector<Change>* changes) {
     std::vector<int32_t>& ids = *word;
@@ -185,10 +186,10 @@ class Trainer {
   }
 
   const BpeTraining& options_;
-  std::vector<std::pair<std::string, int64_t>> words_;  // sorted
-  std::vector<std::vector<int32_t>> symbols_;           // the ids of each word
+  std::vector<std::pair<std::string, int64_t>> words_;  // the words and their counts, sorted by word
+  std::vector<std::vector<int32_t>> symbols_;           // the current token ids of each word
   std::unordered_map<std::string, int32_t> ids_;
-  std::unordered_map<uint64_t, int64_t> counts_;  // number of occurrences of each pair
+  std::unordered_map<uint64_t, int64_t> counts_;  // the number of occurrences of each pair in all words
   std::map<Pair, std::vector<uint32_t>> new_places_;
   std::priority_queue<Candidate> queue_;
   std::vector<std::optional<Pair>> merges_;

@@ -9,10 +9,11 @@
 namespace plimsoll::text {
 namespace {
 
-// Printable bytes are represented by themselves, and the others by code points from 256 on.
+// The alphabet of byte-level BPE, which represents every byte by a printable character: a printable byte by itself, any other
+// byte by a code point from 256 on.
 struct ByteCharacters {
   std::array<char32_t, 256> characters{};
-  std::array<int16_t, 512> bytes{};  // -1 if the code point represents no byte
+  std::array<int16_t, 512> bytes{};  // the byte for which a code point stands, or -1 if it stands for none
 
   ByteCharacters() {
     bytes.fill(-1);
@@ -31,10 +32,10 @@ struct ByteCharacters {
   }
 };
 
-// The classes of code points in the three expressions. Every code point has one.
+// The classes of code points that the three regular expressions distinguish. Each code point belongs to exactly one.
 enum class Kind : uint8_t { kLetter, kNumber, kSpace, kOther };
 
-// The kind of each code point: by value for ASCII, by properties for the others.
+// The class of each code point: from a table for ASCII, and from the Unicode properties for all others.
 class Kinds {
  public:
   static const Kinds& get() {
@@ -42,7 +43,7 @@ class Kinds {
     return table;
   }
 
-  // Returns the kind of the code point at `p` and its number of bytes.
+  // Returns the class of the code point that starts at `p`, and stores its length in `num_bytes`.
   Kind at(const char* p, uint32_t* num_bytes) const {
     const auto byte = static_cast<unsigned char>(*p);
     if (byte < 128) {
@@ -73,7 +74,7 @@ class Kinds {
   std::array<Kind, 32> by_category_{};
 };
 
-// Scans words from one position of a text.
+// Finds the end of the word that starts at a given position of a text.
 class Scanner {
  public:
   Scanner(std::string_view text, size_t begin) : text_(text), begin_(begin), kinds_(Kinds::get()) {}
@@ -103,7 +104,8 @@ class Scanner {
       while (end < text_.size() && is_newline(text_[end])) ++end;
       return end;
     }
-    // A word of white space ends with the last line break of the white space, if there is one.
+    // A word that consists of white space ends after the last line break in this white space. Without a line break, spaces()
+    // finds its end.
     const size_t end = run(begin_, Kind::kSpace);
     const size_t newline = text_.substr(begin_, end - begin_).find_last_of("\r\n");
     return newline != std::string_view::npos ? begin_ + newline + 1 : spaces();
@@ -117,7 +119,8 @@ class Scanner {
     return kinds_.at(text_.data() + at, &num_bytes);
   }
 
-  // Returns the end of the longest run of a kind with at most `limit` code points.
+  // Returns the end of the sequence of code points of class `wanted` that starts at `at`. If `limit` is not negative, the
+  // sequence has at most that many code points.
   size_t run(size_t at, Kind wanted, int limit = -1) const {
     uint32_t num_bytes = 0;
     while (at < text_.size() && limit-- != 0 && kinds_.at(text_.data() + at, &num_bytes) == wanted) {
@@ -126,7 +129,8 @@ class Scanner {
     return at;
   }
 
-  // Matches \s+(?!\S)|\s+: of several spaces before a word, the last one belongs to the word.
+  // Matches \s+(?!\S)|\s+, white space that is followed by other text: the last white-space character is left for the next match,
+  // unless it is the only one.
   size_t spaces() const {
     const size_t end = run(begin_, Kind::kSpace);
     if (end == text_.size()) return end;
@@ -135,7 +139,7 @@ class Scanner {
     return last > begin_ ? last : end;
   }
 
-  // Matches the letters of 's 't 're 've 'm 'll 'd.
+  // Matches an English contraction: 's, 't, 're, 've, 'm, 'll or 'd. Returns begin_ if there is none.
   size_t contraction(bool ignores_case) const {
     if (text_[begin_] != '\'' || begin_ + 1 >= text_.size()) return begin_;
     const auto letter = [&](size_t at) {
@@ -148,7 +152,7 @@ class Scanner {
         (first == 'l' && second == 'l')) {
       return begin_ + 3;
     }
-    // U+017F, the long s, is an s in every case.
+    // When case is ignored, U+017F (the long s) matches the letter s.
     if (ignores_case && text_.substr(begin_ + 1).starts_with("\xC5\xBF")) return begin_ + 3;
     return begin_;
   }
@@ -160,7 +164,7 @@ class Scanner {
 
 constexpr std::string_view kGpt2Regex =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// GPT-2's expression as newer files spell it.
+// The same expression in the spelling of newer files.
 constexpr std::string_view kGpt2RegexGrouped =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kThreeDigitsRegex =
@@ -172,7 +176,7 @@ std::string type_of(const JsonFields& fields) {
   return fields.text("type").value_or("");
 }
 
-// Appends a pre-tokenizer, or the steps of a Sequence.
+// Appends a pre-tokenizer to the list. A Sequence is replaced by its elements.
 void append_steps(const JsonFields& fields, std::vector<JsonFields>* steps) {
   if (type_of(fields) != "Sequence") {
     steps->push_back(fields);
@@ -181,7 +185,8 @@ void append_steps(const JsonFields& fields, std::vector<JsonFields>* steps) {
   for (const JsonFields& step : fields.required_objects("pretokenizers")) append_steps(step, steps);
 }
 
-// Returns the pattern of a pre-tokenizer Split if its expression is a known one and every match is a word of its own.
+// Returns the word pattern of a pre-tokenizer of type Split, or nothing if its expression is unknown or if its options do more
+// than make each match a word.
 std::optional<WordPattern> find_split_pattern(const JsonFields& split) {
   if (type_of(split) != "Split" || split.text("behavior") != "Isolated" || split.flag_or("invert", false))
     return std::nullopt;
@@ -247,8 +252,8 @@ std::optional<ByteLevelSteps> find_byte_level_steps(const std::optional<JsonFiel
   append_steps(*pre_tokenizer, &parts);
   if (parts.empty() || type_of(parts.back()) != "ByteLevel") return std::nullopt;
   const JsonFields& last = parts.back();
-  // If ByteLevel adds a space to each of several parts, words are not parts of the text, so the general pipeline is
-  // used.
+  // If another pre-tokenizer splits the text first, ByteLevel inserts a space into each part. Words are then no longer parts of
+  // the original text, so the general pipeline must be used.
   if (last.flag_or("add_prefix_space", true) && parts.size() > 1) return std::nullopt;
   steps.adds_space = last.flag_or("add_prefix_space", true);
   const bool uses_regex = last.flag_or("use_regex", true);
@@ -287,7 +292,7 @@ size_t byte_level_word_end(WordPattern pattern, std::string_view text, size_t be
 
 bool surely_composed(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
-    // The first code point that normal forms change or combine is U+0300, whose first byte is 0xCC.
+    // U+0300 is the first code point that composition can change, and its first byte is 0xCC. Smaller bytes can be skipped.
     if (static_cast<unsigned char>(text[i]) < 0xCC) {
       ++i;
       continue;

@@ -7,9 +7,9 @@
 
 namespace plimsoll::text {
 
-// Places nodes into cells. Free cells form a ring in the order in which they appeared. Nodes with one child
-// take the oldest free cell, which fills gaps. Nodes with several children try a bounded number of the
-// newest, which bounds the time.
+// Assigns array cells to the nodes of a trie. The free cells form a ring in the order in which they were created. A node with one
+// child takes the oldest free cell, which fills gaps. A node with several children needs several suitable cells and tries at most
+// kMaxTries of the newest positions, which bounds the time.
 class ByteTrie::Builder {
  public:
   Builder(ByteTrie& trie, std::vector<std::pair<std::string_view, int32_t>> entries)
@@ -33,10 +33,12 @@ class ByteTrie::Builder {
 
  private:
   static constexpr uint32_t kBlock = 256;
-  static constexpr uint32_t kEnd = 0;  // the root's cell is never free, so it closes the ring
+  // the cell of the root; it is never free, and marks the end of the ring
+  static constexpr uint32_t kEnd = 0;
   static constexpr int kMaxTries = 64;
 
-  // The keys [first, last) share their first `depth` bytes, which lead to `node`.
+  // A node whose children are not yet assigned to cells. The keys below it are entries_[first] to entries_[last - 1], which share
+  // their first `depth` bytes.
   struct Pending {
     Node node;
     size_t first, last, depth;

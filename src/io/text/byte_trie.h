@@ -21,22 +21,22 @@ class ByteTrie {
   static constexpr Node kNone = 0xFFFFFFFFu;
   static constexpr int32_t kNoValue = -1;
 
-  // Creates an empty trie.
+  // Creates a trie without keys.
   ByteTrie();
-  // Requires: the keys are distinct and the values not negative. Cost: time and memory proportional to the
-  // bytes of all keys.
+  // Requires: the keys are distinct, and no value is negative. Cost: time and memory proportional to the total length of the
+  // keys.
   explicit ByteTrie(std::vector<std::pair<std::string_view, int32_t>> entries);
 
-  // Returns the node reached by `byte`, or kNone. Requires: node is not kNone.
+  // Returns the child of `node` for this byte, or kNone if it has none. Requires: node is not kNone.
   Node child(Node node, unsigned char byte) const {
     const Node next = (cells_[node].base & kBaseMask) ^ byte;
     return cells_[next].parent == node ? next : kNone;
   }
-  // Returns true if a key ends at this node.
+  // Returns true if `node` is the last one of a key.
   bool has_value(Node node) const { return (cells_[node].base & ~kBaseMask) != 0; }
-  // Returns the value of the key that ends at this node, or kNoValue.
+  // Returns the value of the key whose last node is `node`, or kNoValue.
   int32_t value(Node node) const { return values_[node]; }
-  // Returns the node reached from `node` by a complete string, or kNone.
+  // Follows the bytes of `text` from `node`, and returns the node that they lead to, or kNone.
   Node walk(Node node, std::string_view text) const {
     for (size_t i = 0; i < text.size() && node != kNone; ++i) {
       node = child(node, static_cast<unsigned char>(text[i]));
@@ -50,8 +50,8 @@ class ByteTrie {
   }
 
  private:
-  // Invariant 1: the number of cells is a multiple of 256, so base ^ byte is always a valid cell. Invariant
-  // 2: the top bit of base means that the cell has a value; the root and free cells have parent kNone.
+  // Invariants: the number of cells is a multiple of 256, so that `base ^ byte` is always the index of a cell. The top bit of
+  // `base` says that a key ends at the cell. The root and free cells have the parent kNone.
   static constexpr uint32_t kBaseMask = 0x7FFFFFFFu;
   struct Cell {
     uint32_t base = 0;

@@ -23,13 +23,13 @@ using Messages = std::span<const ChatMessage>;
 struct ChatRecord {
   std::string_view name;
   void (*render)(const ChatRecord& record, Messages messages, ChatWriter& out);
-  // The system message that is written if a conversation has none; empty if the template writes none.
+  // The system message that the template writes for a conversation without one; empty if it then writes none.
   std::string_view default_system = {};
-  // The token that ends turns; empty if it is the end-of-text token.
+  // The token that ends each turn; empty if it is the tokenizer's end-of-text token.
   std::string_view end_of_turn = {};
 };
 
-// Collects the text of a conversation.
+// Builds the text of a conversation, and records which parts of it are trained.
 class ChatWriter {
  public:
   ChatWriter(const ChatRecord& record, std::string_view bos, std::string_view eos, GenerationPrompt prompt)
@@ -43,7 +43,7 @@ class ChatWriter {
   std::string_view eos() const { return eos_; }
   bool adds_prompt() const { return prompt_ == GenerationPrompt::kAdd; }
 
-  // Writes text of the assistant, and records its range as trained.
+  // Writes text of an assistant, on which the model is trained.
   template <typename... Texts>
   void train(const Texts&... texts) {
     const size_t begin = text_.size();
@@ -52,7 +52,7 @@ class ChatWriter {
   }
   void leave_out() { ++num_left_out_; }
 
-  // Throws the reason why the template has no text for message i.
+  // Reports that the template cannot render message i because of its role; `wanted` describes the roles that it permits.
   [[noreturn]] void fail(size_t i, const ChatMessage& message, std::string_view wanted) const {
     throw_error(ErrorCode::kBadData,
                 "message {} has the role '{}', but the chat template '{}' needs {}; correct the row, or "
@@ -60,7 +60,7 @@ class ChatWriter {
                 "template with --chat_template",
                 i + 1, message.role, record_.name, wanted);
   }
-  // Checks that users and assistants alternate, and that the messages from `first` on begin with a user. Errors: kBadData.
+  // Checks that the messages from index `first` on alternate between user and assistant, beginning with a user. Errors: kBadData.
   void require_turns(Messages messages, size_t first) const {
     for (size_t i = first; i < messages.size(); ++i) {
       const bool is_users_turn = (i - first) % 2 == 0;
@@ -92,13 +92,13 @@ class ChatWriter {
   const std::string_view eos_;
   const GenerationPrompt prompt_;
   std::string text_;
-  std::vector<std::pair<size_t, size_t>> trained_;  // ranges in bytes
+  std::vector<std::pair<size_t, size_t>> trained_;  // byte ranges of text_ on which the model is trained
   int64_t num_left_out_ = 0;
 };
 
 namespace {
 
-// Removes what Python's str.strip() removes.
+// Removes white space at both ends, as Python's str.strip() does.
 std::string_view strip(std::string_view text) {
   const auto is_space = [](std::string_view point) {
     if (point.size() == 1) {
@@ -137,7 +137,7 @@ bool begins_with_system(Messages messages) {
   return messages[0].role == "system";
 }
 
-// --- ChatML: <|im_start|>role, the content, <|im_end|>.
+// --- ChatML: each turn is <|im_start|>role, a line feed, the content and <|im_end|>.
 
 void write_im_turn(const ChatMessage& message, std::string_view content, ChatWriter& out) {
   out << "<|im_start|>" << message.role << "\n";
@@ -161,14 +161,16 @@ void render_chatml(const ChatRecord& record, Messages messages, ChatWriter& out)
   write_im_prompt(out);
 }
 
-// Qwen 2.5 and 3 write the answers of tools as turns of the user. Adjacent answers are one turn.
+// Writes the result of a tool call, which the templates of Qwen 2.5 and 3 put into a turn of the user. Consecutive results share
+// one turn.
 void write_tool_answer(Messages messages, size_t i, ChatWriter& out) {
   if (i == 0 || messages[i - 1].role != "tool") out << "<|im_start|>user";
   out << "\n<tool_response>\n" << messages[i].content << "\n</tool_response>";
   if (i + 1 == messages.size() || messages[i + 1].role != "tool") out << "<|im_end|>\n";
 }
 
-// Writes the turns of a conversation in Qwen's form. write_answer(i) writes message i, which is an assistant's.
+// Writes a conversation in the format that all Qwen templates share. write_answer(i) is called for each message i of the
+// assistant.
 template <typename WriteAnswer>
 void write_qwen_turns(const ChatRecord& record, Messages messages, ChatWriter& out,
                       const WriteAnswer& write_answer) {
@@ -193,7 +195,8 @@ void render_qwen(const ChatRecord& record, Messages messages, ChatWriter& out) {
                    [&](size_t i) { write_im_turn(messages[i], messages[i].content, out); });
 }
 
-// Returns the index of the last message of a user that is not the answer of a tool; without one, the index of the last message.
+// Returns the index of the last message that the user wrote, without results of tools, or the index of the last message if there
+// is none.
 size_t last_query(Messages messages) {
   for (size_t i = messages.size(); i-- > 0;) {
     const std::string& content = messages[i].content;
@@ -203,8 +206,8 @@ size_t last_query(Messages messages) {
   return messages.size() - 1;
 }
 
-// Qwen 3 writes the reasoning of the answers after the last query only. For the last answer it writes the reasoning even if that is
-// empty.
+// Renders a conversation for Qwen 3. It includes the reasoning only of those answers that follow the user's last query, and in
+// the last answer it writes the tags of the reasoning even if there is none.
 void render_qwen3(const ChatRecord& record, Messages messages, ChatWriter& out) {
   const size_t query = last_query(messages);
   write_qwen_turns(record, messages, out, [&](size_t i) {
@@ -231,7 +234,7 @@ void render_qwen3(const ChatRecord& record, Messages messages, ChatWriter& out) 
   });
 }
 
-// --- Llama
+// --- The templates of the Llama models.
 
 void render_llama2(const ChatRecord&, Messages messages, ChatWriter& out) {
   const size_t first = begins_with_system(messages) ? 1 : 0;
@@ -284,7 +287,7 @@ void render_llama31(const ChatRecord&, Messages messages, ChatWriter& out) {
   if (out.adds_prompt()) write_header("assistant", out);
 }
 
-// --- Mistral
+// --- The templates of the Mistral models.
 
 void require_assistant(size_t i, const ChatMessage& message, const ChatWriter& out) {
   if (message.role != "user" && message.role != "assistant")
@@ -332,9 +335,10 @@ void render_mistral_v1(const ChatRecord&, Messages messages, ChatWriter& out) {
   }
 }
 
-// --- Zephyr, Gemma, Phi 3
+// --- The templates of Zephyr, Gemma and Phi 3.
 
-// Writes a turn per message of a system, user or assistant. In these templates a turn begins with <|role|>.
+// Writes a turn, which begins with <|role|>, for each message of the system, the user or the assistant. Messages with other roles
+// are left out.
 void write_bar_turns(Messages messages, std::string_view end, ChatWriter& out) {
   for (const ChatMessage& message : messages) {
     if (message.role != "user" && message.role != "system" && message.role != "assistant") {
@@ -410,7 +414,7 @@ constexpr ChatRecord kRecords[] = {
     {.name = "phi3", .render = render_phi3, .end_of_turn = "<|end|>"},
 };
 
-// The fingerprints of published templates.
+// A published template: the hash of its normal form and the name under which Plimsoll knows it.
 struct KnownFingerprint {
   uint64_t fingerprint;
   std::string_view name;
@@ -424,13 +428,14 @@ const ChatRecord* find_record(std::string_view name) {
   return found == std::end(kRecords) ? nullptr : found;
 }
 
-// A template and the file that states it.
+// The text of a template and the file in which it was found.
 struct StatedTemplate {
   std::string file;
   std::string text;
 };
 
-// Returns the template in tokenizer_config.json. It is either a text, or the entry named "default" of a list.
+// Returns the template in tokenizer_config.json. The file contains either one template, or a list of named ones, of which the one
+// named "default" is used.
 std::optional<StatedTemplate> template_in_config(const std::string& path, const std::string& content) {
   const Json document = parse_json(content, path);
   const JsonFields fields(document, path, "");
@@ -451,7 +456,7 @@ std::optional<StatedTemplate> template_in_config(const std::string& path, const 
               fields.name_of("chat_template"));
 }
 
-// Returns the content of a file of a folder, if there is one.
+// Returns the content of the file at this path, or nothing if it does not exist.
 std::optional<std::string> content_of(const std::string& path) {
   FileSystem& files = posix_file_system();
   const auto status = files.status(path);
@@ -459,7 +464,8 @@ std::optional<std::string> content_of(const std::string& path) {
   return read_text_file(files, path, kMaxTokenizerFileBytes);
 }
 
-// Returns the template that a training was given by name. Errors: kUsage for a name that is not known.
+// Returns the template whose name an earlier training stored in the folder, or null if the folder contains none. Errors: kUsage
+// if the name is unknown.
 const ChatRecord* trained_template(const std::string& folder) {
   const std::string path = join_path(folder, kTokenizerConfigJson);
   const std::optional<std::string> content = content_of(path);
@@ -485,7 +491,7 @@ std::optional<StatedTemplate> template_of_folder(const std::string& folder) {
   return content ? template_in_config(config, *content) : std::nullopt;
 }
 
-// Returns the first line of a template for messages.
+// Returns the first line of a template, shortened for error messages.
 std::string first_line(const std::string& text) {
   constexpr size_t kMost = 72;
   std::string line = text.substr(0, text.find('\n'));
@@ -569,7 +575,7 @@ RenderedChat ChatTemplate::render(std::span<const ChatMessage> messages, Generat
 }
 
 uint64_t ChatTemplate::content_hash() const {
-  // The version is increased when a renderer changes, so that cached tokens of earlier versions are not used.
+  // Increase this number whenever a template is rendered differently, so that tokens cached by earlier versions are not used.
   constexpr int kVersion = 1;
   return hash64(fmt::format("{}\n{}\n{}\n{}", record_->name, bos_, eos_, kVersion));
 }

@@ -1,4 +1,5 @@
-// Compares chat templates with apply_chat_template() of transformers by the fixture chat.json.
+// Checks that Plimsoll renders conversations exactly as apply_chat_template() of transformers, whose results are stored in the
+// fixture chat.json.
 #include "io/text/chat_template.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +28,7 @@ std::vector<ChatMessage> messages_of(const Json& list) {
   return messages;
 }
 
-// A folder with a tokenizer, to which tests add files.
+// Provides a folder with the files of a tokenizer. Each test adds the chat templates that it needs.
 class ChatTemplateTest : public ::testing::Test {
  protected:
   ChatTemplateTest() : fixture_(read_json_fixture("chat.json")) {
@@ -77,7 +78,7 @@ TEST_F(ChatTemplateTest, RendersAsTransformers) {
   }
   EXPECT_GT(num_texts, 1500u);
   EXPECT_GT(num_refused, 200u);
-  // Checks that the fixture tests every template.
+  // Every template that Plimsoll knows must occur in the fixture, so that none stays untested.
   for (const auto& [name, text] : fixture_.at("templates").items()) EXPECT_TRUE(names.contains(name));
   EXPECT_EQ(names.size(), static_cast<size_t>(std::ranges::count(chat_template_names(), ',') + 1));
 }
@@ -139,7 +140,7 @@ TEST(TemplateForm, IsEqualWhereJinjaRendersTheSame) {
                             "{% for m in messages %}{{ ['role'] + '\\n' }}{% endfor %}",
                             "{% form in messages %}{{ m.role + '\\n' }}{% endfor %}"})
     EXPECT_NE(form(other), first) << other;
-  // template_form() accepts any text, also one that is not Jinja.
+  // template_form() must not fail for text that is not valid Jinja.
   for (const char* text : {"", "{", "{{", "{{ 'a", "{% x", "{# x", "a {{ b -", "{{ '\\", "}}"}) form(text);
 }
 

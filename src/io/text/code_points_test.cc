@@ -1,5 +1,5 @@
-// Tests every Unicode code point in three contexts and with each setting, using a vocabulary that
-// distinguishes all of them: the hash of ids and offsets equals that of Hugging Face's tokenizer.
+// Tokenizes every Unicode code point in three contexts with each setting of the normalizer, using a vocabulary with a token for
+// each code point. The hash of all ids and offsets must equal that of Hugging Face's tokenizer.
 #include <gtest/gtest.h>
 
 #include "io/text/testing/tokenizer_fixtures.h"

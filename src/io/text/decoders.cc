@@ -27,7 +27,8 @@ constexpr std::array<Replacement, 10> kCleanUp = {{{" .", "."},
                                                    {" 's", "'s"},
                                                    {" 've", "'ve"},
                                                    {" 're", "'re"}}};
-// The list of replacements in Hugging Face's decoders has one more entry than that of transformers, before the one for 's.
+// The decoders of Hugging Face's tokenizers make one replacement more than transformers' clean_up_tokenization_spaces. It comes
+// before the replacement of " 's".
 constexpr Replacement kDoNot = {" do not", " don't"};
 constexpr size_t kDoNotPosition = 7;
 
@@ -97,7 +98,8 @@ class WordPieceDecoder : public DecoderStep {
   bool cleans_up_;
 };
 
-// Replaces the mark of a word's beginning by a space, except at the beginning of the first text.
+// Replaces the character that marks the beginning of a word (SentencePiece's U+2581) by a space. At the beginning of the first
+// text it is removed, because the pre-tokenizer had inserted a space there.
 class MetaspaceDecoder : public DecoderStep {
  public:
   MetaspaceDecoder(std::string mark, bool adds_space) : mark_(std::move(mark)), adds_space_(adds_space) {}
@@ -123,7 +125,8 @@ class BpeDecoder : public DecoderStep {
   std::string suffix_;
 };
 
-// Joins tokens such as <0x41> to a text, or to a replacement character per byte if they are not valid UTF-8.
+// Joins consecutive byte tokens such as <0x41> to a text. If the bytes are not valid UTF-8, each becomes one replacement
+// character.
 class ByteFallbackDecoder : public DecoderStep {
  public:
   void decode(Texts* texts) const override {
@@ -174,7 +177,7 @@ class FuseDecoder : public DecoderStep {
   }
 };
 
-// Removes a character from the start of every text at most `start` times, and from its end at most `stop` times.
+// Removes up to `start` copies of a character from the start of each text, and up to `stop` copies from its end.
 class StripDecoder : public DecoderStep {
  public:
   StripDecoder(std::string content, int64_t start, int64_t stop)
@@ -212,7 +215,8 @@ class ReplaceDecoder : public DecoderStep {
   std::u32string content_;
 };
 
-// Connectionist temporal classification: repeated tokens count once, and the blank is removed.
+// Decodes the output of connectionist temporal classification: of equal consecutive tokens only one is kept, and blanks are
+// removed.
 class CtcDecoder : public DecoderStep {
  public:
   CtcDecoder(std::string blank, std::string delimiter, bool cleans_up)
@@ -233,7 +237,7 @@ class CtcDecoder : public DecoderStep {
   bool cleans_up_;
 };
 
-// Reads a field that states a number of repetitions.
+// Reads a field that must be a count, an integer that is not negative.
 int64_t required_count(const JsonFields& fields, const char* key) {
   const auto value = fields.integer(key);
   if (!value || *value < 0) {
@@ -243,7 +247,7 @@ int64_t required_count(const JsonFields& fields, const char* key) {
   return *value;
 }
 
-// Reads a field with one character.
+// Reads a field that must be a text of exactly one character.
 std::string required_character(const JsonFields& fields, const char* key) {
   std::string text = fields.required_text(key);
   if (to_code_points(text).size() != 1) {
@@ -260,7 +264,7 @@ std::unique_ptr<DecoderStep> read_step(const JsonFields& fields, const std::stri
                                               fields.flag_or("cleanup", true));
   }
   if (type == "Metaspace") {
-    // Files of older versions have the flag add_prefix_space instead of prepend_scheme.
+    // Older files contain the flag add_prefix_space instead of the field prepend_scheme.
     const bool adds_space = fields.text("prepend_scheme").value_or("always") != "never" &&
                             fields.flag_or("add_prefix_space", true);
     return std::make_unique<MetaspaceDecoder>(required_character(fields, "replacement"), adds_space);

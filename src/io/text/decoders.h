@@ -1,7 +1,7 @@
-// The decoders of tokenizer.json: from the texts of tokens to a text.
+// The decoders of tokenizer.json, which join the texts of tokens to a readable text.
 //
-// Each step maps a list of texts to a list of texts; the result is their concatenation, as in Hugging Face's tokenizers.
-// Immutable after construction; thread-safe.
+// A decoder is a sequence of steps. Each step changes the list of texts, and the result is the concatenation of the final list,
+// as in Hugging Face's tokenizers. Immutable after construction; thread-safe.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace plimsoll::text {
 
 using Texts = std::vector<std::string>;
 
-// One step of a decoder, which changes a list of texts.
+// One step of a decoder.
 class DecoderStep {
  public:
   virtual ~DecoderStep() = default;
@@ -30,8 +30,8 @@ class Decoder {
   std::vector<std::unique_ptr<DecoderStep>> steps;
 };
 
-// Reads a decoder; a Sequence appends each of its steps. Errors: kBadData for a type that Plimsoll does not have, for fields
-// that are missing or wrong, and for too deep nesting.
+// Reads a decoder from JSON and appends its steps to `decoder`. A Sequence consists of several steps. Errors: kBadData for a type
+// that Plimsoll does not implement, for missing or wrong fields, and for excessive nesting.
 void read_decoder(const JsonFields& fields, Decoder* decoder);
 
 // Removes spaces before punctuation and contractions, as clean_up_tokenization_spaces of transformers.

@@ -1,4 +1,5 @@
-// Encodes texts: added tokens, normalization, words, truncation, template.
+// Encodes texts in these steps: find added tokens, normalize the rest, split it into words and tokens, truncate, and add special
+// tokens.
 #include <algorithm>
 #include <limits>
 
@@ -10,7 +11,7 @@
 
 namespace plimsoll::text {
 
-// Returns the end of the word that starts at `begin`, which is not white space.
+// Returns the end of the word that starts at `begin`, or `begin` itself if there is white space.
 size_t TokenizerImpl::word_end(std::string_view bytes, size_t begin) const {
   size_t i = begin;
   while (i < bytes.size()) {
@@ -30,8 +31,9 @@ size_t TokenizerImpl::word_end(std::string_view bytes, size_t begin) const {
   return i;
 }
 
-// Returns the bytes of a word that a token covers. They are limited to the word: with byte fallback, the bytes of a
-// continuation prefix such as ## become tokens too and are counted.
+// Returns the range of bytes of a word that a token covers, limited to the length of the word. The limit is needed because with
+// byte fallback the bytes of a continuation prefix such as ## also become tokens, and offsets then count them although the word
+// does not contain them.
 static std::pair<size_t, size_t> bytes_of(const WordToken& token, size_t word_bytes) {
   const size_t end = std::min<size_t>(token.end, word_bytes);
   return {std::min<size_t>(token.begin, end - 1), end};
@@ -51,7 +53,7 @@ void TokenizerImpl::encode_words(const NormalizedText& text, size_t begin, size_
       continue;
     }
     const size_t stop = word_end(bytes, i);
-    if (stop == i) {  // white space other than a plain space
+    if (stop == i) {  // white space other than a plain space is skipped
       i += decode_valid_utf8(bytes.data() + i).num_bytes;
       continue;
     }
@@ -68,14 +70,14 @@ void TokenizerImpl::encode_words(const NormalizedText& text, size_t begin, size_
   }
 }
 
-// Splits the part [begin, end) of the normalized text in the scratch into words and appends their tokens.
+// Splits the range [begin, end) of the normalized text, which is in `scratch`, into words, and appends the tokens of the words.
 void TokenizerImpl::encode_pieces(size_t begin, size_t end, Offsets offsets, ScratchImpl& scratch,
                                   Sequence* out) const {
   const AlignedText& text = scratch.pipeline.text;
   Words& words = scratch.pipeline.words;
   words.text.clear();
   if (begin == end) return;
-  // The first word of a text begins where the original text does, even if a normalizer dropped the first code points.
+  // The first word starts at the beginning of the original text, even if the normalizer dropped code points there.
   words.text.begin = begin == 0 ? text.begin : text.spans[begin].begin;
   words.text.chars.assign(text.chars, begin, end - begin);
   words.text.spans.assign(text.spans.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -101,7 +103,8 @@ void TokenizerImpl::encode_pieces(size_t begin, size_t end, Offsets offsets, Scr
       out->offsets.push_back(
           {words.text.spans[char_of[token_begin]].begin, words.text.spans[char_of[token_end - 1]].end});
       if (!spec_.offset_trimming) continue;
-      // Unigram's unknown token stands for the text itself, so the white space of the text is trimmed instead of that of the token.
+      // Trims the white space that the token's text contains. The unknown token of a Unigram model has no text of its own; it
+      // covers arbitrary text, whose white space is trimmed.
       const bool is_text = is_unigram && token.id == model_.unk_id();
       trim_offsets(
           to_code_points(is_text ? std::string_view(bytes).substr(token_begin, token_end - token_begin)
@@ -111,7 +114,7 @@ void TokenizerImpl::encode_pieces(size_t begin, size_t end, Offsets offsets, Scr
   }
 }
 
-// Encodes a text as encode_plain() does, with the general pipeline.
+// Implements encode_plain() by the general pipeline, which supports every normalizer and pre-tokenizer.
 int32_t TokenizerImpl::encode_with_pipeline(std::string_view text, int32_t first_code_point, Offsets offsets,
                                             ScratchImpl& scratch, Sequence* out) const {
   AlignedText& aligned = scratch.pipeline.text;
@@ -150,7 +153,7 @@ void TokenizerImpl::count_words(std::string_view text, WordCounts* counts) const
     const std::string_view bytes = normalized.bytes;
     for (size_t i = 0; i < bytes.size();) {
       const size_t stop = word_end(bytes, i);
-      if (stop == i) {  // white space
+      if (stop == i) {  // white space is skipped
         i += decode_valid_utf8(bytes.data() + i).num_bytes;
         continue;
       }
@@ -183,7 +186,7 @@ void TokenizerImpl::count_words(std::string_view text, WordCounts* counts) const
   }
 }
 
-// Removes white space at the start and the end of the last token from its offsets. `chars`: the text of that token.
+// Excludes white space at the start and the end of the last token from its offsets. `chars` is the text of that token.
 void TokenizerImpl::trim_offsets(std::u32string_view chars, const ScratchImpl& scratch, Sequence* out) const {
   const auto is_space = [](char32_t c) {
     return c == byte_character(' ') || (UnicodeTable::get().flags(c) & kWhitespace) != 0;
@@ -194,18 +197,19 @@ void TokenizerImpl::trim_offsets(std::u32string_view chars, const ScratchImpl& s
             out);
 }
 
-// Removes white space characters from the offsets of the last token.
+// Shortens the offsets of the last token by this number of leading and trailing white-space characters.
 void TokenizerImpl::trim_span(int32_t leading, int32_t trailing, const ScratchImpl& scratch,
                               Sequence* out) const {
   TextSpan& span = out->offsets.back();
   const bool is_first = out->ids.size() == scratch.pipeline.first_token + 1 || span.begin == 0;
-  // A single leading space of the first token may be the one that add_prefix_space inserted. Two or more are text.
+  // Do not shorten if the only leading space of the first token is the one that add_prefix_space inserted. If there are several
+  // spaces, the text itself began with white space.
   if (leading == 1 && is_first && spec_.offset_trimming->keeps_added_space) leading = 0;
   if (leading > 0) span.begin = std::min(span.begin + leading, span.end);
   if (trailing > 0 && span.end >= trailing) span.end = std::max(span.end - trailing, span.begin);
 }
 
-// Appends a token that was found in the text as `match`.
+// Appends an added token. `match` is the text that it matched.
 void TokenizerImpl::append_added(int32_t id, TextSpan span, std::string_view match, Offsets offsets,
                                  const ScratchImpl& scratch, Sequence* out) const {
   out->ids.push_back(id);
@@ -214,7 +218,8 @@ void TokenizerImpl::append_added(int32_t id, TextSpan span, std::string_view mat
   if (spec_.offset_trimming) trim_offsets(to_code_points(match), scratch, out);
 }
 
-// Encodes a text as encode_with_pipeline() does, for byte-level words. Requires: no normalizer changes the text.
+// Implements encode_plain() for byte-level tokenizers, faster than the general pipeline. Requires: the normalizer, if there is
+// one, leaves this text unchanged.
 int32_t TokenizerImpl::encode_byte_level(std::string_view text, int32_t first_code_point, Offsets offsets,
                                          ScratchImpl& scratch, Sequence* out) const {
   if (normalized_tokens_.surely_absent(text)) {
@@ -239,7 +244,8 @@ int32_t TokenizerImpl::encode_byte_level(std::string_view text, int32_t first_co
 
 void TokenizerImpl::encode_byte_words(std::string_view text, int32_t first_code_point, Offsets offsets,
                                       ScratchImpl& scratch, Sequence* out) const {
-  // In offsets, a space that is added before the text belongs to the first character.
+  // A space that is inserted before the text has no position in the original text. num_added makes its offsets those of the first
+  // character.
   int32_t num_added = 0;
   if (spec_.byte_level->adds_space && !text.empty() && text[0] != ' ') {
     scratch.spaced_text.assign(1, ' ');
@@ -252,7 +258,7 @@ void TokenizerImpl::encode_byte_words(std::string_view text, int32_t first_code_
   Words& parts = scratch.pipeline.words;
   parts.text.assign(text, first_code_point);
   spec_.pipeline->split_except_last(&parts);
-  size_t chars = 0, byte = 0;  // the same position, as an index of code points and of bytes
+  size_t chars = 0, byte = 0;  // the current position in the text, counted in code points and in bytes
   const auto byte_of = [&](size_t position) {
     for (; chars < position; ++chars) byte += decode_valid_utf8(text.data() + byte).num_bytes;
     return byte;
@@ -263,12 +269,12 @@ void TokenizerImpl::encode_byte_words(std::string_view text, int32_t first_code_
   }
 }
 
-// Encodes the bytes [begin, end) of words.text. Requires: the calls for one text pass ascending ranges, because `words` counts
-// the code points of the text only once, from its start on.
+// Encodes the bytes [begin, end) of words.text. Requires: successive calls for one text pass ascending ranges, because the number
+// of code points before the current byte is kept in `words` and only counted forward.
 void TokenizerImpl::encode_byte_part(size_t begin, size_t end, ByteWords& words, ScratchImpl& scratch,
                                      Sequence* out) const {
   const std::string_view text = words.text.substr(begin, end - begin);
-  // Returns the number of the code points of the original text that start before this byte of the part.
+  // Returns the number of code points of the original text before byte `byte` of this range.
   const auto starts_before = [&](size_t byte) {
     for (; words.counted < begin + byte; ++words.counted)
       words.num_chars += (words.text[words.counted] & 0xC0) != 0x80;
@@ -288,7 +294,8 @@ void TokenizerImpl::encode_byte_part(size_t begin, size_t end, ByteWords& words,
           {words.first_code_point + std::max(first, 0), words.first_code_point + std::max(last, 1)});
       if (!spec_.offset_trimming) continue;
       const auto leading = std::min(bytes.find_first_not_of(' '), bytes.size());
-      // If the word is all spaces, find_last_not_of() returns npos, which acts as -1: all bytes are trailing.
+      // If the word consists of spaces only, find_last_not_of() returns npos, which is -1 in this subtraction, so all bytes count
+      // as trailing.
       const size_t trailing = bytes.size() - 1 - bytes.find_last_not_of(' ');
       if (leading > 0 || trailing > 0)
         trim_span(static_cast<int32_t>(leading), static_cast<int32_t>(trailing), scratch, out);
@@ -297,8 +304,8 @@ void TokenizerImpl::encode_byte_part(size_t begin, size_t end, ByteWords& words,
   }
 }
 
-// Encodes text from which the added tokens that are matched in raw text (the first pass) have been removed. Returns its number of code
-// points.
+// Encodes a part of the text that contains no added token of those that are matched in the raw text. Returns the number of its
+// code points.
 int32_t TokenizerImpl::encode_plain(std::string_view text, int32_t first_code_point, Offsets offsets,
                                     ScratchImpl& scratch, Sequence* out) const {
   if (spec_.byte_level && model_.is_byte_level() && (!spec_.byte_level->composes || surely_composed(text))) {
@@ -329,7 +336,7 @@ int32_t TokenizerImpl::encode_plain(std::string_view text, int32_t first_code_po
   return num_code_points;
 }
 
-// Appends the tokens of a text to `out`.
+// Encodes a whole text, including its added tokens, and appends the tokens to `out`.
 void TokenizerImpl::encode_text(std::string_view text, Offsets offsets, ScratchImpl& scratch,
                                 Sequence* out) const {
   scratch.pipeline.first_token = out->ids.size();
@@ -349,7 +356,8 @@ void TokenizerImpl::encode_text(std::string_view text, Offsets offsets, ScratchI
   }
   scratch.raw_parts.clear();
   raw_tokens_.split(text, &scratch.raw_parts);
-  // Parts can overlap by white space (AddedTokenMatcher::split), so the position may have to move back.
+  // Computes the code point index of a byte position from the previous position. It may also have to count backwards, because two
+  // parts can overlap in white space (AddedTokenMatcher::split).
   size_t byte = 0;
   int64_t code_point = 0;
   const auto position = [&](size_t to) {
@@ -371,7 +379,7 @@ void TokenizerImpl::encode_text(std::string_view text, Offsets offsets, ScratchI
 
 namespace {
 
-// The tokens [begin, begin + count) of a sequence that remain after truncation.
+// The tokens of a sequence that remain after truncation: `count` tokens from index `begin` on.
 struct Kept {
   const Sequence* sequence;
   size_t begin;
@@ -383,15 +391,14 @@ Kept keep(const Sequence& sequence, int64_t count, TextSide side) {
   return {&sequence, side == TextSide::kLeft ? sequence.ids.size() - kept : 0, kept};
 }
 
-// Reserves space for `more` elements. The capacity doubles, so that many small appends take linear time.
+// Reserves space for `more` elements, at least doubling the capacity, so that many small appends take linear time in total.
 template <typename T>
 void make_room(std::vector<T>* vector, size_t more) {
   const size_t needed = vector->size() + more;
   if (needed > vector->capacity()) vector->reserve(std::max(needed, 2 * vector->capacity()));
 }
 
-// Appends for each token the number of the word that starts with it, or kNoWord. A word starts at a token whose word
-// differs from that of the previous token.
+// Appends, for each kept token, the index of its word if the token is the first kept one of that word, and kNoWord otherwise.
 void append_word_starts(const Kept& kept, Encoding* out) {
   int32_t previous = Encoding::kNoWord;
   for (size_t i = kept.begin; i < kept.begin + kept.count; ++i) {
@@ -434,12 +441,13 @@ AppendedTokens TokenizerImpl::append_words(std::span<const std::string_view> wor
   }
   const size_t before = out->ids.size();
   const AppendedTokens appended = append_sequences(TextCount::kOne, options, scratch, out);
-  // If no word gave a token, append_sequences() added no entries for the special tokens. They are added here.
+  // If no word resulted in a token, append_sequences() has not added entries for the special tokens, so they are added here.
   out->word_starts.resize(before + narrow<size_t>(appended.num_tokens), Encoding::kNoWord);
   return appended;
 }
 
-// Truncates the sequences in `scratch` and appends them and the special tokens in the order of the template.
+// Truncates the one or two sequences in `scratch`, and appends them to `out` together with the special tokens, in the order of
+// the tokenizer's template.
 AppendedTokens TokenizerImpl::append_sequences(TextCount count, const EncodeOptions& options,
                                                const ScratchImpl& scratch, Encoding* out) const {
   const bool pair = count == TextCount::kPair;

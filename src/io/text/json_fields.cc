@@ -11,9 +11,9 @@ namespace plimsoll::text {
 
 namespace {
 
-// Converts a number with a fraction or an exponent as serde_json does, the reader of Hugging Face's tokenizers: it
-// scales the digits by a power of ten, which can differ from the nearest value in the last bit. In a Unigram model
-// this bit can decide which of two splits of a word has the larger sum of scores.
+// Converts a number with a fraction or an exponent in the same way as serde_json, the JSON reader of Hugging Face's tokenizers:
+// it multiplies the digits by a power of ten, so that the last bit can differ from that of the nearest double. In a Unigram model
+// the last bit can decide which of two ways to split a word has the larger sum of scores.
 double reference_value(std::string_view text) {
   constexpr int kMaxPower = 308;
   const bool is_negative = text.starts_with('-');
@@ -30,7 +30,8 @@ double reference_value(std::string_view text) {
     const auto digit = static_cast<uint64_t>(text[i] - '0');
     is_full = is_full || digits > (std::numeric_limits<uint64_t>::max() - digit) / 10;
     if (!is_full) digits = digits * 10 + digit;
-    // Digits that do not fit into the number change the exponent only if they are before the decimal point.
+    // Once the integer `digits` is full, further digits are dropped. A dropped digit before the decimal point increases the
+    // exponent.
     if (!is_full && has_point) --exponent;
     if (is_full && !has_point) ++exponent;
   }
@@ -52,7 +53,8 @@ double reference_value(std::string_view text) {
   return is_negative ? -value : value;
 }
 
-// Builds a document from the events of the parser. It differs from the parser's own builder in the value of numbers.
+// Builds a JSON document from the events of the parser. It replaces the parser's own builder, because it converts numbers by
+// reference_value().
 class DocumentBuilder : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return add(nullptr); }
@@ -105,8 +107,8 @@ class DocumentBuilder : public nlohmann::json_sax<Json> {
   }
 
   Json document_;
-  std::vector<Json*> open_;  // the objects and arrays that are not complete
-  Json* slot_ = nullptr;     // the value of the last key
+  std::vector<Json*> open_;  // the objects and arrays whose end has not been parsed yet, outermost first
+  Json* slot_ = nullptr;     // the value that belongs to the key that was parsed last
   std::string error_;
 };
 
@@ -121,7 +123,7 @@ Json parse_json(const std::string& text, const std::string& where) {
   }
   DocumentBuilder builder;
   if (!Json::sax_parse(text, &builder)) {
-    // The text is malformed or contains a number that no type can represent.
+    // Parsing also fails if a number is too large for every numeric type.
     throw_error(ErrorCode::kBadData, "{} is not valid JSON: {}; copy the file again from its source", where,
                 builder.error());
   }

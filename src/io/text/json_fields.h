@@ -1,9 +1,7 @@
-// Typed access to the fields of a JSON object, with errors that name the file, the field, and the value that
-// was found.
+// Typed access to the fields of a JSON object. Error messages name the file, the field and the value that was found.
 //
-// null counts as absent, as in the files of tokenizers. If a key occurs twice, the last value is used, as in
-// Hugging Face's readers. Thread-safe: values and free functions. A JsonFields refers to a document that must
-// outlive it.
+// A field whose value is null counts as absent, as in the files of tokenizers. If a key occurs twice, the last value is used, as
+// in Hugging Face's readers. Thread-safe: values and free functions. A JsonFields refers to a document, which must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -17,42 +15,43 @@ namespace plimsoll::text {
 
 using Json = nlohmann::json;
 
-// The deepest nesting that is accepted in a tokenizer's file. Only pipelines with sequences inside sequences are
-// nested deeply.
+// The maximum nesting of objects and arrays in the JSON files of a tokenizer. Real files are nested deeply only if pipelines
+// contain sequences of sequences.
 inline constexpr int kMaxTokenizerJsonDepth = 256;
 
-// Parses a text. Numbers have the values that Hugging Face's tokenizers read. Errors: kBadData with `where`, line and
-// column if the text is not JSON, and for nesting beyond kMaxTokenizerJsonDepth, because copying and writing a tree recurses.
+// Parses JSON. Numbers get the same values as in Hugging Face's tokenizers. Errors: kBadData if the text is not JSON (the message
+// contains `where`, the line and the column), or if it is nested more deeply than kMaxTokenizerJsonDepth; the limit exists
+// because copying and writing a document is recursive.
 Json parse_json(const std::string& text, const std::string& where);
 
 class JsonFields {
  public:
-  // `path` is the name of the object inside the document ("model"), or empty for the document itself. Errors:
-  // kBadData if the value is not an object.
+  // `where` is the name of the file. `path` is the position of the object in the file, such as "model", and empty for the whole
+  // document. Errors: kBadData if the value is not an object.
   JsonFields(const Json& value, std::string where, std::string path);
 
   // Returns the field, or a null pointer if it is absent or null.
   const Json* find(const std::string& key) const;
   bool has_key(const std::string& key) const { return object_.contains(key); }
 
-  // Return the value of the field, or nothing if it is absent or null. Errors: kBadData if it has another
-  // type or is out of range.
+  // These functions return the value of a field, or nothing if the field is absent or null. Errors: kBadData if the value has
+  // another type or is out of range.
   std::optional<std::string> text(const std::string& key) const;
   std::optional<bool> flag(const std::string& key) const;
-  // Returns the text. Errors: kBadData if the field is missing.
+  // Returns the text of a field that must exist. Errors: kBadData also if it is missing.
   std::string required_text(const std::string& key) const;
-  // Returns the flag, or the fallback without it. Use this instead of flag().value_or(true), for which GCC 14
-  // generates code that reads the uninitialised byte of an empty optional and returns a bool that is neither 0 nor 1.
+  // Returns the value of a flag, or `fallback` if the flag is absent. Do not use flag().value_or(true) instead: GCC 14 compiles
+  // it to code that reads the uninitialized byte of an empty optional, and the resulting bool can be neither 0 nor 1.
   bool flag_or(const std::string& key, bool fallback) const;
   std::optional<int64_t> integer(const std::string& key) const;
   std::optional<JsonFields> object(const std::string& key) const;
   const Json* array(const std::string& key) const;
-  // Returns the members of an array of objects. Errors: kBadData also if the field is absent.
+  // Returns the elements of an array of objects. Errors: kBadData also if the array is missing.
   std::vector<JsonFields> required_objects(const std::string& key) const;
 
-  // Returns the start of messages: "tokenizer.json: model.vocab".
+  // Returns the name of a field with which error messages begin, such as "tokenizer.json: model.vocab".
   std::string name_of(const std::string& key) const;
-  // Returns the start of messages about the object itself: "tokenizer.json: model", or "tokenizer.json" for the
+  // Returns the name of this object for error messages, such as "tokenizer.json: model", or "tokenizer.json" for the whole
   // document.
   std::string name() const { return path_.empty() ? where_ : where_ + ": " + path_; }
   const Json& json() const { return object_; }

@@ -1,4 +1,4 @@
-// Reads the models of tokenizers: the field "model" of tokenizer.json, and vocab.json with merges.txt.
+// Reads the description of a tokenizer's model from the field "model" of tokenizer.json, or from vocab.json and merges.txt.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kCopyAgain = "copy the file again from its source";
 
-// Returns the value of a field. Errors: kBadData if the field is missing.
+// Returns the value of a field that must exist. Errors: kBadData if it is missing.
 template <typename T>
 T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   if (!value) throw_error(ErrorCode::kBadData, "{} is missing; {}", fields.name_of(key), kCopyAgain);
@@ -28,7 +28,7 @@ Vocabulary read_vocabulary(const JsonFields& vocab) {
   for (const auto& [token, id] : vocab.json().get_ref<const Json::object_t&>()) {
     if (id.is_number_integer() && id >= 0 && id < std::numeric_limits<int32_t>::max()) {
       result.emplace_back(token, id.get<int32_t>());
-    } else {  // an id of another type, which integer() refuses
+    } else {  // this id has the wrong type or is out of range, so integer() or checked_id() throws
       checked_id(required(vocab, token.c_str(), vocab.integer(token)), vocab.name_of(token));
     }
   }
@@ -43,12 +43,12 @@ Vocabulary read_vocabulary(const JsonFields& vocab) {
   return result;
 }
 
-// Adds merges. The two tokens of a merge and the token that they are joined to must be in the vocabulary.
+// Adds merges to a BPE model. Checks that the vocabulary contains both tokens of a merge and the token that results from it.
 class MergeAdder {
  public:
   MergeAdder(const Vocabulary& vocabulary, BpeSpec* spec) : ids_(vocabulary), spec_(spec) {}
 
-  // `where` names the merge for errors.
+  // Adds the merge of two tokens. `where` is called to get the name of the merge for an error message.
   template <typename Where>
   void add(std::string_view left, std::string_view right, Where&& where) {
     const size_t prefix = spec_->continuing_prefix.size();
@@ -81,7 +81,7 @@ class MergeAdder {
   std::string joined_;
 };
 
-// Splits the text of a merge at its space into two parts. Returns nothing unless it contains exactly one space.
+// Splits the text of a merge, "left right", at its space. Returns nothing if it does not contain exactly one space.
 std::optional<std::pair<std::string_view, std::string_view>> split_merge(std::string_view text) {
   const size_t space = text.find(' ');
   if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos)
@@ -204,7 +204,7 @@ ModelSpec read_word_level(const JsonFields& fields) {
   return {read_vocabulary(required(fields, "vocab", fields.object("vocab"))), spec};
 }
 
-// Old files omit the type.
+// Derives the type of a model from its fields, because old files do not contain the type.
 std::string guess_type(const JsonFields& model) {
   if (model.has_key("merges")) return "BPE";
   if (const Json* vocab = model.find("vocab"); vocab != nullptr && vocab->is_array()) return "Unigram";

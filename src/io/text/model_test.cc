@@ -1,5 +1,5 @@
-// Compares tokenizers of every model and decoder with Hugging Face's by fixtures, and the fast path of byte-level words with the general
-// pipeline.
+// Compares tokenizers with every kind of model and decoder with recorded results of Hugging Face's tokenizers. Also checks that
+// the fast path for byte-level tokenizers gives the same result as the general pipeline.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -105,7 +105,7 @@ TEST(ModelTest, EveryCodePointAsHuggingFace) {
   EXPECT_GT(num_sums, 8u);
 }
 
-// Returns a random text that consists mainly of characters which the three regular expressions treat differently.
+// Returns a random text made of strings that the three regular expressions of byte_level.h treat differently.
 std::string random_text(std::mt19937& random) {
   static const std::vector<std::string> parts = {"a",
                                                  "B",
@@ -194,7 +194,7 @@ TEST(ByteLevelTest, KnowsTextsThatTheNormalFormLeaves) {
   EXPECT_GT(num_left, 100000u);
 }
 
-// Returns a tokenizer.json that consists of this model and the fields in `tail`.
+// Returns the text of a tokenizer.json file that contains this model, followed by the additional fields in `tail`.
 std::string with_model(const std::string& model, const std::string& tail = "") {
   return "{\"model\": " + model + tail + "}";
 }
@@ -248,7 +248,8 @@ TEST(ModelFileTest, NamesWhatIsWrong) {
   }
 }
 
-// Numbers as serde_json reads them; each of the first four differs from the nearest double in its last bit.
+// Numbers must get the values that serde_json gives them. For the first four, this value differs from the nearest double in the
+// last bit, so the test fails if a correctly rounding parser is used.
 TEST(ModelFileTest, ReadsNumbersAsHuggingFace) {
   const std::vector<std::pair<std::string, double>> numbers = {
       {"-3.0123284804704786", -0x1.8193faca370cdp+1},
@@ -346,7 +347,7 @@ TEST(ModelFolderTest, ClassesAsTransformers) {
         {"pad_token", ids.pad}, {"cls_token", ids.cls}, {"mask_token", ids.mask}};
     for (const auto& [role, id] : roles) {
       const nlohmann::json& wanted = expected.at("roles").at(role);
-      // The unknown token of the model gets the role unk_token even if no file names it.
+      // Plimsoll gives the unknown token of the model the role unk_token even if no file assigns this role.
       if (wanted.is_null() && std::string(role) == "unk_token") continue;
       EXPECT_EQ(id, wanted.is_null() ? std::nullopt : std::optional(wanted.get<int32_t>()))
           << name << " " << role;

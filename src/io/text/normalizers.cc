@@ -1,4 +1,4 @@
-// The normalizers of tokenizer.json.
+// Implements the normalizers of tokenizer.json, which change a text before it is split.
 #include <algorithm>
 #include <map>
 
@@ -67,7 +67,7 @@ class StripAccents : public Normalizer {
   }
 };
 
-// Removes white space at the ends.
+// Removes white space at the beginning of the text, at its end, or both.
 class Strip : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
@@ -105,7 +105,8 @@ class Prepend : public Normalizer {
   std::u32string prefix_;
 };
 
-// The rules of the NMT toolkit: control characters are dropped, and other spaces become plain ones.
+// Implements the normalizer Nmt, whose rules are those of the NMT toolkit: control characters are dropped, and all kinds of white
+// space become plain spaces.
 class Nmt : public Normalizer {
  public:
   void normalize(AlignedText* text) const override {
@@ -123,7 +124,7 @@ class Nmt : public Normalizer {
   }
 };
 
-// Replaces each byte by the printable character that represents it.
+// Replaces each byte by the printable character that represents it in byte-level BPE.
 class ByteLevelNormalizer : public Normalizer {
  public:
   void normalize(AlignedText* text) const override {
@@ -168,7 +169,8 @@ std::unique_ptr<Normalizer> read_normalizer(const JsonFields& fields, const std:
               fields.name_of("type"), type);
 }
 
-// A document nested deeper than this is no pipeline, and would exhaust the stack.
+// The maximum nesting of a normalizer or pre-tokenizer. Real pipelines have much less, and unlimited recursion would exhaust the
+// stack.
 constexpr int kMaxNesting = 32;
 
 void append_description(const Json& value, const JsonFields& fields, int depth, std::string* out) {

@@ -1,5 +1,5 @@
-// The pattern that a step searches for in a text, a string or a regular expression, and the changes that need it. Immutable after
-// construction; thread-safe.
+// The patterns for which the steps of a tokenizer search: a string or a regular expression. Also contains the functions that
+// replace matches in a text. Immutable after construction; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,24 @@
 
 namespace plimsoll::text {
 
-// The regular expressions of tokenizers: the part of Oniguruma's Ruby syntax that tokenizer.json files use.
+// A regular expression in the syntax of tokenizer.json files, which is a subset of Oniguruma's Ruby syntax.
 //
-// Supported: literals and escapes, character classes with ranges, negation, nested and POSIX classes, \d \s \w \h and their negations,
-// \p{category}, groups (capturing ones as plain groups), (?i) for single characters and (?m), alternation, greedy, lazy and possessive
-// quantifiers, atomic groups, lookahead and lookbehind of bounded length, ^ $ \A \z \Z \b \B. Other constructs (references, scripts,
-// absent operators, ...) are refused by name.
+// Supported: literals and escapes, character classes with ranges, negation, nested and POSIX classes, \d \s \w \h and their
+// negations, \p{category}, groups (capturing groups act like plain groups), (?i) for single characters and (?m), alternation,
+// greedy, lazy and possessive quantifiers, atomic groups, lookahead and lookbehind of bounded length, ^ $ \A \z \Z \b \B. For any
+// other construct (backreferences, scripts, absent operators, ...) the constructor throws an error that names it.
 //
-// Matching backtracks, as Oniguruma does, with a limit of steps per position. Immutable after construction;
-// thread-safe.
+// Matching backtracks, as Oniguruma does. The number of steps is limited. Immutable after construction; thread-safe.
 class Regex {
  public:
-  // Compiles a pattern in UTF-8. Errors: kBadData with `where` and the position for a pattern that is malformed or
-  // uses a construct that is not supported.
+  // Compiles a pattern that is given in UTF-8. Errors: kBadData if the pattern is malformed or contains an unsupported construct;
+  // the message contains `where` and the position in the pattern.
   Regex(std::string_view pattern, const std::string& where);
   ~Regex();
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) noexcept;
 
-  // Appends the matches in order, which do not overlap. Errors: kBadData if the pattern needs too many steps.
+  // Appends the range of every match, in order and without overlaps. Errors: kBadData if the search needs too many steps.
   void find_all(std::u32string_view text, std::vector<std::pair<size_t, size_t>>* matches) const;
 
  private:
@@ -44,13 +43,13 @@ using Matches = std::vector<std::pair<size_t, size_t>>;
 
 class Pattern {
  public:
-  // `where` names the field for errors.
+  // `where` is the name of the field in tokenizer.json, for error messages.
   Pattern(std::u32string literal, std::string where)
       : literal_(std::move(literal)), where_(std::move(where)) {}
   Pattern(Regex regex, std::string where)
       : regex_(std::make_unique<Regex>(std::move(regex))), where_(std::move(where)) {}
 
-  // Appends the matches in order, which do not overlap.
+  // Appends the range of every match, in order and without overlaps.
   void find_all(std::u32string_view text, Matches* matches) const;
   const std::string& where() const { return where_; }
 
@@ -60,16 +59,17 @@ class Pattern {
   std::string where_;
 };
 
-// Reads the field "pattern", {"String": ...} or {"Regex": ...}.
+// Reads the field "pattern" of a step, which is {"String": ...} or {"Regex": ...}.
 Pattern read_pattern(const JsonFields& fields);
 
 std::u32string to_code_points(std::string_view utf8);
 
-// Replaces every match by `content`. The code points of `content` take the place in the original text that the last code point of the
-// match has.
+// Replaces every match by `content`. Each code point of `content` gets the range that the last code point of the match has in the
+// original text.
 void replace_matches(const Pattern& pattern, std::u32string_view content, AlignedText* text);
 
-// Inserts a prefix, which takes the place in the original text that the first code point has. An empty text stays empty.
+// Inserts `prefix` at the beginning. Its code points get the range that the first code point of the text has in the original
+// text. An empty text is not changed.
 void prepend_text(std::u32string_view prefix, AlignedText* text);
 
 }  // namespace plimsoll::text

@@ -1,8 +1,10 @@
-// The general pipeline of tokenizer.json: any sequence of normalizers and pre-tokenizers, from a text to words.
+// The general pipeline of tokenizer.json, which converts a text to words by any sequence of normalizers (steps that change the
+// text) and pre-tokenizers (steps that split it).
 //
-// BERT's own normalizer and pre-tokenizer have a faster path (bert_normalizer.h, encode.cc); everything else runs here, step by step, as
-// in Hugging Face's tokenizers. The result is independent of the model: WordPiece, BPE, Unigram and WordLevel read the same words.
-// Immutable after construction; thread-safe, with one set of Words per thread.
+// The normalizer and pre-tokenizer of BERT also have a faster implementation (bert_normalizer.h, encode.cc), and so have
+// byte-level tokenizers (byte_level.h). Everything else runs here, step by step, as in Hugging Face's tokenizers. The words do
+// not depend on the model (WordPiece, BPE, Unigram or WordLevel) that then splits them into tokens. Immutable after construction;
+// thread-safe, with one Words object per thread.
 #pragma once
 
 #include <cstdint>
@@ -17,61 +19,63 @@
 
 namespace plimsoll::text {
 
-// A step that changes a text.
+// A step of the pipeline that changes the text.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
   virtual void normalize(AlignedText* text) const = 0;
 };
 
-// Parts of a text: code points [begin, end) of `text`. A step may split parts and change their content.
+// A text and the parts into which it has been split so far. Each part is a range [begin, end) of code points of `text`.
+// Pre-tokenizers split the parts further and may change their content.
 struct Words {
   struct Part {
     size_t begin = 0;
     size_t end = 0;
-    int32_t origin = 0;  // the position in the original text at which the part begins
+    int32_t origin = 0;  // the index in the original text of the code point at which the part begins
   };
   AlignedText text;
   std::vector<Part> parts;
 };
 
-// A step that splits parts into smaller ones.
+// A step of the pipeline that splits the parts of a text into smaller ones.
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
   virtual void split(Words* words) const = 0;
 };
 
-// Reads a normalizer or pre-tokenizer of tokenizer.json; a Sequence appends each of its steps. Requires: describe() was
-// called for the field. Errors: kBadData for a type that Plimsoll does not have, and for fields that are missing or wrong.
+// Read a normalizer or a pre-tokenizer of tokenizer.json, and append it to `steps`. A Sequence appends each of its elements.
+// Requires: describe() was called for the field, which limits the nesting. Errors: kBadData for a type that Plimsoll does not
+// implement, and for missing or wrong fields.
 void read_normalizers(const JsonFields& fields, std::vector<std::unique_ptr<Normalizer>>* steps);
 void read_pre_tokenizers(const JsonFields& fields, std::vector<std::unique_ptr<PreTokenizer>>* steps);
 
-// Returns a field as text, for hashes. Errors: kBadData if it is nested too deeply for a pipeline.
+// Returns a normalizer or pre-tokenizer as a text that is used for hashes. Errors: kBadData if it is nested too deeply.
 std::string describe(const JsonFields& fields);
 
-// Reads the fields of a BertNormalizer.
+// Reads the settings of a normalizer of type BertNormalizer.
 NormalizerSpec read_bert_normalizer(const JsonFields& fields);
-// Creates the step of a BertNormalizer.
+// Creates a normalizer of type BertNormalizer for the pipeline.
 std::unique_ptr<Normalizer> make_bert_normalizer(const NormalizerSpec& spec);
 
-// Reads the map of the Precompiled normalizer, SentencePiece's map from strings to strings, from the field
-// "precompiled_charsmap": base64 of a double array and the strings to which it points. Errors: kBadData if it is
-// malformed.
+// Reads a normalizer of type Precompiled, which is SentencePiece's table of replacements of strings by strings. The field
+// "precompiled_charsmap" contains, in base64, a double-array trie of the strings, followed by their replacements. Errors:
+// kBadData if it is malformed.
 std::unique_ptr<Normalizer> read_precompiled(const JsonFields& fields);
 
 class Pipeline {
  public:
   std::vector<std::unique_ptr<Normalizer>> normalizers;
   std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizers;
-  std::string where;  // the file, for errors
-  // Everything that determines the steps, for hashes.
+  std::string where;  // name of the file, for error messages
+  // The text form of all steps, from which hashes of the tokenizer are computed.
   std::string description;
 
   void normalize(AlignedText* text) const;
-  // Splits the text of `words` into its parts. Without pre-tokenizers the text is a single part.
+  // Applies all pre-tokenizers to the text of `words`. Without pre-tokenizers the whole text is a single part.
   void split(Words* words) const;
-  // Splits as split() does, but without the last pre-tokenizer. Requires: there is a pre-tokenizer.
+  // Applies all pre-tokenizers except the last one. Requires: there is at least one.
   void split_except_last(Words* words) const;
 
  private:

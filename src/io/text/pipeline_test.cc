@@ -1,5 +1,5 @@
-// Compares tokenizers that combine normalizers and pre-tokenizers of different models with Hugging Face's by fixtures, and tests the
-// regular expressions.
+// Compares tokenizers that combine normalizers and pre-tokenizers of different models with recorded results of Hugging Face's
+// tokenizers. Also tests the regular expressions.
 #include "io/text/pipeline.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(RegexTest, MatchesAsHuggingFace) {
       const std::string text = fixture.at("texts")[i];
       Matches matches;
       regex.find_all(to_code_points(text), &matches);
-      // Removes empty matches, because the fixture contains only matches that are not empty.
+      // The fixture contains no empty matches, so they are removed before the comparison.
       std::erase_if(matches, [](const auto& match) { return match.first == match.second; });
       EXPECT_EQ(matches, c.at("matches")[i].get<Matches>()) << pattern << " in " << nlohmann::json(text);
       num_matches += matches.size();

@@ -1,4 +1,4 @@
-// The pre-tokenizers of tokenizer.json.
+// Implements the pre-tokenizers of tokenizer.json, which split a text into words.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -13,17 +13,17 @@
 namespace plimsoll::text {
 namespace {
 
-// The treatment of a match that splits a text.
+// Selects what happens to the text of a match at which a text is split.
 enum class Behavior : uint8_t { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-// A part of a text: a match, or the text between two matches.
+// A range of a text that is either a match or the text between two matches.
 struct Span {
   size_t begin;
   size_t end;
   bool is_match;
 };
 
-// Joins spans as the behavior says and appends those that remain to `out`, without empty ones.
+// Removes or joins the ranges of a text as `behavior` requires, and appends the remaining non-empty ones to `out`.
 void arrange(std::vector<Span> spans, Behavior behavior, std::vector<std::pair<size_t, size_t>>* out) {
   std::vector<std::pair<size_t, size_t>> joined;
   bool previous = false;
@@ -63,7 +63,7 @@ void arrange(std::vector<Span> spans, Behavior behavior, std::vector<std::pair<s
                [](const auto& part) { return part.first < part.second; });
 }
 
-// Returns the matches and the parts of the text between them, in order.
+// Returns the matches and the text between them as consecutive ranges.
 std::vector<Span> with_gaps(const Matches& matches, size_t size) {
   std::vector<Span> spans;
   size_t done = 0;
@@ -76,7 +76,7 @@ std::vector<Span> with_gaps(const Matches& matches, size_t size) {
   return spans;
 }
 
-// Splits every part into the ranges that `find` returns for it. The ranges are relative to the part.
+// Replaces every part by the ranges that `find` returns for its text. These ranges are relative to the beginning of the part.
 void split_parts(
     const std::function<void(std::u32string_view, std::vector<std::pair<size_t, size_t>>*)>& find,
     Words* words) {
@@ -92,7 +92,7 @@ void split_parts(
   words->parts = std::move(parts);
 }
 
-// Splits at every code point that is a delimiter.
+// Splits the text at each code point for which is_delimiter() is true.
 class CharSplit : public PreTokenizer {
  public:
   CharSplit(std::function<bool(char32_t)> is_delimiter, Behavior behavior)
@@ -138,7 +138,7 @@ class PatternSplit : public PreTokenizer {
   bool invert_;
 };
 
-// Rebuilds the text from its parts, each changed by `change`.
+// Calls `change` for the text of each part, and joins the changed parts to the new text.
 void change_parts(const std::function<void(AlignedText*, int32_t origin)>& change, Words* words) {
   AlignedText all, text;
   all.begin = words->text.begin;
@@ -154,7 +154,7 @@ void change_parts(const std::function<void(AlignedText*, int32_t origin)>& chang
   words->text = std::move(all);
 }
 
-// Marks the beginning of every word with a character, as SentencePiece does.
+// Marks the beginning of every word with a special character (usually U+2581), as SentencePiece does.
 class Metaspace : public PreTokenizer {
  public:
   enum class Scheme : uint8_t { kAlways, kFirst, kNever };
@@ -189,7 +189,7 @@ class Metaspace : public PreTokenizer {
   bool splits_;
 };
 
-// GPT-2's splitting, after which each byte is replaced by the character that represents it.
+// Splits a text into words as GPT-2 does, and then replaces each byte by the printable character that represents it.
 class ByteLevel : public PreTokenizer {
  public:
   ByteLevel(bool adds_space, bool uses_regex) : adds_space_(adds_space), uses_regex_(uses_regex) {}
@@ -213,7 +213,8 @@ class ByteLevel : public PreTokenizer {
   }
 
  private:
-  // Matches 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+  // Matches the regular expression 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ of GPT-2, without
+  // the general engine.
   static void find_words(std::u32string_view text, std::vector<std::pair<size_t, size_t>>* out) {
     enum class Kind : uint8_t { kLetter, kNumber, kSpace, kOther };
     static const uint32_t letters = UnicodeProperties::categories("L"),
@@ -234,7 +235,7 @@ class ByteLevel : public PreTokenizer {
         const Kind wanted = kind(first);
         for (end = first + 1; end < text.size() && kind(end) == wanted; ++end) {
         }
-        // Leaves the last of several spaces to the word after them.
+        // If several spaces precede a word, the last one becomes a part of the word.
         if (wanted == Kind::kSpace && end < text.size() && end - at > 1) --end;
       }
       out->push_back({at, end});
@@ -271,7 +272,7 @@ Behavior read_behavior(const JsonFields& fields, std::optional<std::string> fall
   return found->second;
 }
 
-// Reads a field with one character.
+// Reads a field that must be a text of exactly one character. If the field is absent, `fallback` is used.
 char32_t read_character(const JsonFields& fields, const char* key, std::optional<std::string> fallback) {
   std::optional<std::string> text = fields.text(key);
   if (!text) text = std::move(fallback);
@@ -291,7 +292,7 @@ std::unique_ptr<PreTokenizer> read_metaspace(const JsonFields& fields) {
                 fields.name_of("prepend_scheme"), scheme);
   }
   Scheme prepend = scheme == "always" ? Scheme::kAlways : scheme == "first" ? Scheme::kFirst : Scheme::kNever;
-  // Files of older versions have the flag add_prefix_space instead of prepend_scheme.
+  // Older files contain the flag add_prefix_space instead of the field prepend_scheme.
   if (!fields.flag_or("add_prefix_space", true)) prepend = Scheme::kNever;
   return std::make_unique<Metaspace>(read_character(fields, "replacement", "\xE2\x96\x81"), prepend,
                                      fields.flag_or("split", true), fields.name_of("type"));
@@ -308,7 +309,7 @@ bool is_punctuation(char32_t c) {
   return (UnicodeTable::get().flags(c) & kPunctuation) != 0;
 }
 
-// Splits into runs of word characters and runs of other characters without white space.
+// Splits a text into sequences of word characters and sequences of other characters, and drops white space.
 class Whitespace : public PreTokenizer {
  public:
   void split(Words* words) const override {

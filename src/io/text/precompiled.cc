@@ -13,11 +13,11 @@
 namespace plimsoll::text {
 namespace {
 
-// A grapheme cluster of at most this number of bytes is looked up as a whole. Longer clusters are mapped code point by code point, as in
-// the reference.
+// A grapheme cluster (what a reader sees as one character) of up to this number of bytes is looked up in the table as a whole. A
+// longer cluster is looked up code point by code point. Hugging Face's tokenizers do the same.
 constexpr size_t kMaxClusterBytes = 5;
 
-// Decodes base64 with padding. Returns nothing if it is malformed.
+// Decodes base64 that is padded with '='. Returns nothing if the text is malformed.
 std::optional<std::string> decode_base64(std::string_view text) {
   constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   if (text.size() % 4 != 0) return std::nullopt;
@@ -73,9 +73,10 @@ class Precompiled : public Normalizer {
   }
 
  private:
-  // Returns the value of the shortest prefix that is a key.
+  // Finds the shortest prefix of `key` that the table contains, and returns its replacement, or nothing.
   std::optional<std::string_view> find(std::string_view key) const {
-    // The units are those of Darts-clone: a label or value, a leaf flag, and an offset to the children.
+    // A node is a 32-bit number in the format of the library Darts-clone: a label or a value, a flag for leaves, and the offset
+    // of the children.
     const auto offset = [](uint32_t unit) { return size_t{unit >> 10} << ((unit & (1u << 9)) >> 6); };
     size_t node = offset(units_[0]);
     for (const char c : key) {
@@ -96,8 +97,8 @@ class Precompiled : public Normalizer {
     return std::nullopt;
   }
 
-  // Replaces `count` code points by those of `value`. If `value` has more, the additional ones at its end count as insertions; if
-  // it has fewer, its last one counts as the removal of the remaining ones.
+  // Records that `count` code points are replaced by `value`. If `value` is longer, its last code points are marked as
+  // insertions. If it is shorter, its last code point is marked as the one that removes the remaining old ones.
   static void replace(size_t count, std::u32string_view value, std::vector<ChangedCodePoint>* changed) {
     for (size_t i = 0; i < value.size(); ++i) changed->push_back({value[i], i >= count ? 1 : 0});
     if (value.size() < count && !changed->empty()) {

@@ -15,28 +15,30 @@ namespace regex {
 constexpr size_t kMaxInstructions = 1 << 16;
 constexpr int kMaxRepeats = 1000;
 constexpr int kMaxDepth = 200;
-// The limit of steps for a text: this number, and more for longer texts. Oniguruma limits retries to ten million.
+// The maximum number of matching steps for a text is kMaxSteps, plus kStepsPerCodePoint for each code point. Oniguruma similarly
+// limits the number of retries to ten million.
 constexpr int64_t kMaxSteps = 10'000'000;
 constexpr int64_t kStepsPerCodePoint = 1000;
 constexpr size_t kNoLimit = static_cast<size_t>(-1);
 
 enum class Op : uint8_t {
-  kSet,    // matches one code point of sets[a]
-  kSplit,  // tries the program from the index `a` on, then from `b` on
-  kJump,   // continues at the index `a` of the program
+  kSet,    // matches one code point that is in the set sets[a]
+  kSplit,  // tries to continue at instruction `a`, and if that fails, at instruction `b`
+  kJump,   // continues at instruction `a`
   kLineStart,
   kLineEnd,
   kTextStart,
   kTextEnd,
-  kTextEndOrLast,  // \Z: the end, or before a line feed at the end
+  kTextEndOrLast,  // \Z: matches at the end of the text, and before a line feed that ends the text
   kWordBoundary,
   kNotWordBoundary,
-  kMark,       // stores the position in register a
-  kProgress,   // fails if nothing was matched since kMark of register a
-  kLookahead,  // the program [pc + 1, a) has to match here, or, if b is 1, must not match
-  // The program [pc + 1, a) has to match a text that ends here; b as in kLookahead; c, d: the least and largest length of that text.
+  kMark,       // stores the current position in register `a`
+  kProgress,   // fails if the position is still the one that kMark stored in register `a`
+  kLookahead,  // the instructions [pc + 1, a) must match from here on or, if b is 1, must not match
+  // The instructions [pc + 1, a) must match a text that ends here or, if b is 1, must not match. The length of that text is
+  // between `c` and `d`.
   kLookbehind,
-  kAtomic,  // the program [pc + 1, a) is matched without a return into it
+  kAtomic,  // matches the instructions [pc + 1, a) without backtracking into them later
   kMatch,
 };
 
@@ -48,7 +50,7 @@ struct Instruction {
   size_t d = 0;
 };
 
-// The number of code points that a part of a pattern can match.
+// The least and the largest number of code points that a part of a pattern can match.
 struct Lengths {
   size_t least = 0;
   size_t most = 0;
@@ -65,7 +67,8 @@ struct Regex::Program {
 
 namespace regex {
 
-// Compiles by recursive descent. A fragment is a vector of instructions with addresses relative to its start.
+// Compiles a pattern to instructions by recursive descent. Each part of the pattern becomes a list of instructions with relative
+// addresses.
 class Compiler {
  public:
   using Code = std::vector<Instruction>;
@@ -168,7 +171,7 @@ class Compiler {
     return code;
   }
 
-  // Reads {n}, {n,}, {,m} or {n,m}. Other braces are literal characters.
+  // Reads a quantifier {n}, {n,}, {,m} or {n,m}. Returns false for braces with other contents, which match literally.
   bool take_braces(size_t* least, size_t* most) {
     const size_t begin = at_;
     const auto number = [&](size_t* value) {
@@ -222,8 +225,7 @@ class Compiler {
       }
       if (item.empty() && is_first) refuse("a repetition with nothing to repeat before it");
       const bool lazy = take(U'?');
-      // In Oniguruma's Ruby syntax, a '+' after braces is another repetition and does not make the first one
-      // possessive.
+      // A '+' after a quantifier in braces does not make it possessive. In Oniguruma's Ruby syntax it is a second quantifier.
       const bool possessive = !lazy && !braces && take(U'+');
       item = repeat(item, least, most, lazy);
       if (possessive) item = wrap(Op::kAtomic, std::move(item), {});
@@ -350,7 +352,7 @@ class Compiler {
     return options(lengths, close);
   }
 
-  // (?i) applies to the rest of the enclosing group, (?i:...) to its own.
+  // Reads options: (?i) changes the rest of the enclosing group, and (?i:...) only the group that it opens.
   template <typename Close>
   Code options(Lengths* lengths, const Close& close) {
     bool on = true;
@@ -412,7 +414,7 @@ class Compiler {
     return value;
   }
 
-  // Reads what follows a backslash, inside or outside a class.
+  // Reads an escape sequence after its backslash, inside or outside a character class.
   CharSet escaped_set() {
     if (at_end()) refuse("a backslash at the end");
     CharSet set;
@@ -490,7 +492,7 @@ class Compiler {
     return set;
   }
 
-  // Returns the set of a category, or of a POSIX class as Oniguruma defines it for Unicode.
+  // Returns the set of code points of a Unicode category, or of a POSIX class in Oniguruma's definition for Unicode.
   CharSet named_set(const std::string& name) {
     CharSet set;
     set.categories = UnicodeProperties::categories(name);
@@ -530,7 +532,7 @@ class Compiler {
     return set;
   }
 
-  // Reads a class after its '['.
+  // Reads a character class after its opening bracket.
   CharSet char_class() {
     if (++depth_ > kMaxDepth) refuse("classes that are nested too deeply");
     CharSet set;
@@ -565,7 +567,7 @@ class Compiler {
     return set;
   }
 
-  // Returns the only member of a set, or nothing.
+  // Returns the member of a set that has exactly one member, otherwise nothing.
   static std::optional<char32_t> only_member(const CharSet& set) {
     const bool is_single = !set.negated && set.categories == 0 && !set.word && !set.space && !set.not_word &&
                            !set.not_space && set.ranges.size() == 1 &&
@@ -602,7 +604,7 @@ class Compiler {
   bool dot_all_ = false;
 };
 
-// Runs a compiled expression on one text.
+// Matches a compiled expression against one text, with backtracking.
 class Matcher {
  public:
   Matcher(const std::vector<Instruction>& code, const std::vector<CharSet>& sets, size_t num_registers,
@@ -614,12 +616,13 @@ class Matcher {
         registers_(num_registers, kNoLimit),
         limit_(kMaxSteps + kStepsPerCodePoint * narrow<int64_t>(text.size())) {}
 
-  // Returns the end of the match of the program at `pc` that starts at `at`, and has to end at `must_end` unless that
-  // is kNoLimit.
+  // Matches the instructions from `pc` on at position `at`, and returns the end of the match, or nothing. If `must_end` is not
+  // kNoLimit, the match must end there.
   std::optional<size_t> run(size_t pc, size_t at, size_t must_end = kNoLimit);
 
  private:
-  // An entry of the backtracking stack: a state to which the matcher can return, or the old value of a register.
+  // An entry of the backtracking stack. It is either a position in the program and in the text to which the matcher can return,
+  // or, if `reg` is not kNoLimit, a register and its previous value.
   struct Choice {
     size_t pc;
     size_t at;
@@ -640,7 +643,7 @@ class Matcher {
     steps_ += narrow<int64_t>(set.nested.size());
     return set.contains(c);
   }
-  // Executes an instruction that does not branch. Returns false if it does not match.
+  // Executes an instruction that does not branch. Returns false if the text does not match it.
   bool step(const Instruction& instruction, size_t* pc, size_t* at);
 
   const std::vector<Instruction>& code_;
@@ -708,7 +711,8 @@ bool Matcher::step(const Instruction& instruction, size_t* pc, size_t* at) {
 
 std::optional<size_t> Matcher::run(size_t pc, size_t at, size_t must_end) {
   const size_t base = choices_.size();
-  // Returns to the latest choice: restores the registers that were changed after it. Returns false if no choice is left.
+  // Backtracks to the last alternative that was not tried, and restores the registers that were changed since. Returns false if
+  // there is none.
   const auto go_back = [&] {
     while (choices_.size() > base) {
       const Choice choice = choices_.back();
@@ -782,7 +786,7 @@ void Regex::find_all(std::u32string_view text, std::vector<std::pair<size_t, siz
   std::optional<size_t> last_end;
   for (size_t at = 0; at <= text.size();) {
     const auto end = matcher.run(0, at);
-    // An empty match directly after a match is skipped.
+    // An empty match directly after the previous match is not reported.
     if (!end || (*end == at && last_end == at)) {
       ++at;
       continue;

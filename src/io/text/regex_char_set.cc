@@ -40,7 +40,8 @@ const std::vector<char32_t>& simple_uppers(char32_t c) {
 
 bool CharSet::contains(char32_t c) const {
   if (!fold_case) return contains_exactly(c);
-  // A negated set that ignores case excludes the upper and the lower case of its members.
+  // If case is ignored, a code point is in the set if its lower case or any of its upper cases is. A negated set excludes all of
+  // these.
   const auto any = [&](const auto& test) {
     const char32_t lower = simple_lower(c);
     if (test(c) || test(lower)) return true;

@@ -1,5 +1,5 @@
-// The sets of code points that regular expressions contain: [a-z], \d, \p{Letter}, and letters of either case. Immutable
-// after finish(); thread-safe then.
+// The sets of code points of which regular expressions consist, such as [a-z], \d and \p{Letter}, with or without regard to case.
+// A set is immutable and thread-safe after finish() was called.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,17 @@ namespace plimsoll::text::regex {
 
 // A set of code points.
 struct CharSet {
-  std::vector<std::pair<char32_t, char32_t>> ranges;  // both ends included
+  std::vector<std::pair<char32_t, char32_t>> ranges;  // ranges of code points, including both ends
   uint32_t categories = 0;
   bool word = false, space = false, not_word = false, not_space = false;
   std::vector<CharSet> nested;
   bool negated = false;
   bool fold_case = false;
-  // Inside a class, Oniguruma's \w lacks the superscripts and fractions below U+0100, which it has outside.
+  // True for \w inside a character class. Oniguruma's \w then does not match the superscripts and fractions below U+0100, which
+  // it matches outside of a class.
   bool strict_word = false;
 
-  // Requires: the ranges are sorted and merged, as merge_ranges() leaves them.
+  // Requires: merge_ranges() was called, which sorts and merges the ranges.
   bool in_ranges(char32_t c) const {
     const auto after =
         std::upper_bound(ranges.begin(), ranges.end(), c,
@@ -56,7 +57,8 @@ struct CharSet {
   }
   bool contains(char32_t c) const;
 
-  // Prepares a set that is complete. The answers for the first code points are stored.
+  // Must be called after the last change of the set. For speed, it stores for each of the first 256 code points whether the set
+  // contains it.
   void finish() {
     merge_ranges();
     for (char32_t c = 0; c < kNumStored; ++c) stored[c] = contains(c);
@@ -65,11 +67,11 @@ struct CharSet {
   std::bitset<kNumStored> stored;
 };
 
-// Returns the lower case of a code point. Variant forms without a lower case, such as the long s (U+017F) and the micro sign, give the
-// letter of which they are a form; other code points give themselves.
+// Returns the lower case of a code point. For variant forms without a lower case of their own, such as the long s (U+017F) and
+// the micro sign, it returns the normal letter. A code point without a lower case is returned unchanged.
 char32_t simple_lower(char32_t c);
 
-// Returns the upper case of the code points whose lower case is c.
+// Returns all code points whose lower case is `c`.
 const std::vector<char32_t>& simple_uppers(char32_t c);
 
 }  // namespace plimsoll::text::regex

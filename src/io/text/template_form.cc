@@ -1,4 +1,4 @@
-// The normal form of a chat template: what Jinja's lexer makes of it.
+// Computes the normal form of a chat template, which consists of the tokens that Jinja's lexer finds in it.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -20,7 +20,7 @@ bool is_word(char c) {
          static_cast<unsigned char>(c) >= 0x80;
 }
 
-// The tokens of a tag, each preceded by a byte that states its kind.
+// Writes the normal form. The tokens of a Jinja tag are written one by one, each after a byte that states its kind.
 class FormWriter {
  public:
   explicit FormWriter(std::string* form) : form_(form) {}
@@ -38,7 +38,7 @@ class FormWriter {
     tokens_.clear();
   }
   void token(char kind, std::string text) {
-    // x['name'] gets the normal form of x.name.
+    // writes x['name'] like x.name, because both mean the same
     const size_t count = tokens_.size();
     if (kind == 'o' && text == "]" && count >= 3 && tokens_[count - 1].kind == 's' &&
         tokens_[count - 2].text == "[" && tokens_[count - 2].kind == 'o' &&
@@ -60,7 +60,7 @@ class FormWriter {
 
  private:
   struct Token {
-    char kind = 0;  // w: a word, s: a string, o: an operator
+    char kind = 0;  // 'w' for a word, 's' for a string, 'o' for an operator
     std::string text;
   };
 
@@ -110,7 +110,7 @@ class FormReader {
     return text_.size();
   }
 
-  // lstrip_blocks: removes blanks between the start of a line and a block.
+  // Implements Jinja's option lstrip_blocks, which removes blanks between the start of a line and a block tag.
   std::string_view without_indent(std::string_view data) const {
     size_t end = data.size();
     while (end > 0 && (data[end - 1] == ' ' || data[end - 1] == '\t')) --end;
@@ -139,7 +139,7 @@ class FormReader {
     if (sign == '-') {
       while (at_ < text_.size() && is_space(text_[at_])) ++at_;
     } else if (sign != '+' && kind != '{' && at_ < text_.size() && text_[at_] == '\n') {
-      ++at_;  // trim_blocks: removes the line feed after a block
+      ++at_;  // implements Jinja's option trim_blocks, which removes the line feed after a block tag
     }
   }
 

@@ -7,7 +7,7 @@
 
 namespace plimsoll::text {
 
-// SentencePiece's mark of the beginning of a word.
+// The character U+2581, with which SentencePiece marks the beginning of a word.
 static constexpr std::string_view kWordMark = "\xE2\x96\x81";
 
 TokenModel::Model TokenModel::make_model(const ModelSpec& spec, const TokenIds& ids) {
@@ -27,7 +27,8 @@ static uint64_t next_model_number() {
   return ++last;
 }
 
-// Returns true for a BPE model whose words can be split before every mark.
+// Returns true if the model is a BPE model that gives the same tokens when a text is divided before each word mark and the parts
+// are split separately.
 static bool splits_before_mark(const Bpe* model, const ModelSpec& spec) {
   return model != nullptr && model->splits_before(kWordMark, spec.vocab);
 }
@@ -62,7 +63,7 @@ void TokenModel::split(std::string_view word, ModelScratch& scratch, std::vector
   claim(scratch);
   if (!splits_before_mark_) return split_cached(word, scratch, out);
   for (size_t begin = 0; begin < word.size();) {
-    // Ends the part before the first mark that does not follow another mark.
+    // Ends the current part before the next mark that does not directly follow another mark.
     size_t end = word.find(kWordMark, begin + 1);
     while (end != std::string_view::npos && word.substr(0, end).ends_with(kWordMark)) {
       end = word.find(kWordMark, end + 1);

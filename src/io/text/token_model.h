@@ -1,8 +1,8 @@
-// The model of a tokenizer: WordPiece, BPE, Unigram or WordLevel, with a cache per thread of the words that were
-// split before.
+// The model of a tokenizer, which splits words into tokens: WordPiece, BPE, Unigram or WordLevel, together with a cache of the
+// tokens of words that were split before.
 //
-// Immutable after construction; thread-safe with one ModelScratch per thread. A model keeps references to its
-// description, which must outlive it.
+// Immutable after construction; thread-safe with one ModelScratch per thread. A model refers to the ModelSpec from which it was
+// made, which must outlive it.
 #pragma once
 
 #include <array>
@@ -20,10 +20,10 @@
 
 namespace plimsoll::text {
 
-// Buffers of one thread. They may be used with several models one after the other.
+// Caches and temporary memory of one thread. A thread may use the same object for several models, one after the other.
 struct ModelScratch {
-  uint64_t model = 0;           // the number of the model to which the caches belong
-  WordCache words, byte_words;  // the caches of split() and of split_bytes()
+  uint64_t model = 0;           // the number_ of the model whose tokens are in the caches
+  WordCache words, byte_words;  // the caches of split() and split_bytes()
   BpeScratch bpe;
   UnigramScratch unigram;
 };
@@ -34,14 +34,14 @@ class TokenModel {
   TokenModel(const TokenModel&) = delete;
   TokenModel& operator=(const TokenModel&) = delete;
 
-  // Appends the tokens of one word. Requires: word is valid UTF-8, not empty, under 2 GiB. Errors: kBadData if the model
-  // has no token for a part of the word, nor one for unknown parts.
+  // Appends the tokens of one word. Requires: the word is valid UTF-8, not empty, and smaller than 2 GiB. Errors: kBadData if the
+  // model has no token for a part of the word and no unknown token either.
   void split(std::string_view word, ModelScratch& scratch, std::vector<WordToken>* out) const;
 
-  // Returns true for a BPE model whose words can be given as bytes.
+  // Returns true if split_bytes() may be used, which is possible for byte-level BPE models only.
   bool is_byte_level() const;
-  // Splits a word that is given as bytes, each of which the vocabulary represents by a character (byte_level.h).
-  // Requires: is_byte_level().
+  // Splits a word like split(), but takes its original bytes instead of the printable characters that represent them
+  // (byte_level.h). Requires: is_byte_level().
   void split_bytes(std::string_view bytes, ModelScratch& scratch, std::vector<WordToken>* out) const;
 
   // Returns the id of a token, or kNoToken.
@@ -60,8 +60,10 @@ class TokenModel {
 
   TokenIds ids_;
   Model model_;
-  bool splits_before_mark_;  // a long word is split before each mark, which changes no token
-  uint64_t number_;          // distinguishes the models of a process
+  // true if long texts may be split separately before each word mark, which is faster and gives the same tokens
+  bool splits_before_mark_;
+  // a different number for each model of the process, by which caches recognize their model
+  uint64_t number_;
 };
 
 }  // namespace plimsoll::text

@@ -37,18 +37,18 @@ struct ScratchImpl;
 struct TokenizerSpec;
 }  // namespace text
 
-// The source of a token: code points [begin, end) of its text. Special tokens that the tokenizer adds have
-// {0, 0}.
+// The position of a token in its text: code points [begin, end). A special token that the tokenizer adds has the position {0, 0}.
 struct TextSpan {
   int32_t begin = 0;
   int32_t end = 0;
   friend bool operator==(const TextSpan&, const TextSpan&) = default;
 };
 
-// Hugging Face's strategies, which select the text of a pair that is truncated. The first two are equivalent for a
-// single text.
+// The truncation strategies of Hugging Face, which select which text of a pair is shortened: the longer one, the first or the
+// second. The first two are equivalent for a single text.
 enum class Truncation : uint8_t { kLongestFirst, kOnlyFirst, kOnlySecond };
-// The side on which tokens are cut (truncation_side) or padding would be added (padding_side).
+// A side of a text. Truncation removes tokens on this side (truncation_side); padding, which Plimsoll does not add, would be on
+// the side padding_side.
 enum class TextSide : uint8_t { kRight, kLeft };
 enum class SpecialTokens : uint8_t { kAdd, kOmit };
 enum class Offsets : uint8_t { kRecord, kSkip };
@@ -57,35 +57,36 @@ struct EncodeOptions {
   // The maximum number of tokens, including special tokens; no value means no limit.
   std::optional<int64_t> max_length = std::nullopt;
   Truncation truncation = Truncation::kLongestFirst;
-  // No value means the truncation_side of the folder.
+  // The side on which tokens are removed. If it is absent, the setting truncation_side of the tokenizer's folder is used.
   std::optional<TextSide> truncation_side = std::nullopt;
   SpecialTokens special_tokens = SpecialTokens::kAdd;
   Offsets offsets = Offsets::kRecord;
 };
 
-// The tokens of one text or pair, or of several appended ones. The vectors have equal lengths, but offsets
-// stays empty with Offsets::kSkip, and word_starts is only filled by append_words.
+// The tokens of one text or pair of texts, or of several that were appended one after the other. All vectors have the same
+// length, except that `offsets` is empty with Offsets::kSkip, and `word_starts` is filled only by append_words().
 struct Encoding {
   std::vector<int32_t> ids;
   std::vector<int32_t> type_ids;
-  std::vector<TextSpan> offsets;  // relative to the token's own text of the pair, or to its own word
-  // The index of the word whose first token this is; kNoWord for special tokens and for further tokens.
+  // positions in the text of the pair (or in the word, for append_words()) from which the token came
+  std::vector<TextSpan> offsets;
+  // For the first token of each word, the index of the word; kNoWord for all other tokens, including special ones.
   std::vector<int32_t> word_starts;
   int64_t num_cut = 0;  // number of tokens that truncation removed
 
   static constexpr int32_t kNoWord = -1;
 
-  void clear();  // keeps the allocated memory
+  void clear();  // removes all tokens, but keeps the allocated memory
 };
 
-// The number of tokens that one call of append added and cut.
+// The numbers of tokens that one call of append() added, and that truncation removed.
 struct AppendedTokens {
   int64_t num_tokens = 0;
   int64_t num_cut = 0;
 };
 
-// Buffers of one thread. They grow to the size of the largest text; after that, append allocates no scratch
-// memory.
+// Temporary memory for encoding. Each thread needs its own. It grows to the size of the largest text; after that, append()
+// allocates no temporary memory.
 class TokenizerScratch {
  public:
   TokenizerScratch();
@@ -104,24 +105,24 @@ struct TextPair {
   std::optional<std::string_view> second;
 };
 
-// The tokens with a role. A role is absent if the folder does not name its token or the vocabulary does not
-// contain it.
+// The ids of tokens with a special role, such as padding. A role is absent if the files of the folder do not assign it to a
+// token, or if the vocabulary does not contain that token.
 struct SpecialTokenIds {
   std::optional<int32_t> pad, unk, cls, sep, mask, bos, eos;
 };
 
-// A token that is matched in the text before the model processes it.
+// An added token: it is matched in the text before the model splits the rest.
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // matches only between characters that are not word characters
-  bool lstrip = false;       // includes white space on its left
+  bool single_word = false;  // matches only if there is no word character directly before or after it
+  bool lstrip = false;       // also covers white space directly before it; rstrip: directly after it
   bool rstrip = false;
-  bool normalized = false;  // matched in the normalized text (second pass) instead of the raw text
+  bool normalized = false;  // matched in the normalized text instead of the raw text
   bool special = false;
 };
 
-// The truncation settings of the folder. They are defaults for callers; encode does not apply them.
+// The truncation settings in the files of the folder. Encoding does not apply them; callers may use them as default options.
 struct TruncationDefault {
   int64_t max_length = 0;
   Truncation strategy = Truncation::kLongestFirst;
@@ -130,8 +131,8 @@ struct TruncationDefault {
 
 struct DecodeOptions {
   bool skip_special_tokens = false;
-  // Removes spaces before punctuation. No value means the setting of tokenizer_config.json, which does not count for
-  // BPE models, as in transformers 5.
+  // Removes spaces before punctuation. If it is absent, the setting of tokenizer_config.json is used, which BPE models ignore as
+  // in transformers 5.
   std::optional<bool> clean_up_spaces = std::nullopt;
 };
 
@@ -149,14 +150,14 @@ class Tokenizer {
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  // Encodes one text or pair into new vectors. Errors: as append.
+  // Encodes one text or pair into new vectors. Errors: those of append().
   Encoding encode(std::string_view text, const EncodeOptions& options = {}) const;
   Encoding encode_pair(std::string_view first, std::string_view second,
                        const EncodeOptions& options = {}) const;
 
-  // Appends the tokens of one text or pair to `out` (num_cut is added up). This is the hot path: it allocates
-  // only if scratch or the vectors of `out` have to grow. After an error `out` is unchanged. Errors: kUsage
-  // if max_length leaves no room for the special tokens, or if kOnlyFirst or kOnlySecond cannot cut enough;
+  // Appends the tokens of one text or pair to `out`, and adds the number of removed tokens to num_cut. This is the hot path: it
+  // allocates memory only if `scratch` or the vectors of `out` have to grow. After an error `out` is unchanged. Errors: kUsage if
+  // max_length is smaller than the number of special tokens, or if kOnlyFirst or kOnlySecond cannot shorten its text enough;
   // kBadData for a text of more than 715 million bytes.
   AppendedTokens append(const TextPair& text, const EncodeOptions& options, TokenizerScratch& scratch,
                         Encoding* out) const;
@@ -170,9 +171,9 @@ class Tokenizer {
                               TokenizerScratch& scratch, Encoding* out) const;
   Encoding encode_words(std::span<const std::string_view> words, const EncodeOptions& options = {}) const;
 
-  // Encodes all texts on num_threads threads. Requires: num_threads >= 1. The results are in the order of the
-  // input and do not depend on the number of threads. Errors: as append; the error of the first text in order
-  // that has one.
+  // Encodes all texts on num_threads threads. Requires: num_threads >= 1. The results are in the order of the input and do not
+  // depend on the number of threads. Errors: those of append(). If several texts fail, the error of the first one in the input is
+  // thrown.
   std::vector<Encoding> encode_batch(std::span<const TextPair> texts, const EncodeOptions& options,
                                      int num_threads) const;
 
@@ -195,13 +196,13 @@ class Tokenizer {
   int64_t num_special_tokens(bool pair) const;
   // Returns the largest token type that a text (or pair) can have.
   int32_t max_type_id(bool pair) const;
-  // Returns the maximum length, or nothing if the folder states none (Hugging Face then writes 1e30).
+  // Returns the maximum length that the files of the folder state, or nothing if there is none (Hugging Face then writes 1e30).
   std::optional<int64_t> model_max_length() const;
   TextSide padding_side() const;
   TextSide truncation_side() const;
   const std::optional<TruncationDefault>& truncation_default() const;
   bool lowercase() const;
-  // Returns the file of the vocabulary, "tokenizer.json", "vocab.json" or "vocab.txt".
+  // Returns the name of the file that contained the vocabulary: "tokenizer.json", "vocab.json" or "vocab.txt".
   const std::string& source() const;
 
   // Returns the class of this tokenizer in transformers, which is written into a saved tokenizer_config.json, so that
@@ -220,21 +221,21 @@ class Tokenizer {
   std::unique_ptr<text::TokenizerImpl> impl_;
 };
 
-// Decodes ids that arrive one by one, as in generation. It never returns a part of a character: text is held back until it
-// is complete. The concatenation of all results is the text that Tokenizer::decode returns for all ids without
-// clean_up_spaces, if that text has no invalid bytes. Not thread-safe; the tokenizer must outlive it. Cost: that of
-// decoding the last few ids.
+// Decodes ids that arrive one by one, as in text generation. Incomplete characters are held back until further ids complete them.
+// The concatenation of all results is the text that Tokenizer::decode() returns for all ids without clean_up_spaces, provided
+// that this text has no invalid bytes. Not thread-safe; the tokenizer must outlive it. Cost per id: decoding the last few ids.
 class TokenStream {
  public:
-  // Spaces are not cleaned up, because that changes text before them. `context` has ids that come before the first one, such as those of a
-  // prompt: their text is not returned, but the text of the first id may depend on it, as "##ing" and the space before a word do.
+  // Spaces are not cleaned up, because this would change text that was already returned. `context` contains the ids before the
+  // first one, such as those of a prompt. Their text is not returned, but the text of the first id can depend on them, for
+  // example if it is "##ing" or begins with a space.
   explicit TokenStream(const Tokenizer& tokenizer,
                        const DecodeOptions& options = {.skip_special_tokens = true},
                        std::span<const int32_t> context = {});
 
-  // Returns the text that the id completes, which may be empty.
+  // Adds an id, and returns the text that is complete now, which may be empty.
   std::string push(int32_t id);
-  // Returns the text that is still held back, with U+FFFD for incomplete characters.
+  // Returns the remaining text, in which incomplete characters are replaced by U+FFFD.
   std::string finish();
 
  private:
@@ -242,8 +243,8 @@ class TokenStream {
 
   const Tokenizer& tokenizer_;
   DecodeOptions options_;
-  std::vector<int32_t> ids_;  // ids whose text may still be needed
-  size_t num_returned_ = 0;   // number of first ids in ids_ whose text, `returned_`, was returned
+  std::vector<int32_t> ids_;  // the last ids, on which the text of later ids may depend
+  size_t num_returned_ = 0;   // number of ids at the beginning of ids_ whose text was returned
   std::string returned_;
 };
 

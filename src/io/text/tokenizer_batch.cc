@@ -1,4 +1,4 @@
-// Encodes many texts on several threads.
+// Implements the encoding of many texts on several threads.
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -11,11 +11,11 @@
 namespace plimsoll {
 namespace {
 
-// The number of texts that a thread takes at a time: large enough to make the counter cheap, small enough to
-// balance long texts.
+// The number of texts that a thread takes from the shared counter at a time: large enough to make the counter cheap, and small
+// enough to distribute long texts evenly.
 constexpr size_t kTextsAtOnce = 32;
 
-// Stores the error of the first text in order that has one, whichever thread finds it.
+// Stores the error of the failed text that comes first in the input, whichever thread finds it.
 class FirstError {
  public:
   void record(size_t text, std::exception_ptr error) {
@@ -42,7 +42,8 @@ std::vector<Encoding> Tokenizer::encode_batch(std::span<const TextPair> texts, c
   std::vector<Encoding> results(texts.size());
   std::atomic<size_t> next{0};
   FirstError first_error;
-  // A worker skips texts after a failed one that are not yet assigned, but never a text before it.
+  // After an error, threads take no more texts that come after the failed one. All texts before it are still encoded, so that the first
+  // error is found.
   std::atomic<size_t> stop{texts.size()};
   const auto work = [&](size_t /*thread*/) {
     TokenizerScratch scratch;

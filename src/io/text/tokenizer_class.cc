@@ -12,9 +12,9 @@
 namespace plimsoll::text {
 namespace {
 
-// A class whose tokenizer is WordPiece. Where transformers 4.57 and 5.24 differ, the fields are those of 5.24.
+// A tokenizer class of transformers whose model is WordPiece. Where versions 4.57 and 5.24 differ, the values are those of 5.24.
 struct WordPieceClass {
-  std::string_view name;  // without "Tokenizer"
+  std::string_view name;  // the name of the class without the suffix "Tokenizer"
   bool sets_normalizer;
   bool reads_vocab_txt;
   bool has_bert_roles;
@@ -40,8 +40,8 @@ constexpr std::array<WordPieceClass, 17> kWordPieceClasses = {{
     {"LayoutLMv2", true, false, false, true},
 }};
 
-// Other classes of transformers 4.57 and 5.24, without "Tokenizer". Their behaviour does not follow from
-// tokenizer.json, so Plimsoll refuses them.
+// Other tokenizer classes of transformers 4.57 and 5.24, named without the suffix "Tokenizer". Plimsoll refuses them, because the
+// behaviour of these classes does not follow from tokenizer.json.
 constexpr std::string_view kForeignClasses[] = {"Albert",
                                                 "Barthez",
                                                 "Bartpho",
@@ -147,7 +147,7 @@ constexpr ModelClass kModelClasses[] = {
 #undef PLIMSOLL_MODEL_CLASS
 #undef PLIMSOLL_FIXED_CLASS
 };
-// Model types whose files are known to name a wrong class.
+// The model types whose published files are known to name a wrong tokenizer class.
 constexpr std::string_view kFixedClasses[] = {
 #define PLIMSOLL_MODEL_CLASS(model_type, name)
 #define PLIMSOLL_FIXED_CLASS(model_type) model_type,
@@ -156,16 +156,18 @@ constexpr std::string_view kFixedClasses[] = {
 #undef PLIMSOLL_FIXED_CLASS
 };
 
-// Returns the class of a model type, "" for one whose tokenizer.json is used as it is, or nothing for an unknown one.
+// Returns the tokenizer class of a model type: empty if its tokenizer.json is used as it is, and nothing if the model type is
+// unknown.
 std::optional<std::string_view> class_of_model(std::string_view model_type) {
   const auto found = std::find_if(std::begin(kModelClasses), std::end(kModelClasses),
                                   [&](const ModelClass& entry) { return entry.model_type == model_type; });
   return found == std::end(kModelClasses) ? std::nullopt : std::optional(found->name);
 }
 
-// A class that builds its own pipeline, and the special tokens that it has by default ("" for none).
+// A tokenizer class that replaces the pipeline of tokenizer.json by its own. Also contains its default special tokens, of which
+// "" means none.
 struct BuiltClass {
-  std::string_view name;  // without "Tokenizer"
+  std::string_view name;  // the name of the class without the suffix "Tokenizer"
   BuiltPipeline built;
   std::string_view bos, eos, unk, sep, pad, cls, mask;
 };
@@ -191,7 +193,8 @@ std::string_view stem_of(std::string_view name) {
   return name;
 }
 
-// Takes the class from the first file that names one, else from the model type, as AutoTokenizer of transformers 5.
+// Takes the class from the first file that names one, or else derives it from the model type, as AutoTokenizer of transformers 5
+// does.
 TokenizerClass named_class(const std::optional<JsonFields>& tokenizer_config,
                            const std::optional<JsonFields>& model_config, const std::string& model_type,
                            bool is_byte_level) {
@@ -206,8 +209,8 @@ TokenizerClass named_class(const std::optional<JsonFields>& tokenizer_config,
     result.source = fmt::format("{} is '{}'", (*file)->name_of("tokenizer_class"), *name);
     const bool is_built = std::any_of(std::begin(kBuiltClasses), std::end(kBuiltClasses),
                                       [&](const BuiltClass& c) { return c.name == stem_of(*name); });
-    // Files of Llama 3 name Llama's class, although their pipeline is byte-level; for these, and for some model
-    // types, the generic class is used.
+    // The files of Llama 3 name LlamaTokenizer although their pipeline is byte-level, which that class does not support. For
+    // these files, and for model types without a class, the generic class is used.
     if (is_built && ((of_model && of_model->empty()) || (is_byte_level && stem_of(*name) == "Llama"))) {
       result.name = kGenericClass;
     }
@@ -239,7 +242,7 @@ Json sequence(const char* key, Json steps) {
   return {{"type", "Sequence"}, {key, std::move(steps)}};
 }
 
-// The decoder of Llama and Gemma.
+// Returns the decoder that the classes of Llama and Gemma build.
 Json byte_fallback_decoder(bool strips) {
   Json steps = {{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
                 {{"type", "ByteFallback"}},
@@ -248,7 +251,7 @@ Json byte_fallback_decoder(bool strips) {
   return sequence("decoders", std::move(steps));
 }
 
-// Returns the first Precompiled step of a normalizer, or null.
+// Returns the first step of type Precompiled in a normalizer, or null if there is none.
 Json precompiled_of(const Json& normalizer) {
   const auto is_precompiled = [](const Json& step) {
     return step.is_object() && step.value("type", Json()) == "Precompiled";
@@ -261,7 +264,7 @@ Json precompiled_of(const Json& normalizer) {
   return nullptr;
 }
 
-// Returns the index of the token for unknown pieces in a Unigram vocabulary, or 0 if the vocabulary does not contain it.
+// Returns the index of the unknown token in the vocabulary of a Unigram model, or 0 if the vocabulary does not contain it.
 int64_t index_of_unknown(const Json& vocab, const std::optional<JsonFields>& config) {
   std::string unknown = "<unk>";
   if (const Json* stated = config ? config->find("unk_token") : nullptr; stated != nullptr)
@@ -272,7 +275,7 @@ int64_t index_of_unknown(const Json& vocab, const std::optional<JsonFields>& con
   return 0;
 }
 
-// Replaces the options of the BPE model in tokenizer.json by those that a class sets.
+// Sets the options of the BPE model in tokenizer.json to the values that the tokenizer class prescribes.
 void set_bpe(bool fuse_unk, bool byte_fallback, Json unk_token, Json* model) {
   (*model)["dropout"] = nullptr;
   (*model)["unk_token"] = std::move(unk_token);

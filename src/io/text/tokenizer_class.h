@@ -18,7 +18,7 @@
 
 namespace plimsoll::text {
 
-// The pipelines that classes build.
+// The pipelines that tokenizer classes build instead of using that of tokenizer.json.
 enum class BuiltPipeline : uint8_t {
   kNone,
   kGpt2,
@@ -33,42 +33,44 @@ enum class BuiltPipeline : uint8_t {
 };
 
 struct TokenizerClass {
-  // Name of the class as in the file; "" if no file names one and no model_type implies one.
+  // The name of the class in the file; "" if no file names one and the model type has none.
   std::string name;
-  std::string source;  // "config.json: tokenizer_class is 'XTokenizer'", for messages
-  // True if the class sets the options of a BertNormalizer: lower case, accents, Chinese characters and cleaning.
+  // where the name was found, for error messages: "config.json: tokenizer_class is 'XTokenizer'"
+  std::string source;
+  // True if the class sets the options of a BertNormalizer (lower case, accents, Chinese characters, cleaning) from its own
+  // arguments.
   bool sets_normalizer = false;
-  // True if the class reads vocab.txt as BERT does.
+  // True if the class reads the vocabulary from vocab.txt, as BERT's class does.
   bool reads_vocab_txt = false;
-  // The tokens that the class has by default, by role ("cls_token").
+  // The default special tokens of the class; the key is the role, such as "cls_token".
   std::map<std::string, std::string> roles;
-  // Special tokens without a role that the class has unless additional_special_tokens states others.
+  // Default special tokens without a role. They are replaced if a file contains additional_special_tokens.
   std::vector<std::string> extra_tokens = {};
-  // True if the mask token includes the blanks before it, unless a file describes the token otherwise.
+  // True if the mask token also covers the blanks before it, unless a file describes the mask token differently.
   bool mask_strips_left = false;
-  // True if the tokenizer gives the model token types; if false, every type is 0.
+  // True if the tokenizer produces token types for the model; if false, every token type is 0.
   bool gives_types = true;
-  // True if the class is one of transformers and builds a pipeline that is neither BERT's nor that of tokenizer.json.
+  // True for a class of transformers that Plimsoll refuses, because it builds a pipeline that Plimsoll does not implement.
   bool is_foreign = false;
-  // The pipeline that replaces that of tokenizer.json.
+  // The pipeline that the class builds; kNone if that of tokenizer.json is used.
   BuiltPipeline built = BuiltPipeline::kNone;
 
-  // Returns true for a BPE class that reads vocab.json and merges.txt.
+  // Returns true for a class with a BPE model that reads vocab.json and merges.txt.
   bool reads_merges() const;
 };
 
-// The tokens of BERT's classes.
+// Returns the default special tokens of BERT's tokenizer classes; the key is the role.
 const std::map<std::string, std::string>& bert_roles();
 
-// Determines the class. `model_config` is config.json. `model_type` is used if the folder has no config.json: the
-// type of the model with which the tokenizer was trained, or "". `is_byte_level` states that tokenizer.json has a byte-level
-// step, for which LlamaTokenizer is not used.
+// Determines the tokenizer class from tokenizer_config.json and `model_config`, which is config.json. `model_type` is the type of
+// the model with which the tokenizer was trained, or ""; it is used if the folder has no config.json. `is_byte_level` is true if
+// tokenizer.json contains a byte-level step, because LlamaTokenizer is not used for such files.
 TokenizerClass find_tokenizer_class(const std::optional<JsonFields>& tokenizer_config,
                                     const std::optional<JsonFields>& model_config,
                                     const std::string& model_type, bool is_byte_level = false);
 
-// Replaces the steps of a tokenizer.json by those that the class builds from its own arguments. Requires: the class builds a pipeline.
-// Errors: kBadData if the file has another model than the class.
+// Replaces the pipeline in the document of a tokenizer.json by the one that the class builds from its own arguments. Requires:
+// the class builds a pipeline. Errors: kBadData if the model in the file has another type than the class needs.
 void build_pipeline(const TokenizerClass& tokenizer_class, const std::optional<JsonFields>& tokenizer_config,
                     Json* document);
 

@@ -17,20 +17,21 @@
 namespace plimsoll::text {
 namespace {
 
-// The roles in the order in which transformers adds their tokens.
+// The roles of special tokens, in the order in which transformers adds the tokens to the vocabulary.
 constexpr std::array<const char*, 7> kRoles = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                "pad_token", "cls_token", "mask_token"};
 
-// A larger model_max_length means "none" (Hugging Face writes 1e30).
+// A larger value of model_max_length means that there is no maximum (Hugging Face writes 1e30).
 constexpr double kNoMaxLength = 1e12;
 
-// Tokens named in files other than the vocabulary.
+// The tokens that tokenizer_config.json, special_tokens_map.json and added_tokens.json name.
 struct NamedTokens {
-  std::map<int64_t, StatedToken> by_id;        // added_tokens_decoder or added_tokens.json
-  std::map<std::string, StatedToken> by_role;  // a role that no file names is not in the map
+  std::map<int64_t, StatedToken> by_id;        // from added_tokens_decoder or added_tokens.json
+  std::map<std::string, StatedToken> by_role;  // contains only roles that a file assigns to a token
   std::vector<StatedToken> extra;
-  bool states_extra = false;    // additional_special_tokens is given
-  bool describes_mask = false;  // mask_token is an object, which states how it is matched
+  bool states_extra = false;  // true if a file contains additional_special_tokens
+  // true if mask_token is a JSON object, which contains the flags for matching the token
+  bool describes_mask = false;
 };
 
 void check_class(const TokenizerClass& tokenizer_class, const TokenizerSpec& spec) {
@@ -79,7 +80,8 @@ bool flag_in(const std::optional<JsonFields>& config, const char* key, bool fall
   return config ? config->flag_or(key, fallback) : fallback;
 }
 
-// Sets the normalizer from the arguments of a class of the BERT family. null and a missing key mean the default.
+// Sets the options of the normalizer from the constructor arguments of a class of the BERT family in tokenizer_config.json. A key
+// that is missing or null has its default.
 void set_normalizer(const std::optional<JsonFields>& config, NormalizerSpec* normalizer) {
   normalizer->clean_text = true;
   normalizer->lowercase = flag_in(config, "do_lower_case", true);
@@ -87,7 +89,8 @@ void set_normalizer(const std::optional<JsonFields>& config, NormalizerSpec* nor
   normalizer->strip_accents = config ? config->flag("strip_accents") : std::nullopt;
 }
 
-// Returns true if the model gets token types. model_input_names lists the inputs that a tokenizer gives.
+// Returns true if the tokenizer produces token types for the model. If the field model_input_names exists, it lists the outputs
+// of the tokenizer.
 bool gives_types(const TokenizerClass& tokenizer_class, const std::optional<JsonFields>& config) {
   const Json* names = config ? config->array("model_input_names") : nullptr;
   if (names == nullptr) return tokenizer_class.gives_types;
@@ -147,7 +150,8 @@ void read_added_tokens_decoder(const JsonFields& config, NamedTokens* named) {
   }
 }
 
-// Reads added_tokens.json: {"<token>": id}. Tokens with a role are special and matched in the raw text.
+// Reads added_tokens.json, which maps the text of a token to its id. A token to which another file assigns a role is special and
+// is matched in the raw text.
 void read_added_tokens_file(const JsonFields& file, const TokenizerClass& tokenizer_class,
                             NamedTokens* named) {
   std::set<std::string> special;
@@ -216,7 +220,8 @@ void add_named_tokens(const NamedTokens& named, const TokenizerClass& tokenizer_
   resolve_added_tokens(stated, spec);
 }
 
-// Returns the id of the token with a role, which is required for BERT. Errors: kBadData if the vocabulary does not contain the token.
+// Returns the id in the vocabulary of the token with this role. Errors: kBadData if the vocabulary does not contain the token,
+// which BERT needs.
 int32_t vocab_id(const TokenizerSpec& spec, const char* role) {
   const std::string& token = spec.special_tokens.at(role);
   for (const auto& [text, id] : spec.model.vocab) {
@@ -242,7 +247,7 @@ void finish_vocab_txt(TokenizerSpec* spec) {
   spec->pair.push_back({Kind::kSpecial, 1, sep});
 }
 
-// A JSON file that may be absent, and its fields.
+// A JSON file of the folder, which may be absent.
 class OptionalDocument {
  public:
   OptionalDocument(const std::optional<std::string>& text, const std::string& where) {
@@ -260,7 +265,7 @@ class OptionalDocument {
   std::optional<JsonFields> fields_;
 };
 
-// Parses tokenizer.json with the steps that the class builds.
+// Parses tokenizer.json. If the tokenizer class builds its own pipeline, this pipeline replaces the one in the file.
 TokenizerSpec parse_with_class(const TokenizerFiles& files, const TokenizerClass& tokenizer_class,
                                const std::optional<JsonFields>& config, bool* has_post_processor) {
   const std::string where = join_path(files.folder, kTokenizerJson);
@@ -296,7 +301,7 @@ TokenizerSpec parse_vocab_json(const TokenizerFiles& files, const TokenizerClass
   return spec;
 }
 
-// Returns the id of the token with a role, which add_named_tokens has added.
+// Returns the id of the token with this role. Requires: add_named_tokens() was called.
 int32_t role_id(const TokenizerSpec& spec, const char* role) {
   const std::string& content = spec.special_tokens.at(role);
   const auto found = std::find_if(spec.added_tokens.begin(), spec.added_tokens.end(),
@@ -305,8 +310,8 @@ int32_t role_id(const TokenizerSpec& spec, const char* role) {
   return found->id;
 }
 
-// Sets the templates by which a class with its own pipeline adds special tokens. `flags` has add_bos_token and
-// add_eos_token.
+// Sets the templates by which special tokens are added to a text, for a class that builds its own pipeline. `flags` is the file
+// with the fields add_bos_token and add_eos_token.
 void set_templates(BuiltPipeline built, const std::optional<JsonFields>& config, bool has_post_processor,
                    const std::optional<JsonFields>& flags, TokenizerSpec* spec) {
   using Kind = TemplatePiece::Kind;
@@ -395,7 +400,7 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
       find_tokenizer_class(config.fields(), model_config.fields(), files.model_type, has_byte_level);
   const bool reads_vocab_json =
       !files.tokenizer_json && files.vocab_json && (tokenizer_class.reads_merges() || !files.vocab_txt);
-  // If only vocab.txt exists and no file names a class, it is read as BERT's.
+  // If the folder contains only vocab.txt and no file names a tokenizer class, the class of BERT is used.
   const bool reads_vocab_txt = !files.tokenizer_json && !reads_vocab_json;
   if (reads_vocab_txt && tokenizer_class.name.empty()) {
     tokenizer_class = find_tokenizer_class(std::nullopt, std::nullopt, "bert");
@@ -413,12 +418,12 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     spec.model.vocab = parse_vocab_txt(files.vocab_txt.value_or(""), spec.where);
   }
   check_class(tokenizer_class, spec);
-  // The class sets its own special tokens.
+  // The special tokens of such a class replace those of tokenizer.json.
   if (tokenizer_class.built != BuiltPipeline::kNone) spec.special_tokens.clear();
-  // vocab.txt names no special tokens, so every class that reads it has BERT's.
+  // vocab.txt contains no roles, so every class that reads it uses BERT's special tokens.
   if (reads_vocab_txt) tokenizer_class.roles = bert_roles();
   if (!tokenizer_class.name.empty()) spec.transformers_class = tokenizer_class.name;
-  // The class changes only a BertNormalizer. Pipelines without one are not changed.
+  // The class sets the options of a BertNormalizer only. Pipelines without such a normalizer are not changed.
   const bool has_bert_normalizer = !spec.pipeline || spec.pipeline_has_bert_normalizer;
   if (has_bert_normalizer && (tokenizer_class.sets_normalizer || reads_vocab_txt)) {
     set_normalizer(config.fields(), &spec.normalizer);
@@ -431,10 +436,12 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     read_roles(*config.fields(), &named);
     read_added_tokens_decoder(*config.fields(), &named);
     has_decoder = config.fields()->has_key("added_tokens_decoder");
-    // If tokenizer_config.json has added_tokens_decoder, a class that builds its own pipeline takes the added tokens from there alone.
+    // If tokenizer_config.json contains the field added_tokens_decoder, a class that builds its own pipeline ignores the added
+    // tokens in tokenizer.json.
     if (has_decoder && tokenizer_class.built != BuiltPipeline::kNone) spec.added_tokens.clear();
   }
-  // The older files are used only if the newer field is missing.
+  // special_tokens_map.json and added_tokens.json are used only if tokenizer_config.json does not contain the newer field
+  // added_tokens_decoder.
   if (files.special_tokens_map && !has_decoder) {
     const OptionalDocument map(files.special_tokens_map, where(kSpecialTokensMapJson));
     read_roles(*map.fields(), &named);
@@ -443,14 +450,14 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     const OptionalDocument added(files.added_tokens, where(kAddedTokensJson));
     read_added_tokens_file(*added.fields(), tokenizer_class, &named);
   }
-  // A folder that contains only tokenizer.json names all its tokens there. If another file names tokens or a class,
-  // the roles of transformers apply.
+  // If the folder contains nothing but tokenizer.json, that file names all tokens. If another file names tokens or a class, the
+  // tokens with roles are added as transformers does.
   if (!tokenizer_class.roles.empty() || files.tokenizer_config || files.special_tokens_map) {
     add_named_tokens(named, tokenizer_class, &spec);
   }
   if (reads_vocab_txt) finish_vocab_txt(&spec);
   if (tokenizer_class.built != BuiltPipeline::kNone) {
-    // transformers ignores add_bos_token and add_eos_token if there is a tokenizer.json.
+    // Like transformers, ignore add_bos_token and add_eos_token if the folder contains tokenizer.json.
     set_templates(tokenizer_class.built, config.fields(), has_post_processor,
                   files.tokenizer_json ? std::nullopt : config.fields(), &spec);
   }

@@ -1,4 +1,4 @@
-// Tests the files of a folder, and errors in them.
+// Tests tokenizers whose folder consists of several files, including contradictory and invalid ones.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -45,7 +45,7 @@ TEST(TokenizerFolderTest, VocabTxtAloneIsUncasedBert) {
   EXPECT_TRUE(tokenizer.lowercase());
 }
 
-// Makes the files of a case of folders.json, as make_folder_fixtures.py does.
+// Creates the tokenizer files of one case in folders.json, in the same way as make_folder_fixtures.py.
 TokenizerFiles files_of_case(const nlohmann::json& c) {
   TokenizerFiles files = json_files([&](nlohmann::json& document) {
     document["normalizer"].update(c.at("normalizer"));
@@ -72,15 +72,16 @@ TokenizerFiles files_of_case(const nlohmann::json& c) {
   return files;
 }
 
-// Returns the version of transformers that Plimsoll equals where 4.57 and 5.24 differ, or "".
+// Returns the version of transformers whose result Plimsoll must equal in cases for which 4.57 and 5.24 give different results,
+// or "".
 std::string version_where_they_differ(const std::string& name) {
-  // transformers 5.24 sets clean_text as well, and replaced these tokenizer classes by a generic one.
+  // Only transformers 5.24 sets clean_text, and only 5.24 uses a generic class instead of the three classes below.
   if (name.starts_with("no_clean.") && name.find(".generic") == std::string::npos) return "5.24";
   for (const char* generic : {"ConvBert", "RetriBert", "Realm"}) {
     if (name.find(generic) != std::string::npos) return "5.24";
   }
-  // For these classes, transformers 5.24 replaces the model and the template in tokenizer.json. Plimsoll uses those
-  // of the file, as 4.57 does.
+  // In these cases, transformers 5.24 replaces the model and the template of tokenizer.json. Plimsoll uses those in the file, as
+  // 4.57 does.
   for (const char* rebuilt :
        {"bert.cls_role", "bert.sep_role", "bert.long_words", "bert.unk_role", "bert.unk_in_model"}) {
     if (name == rebuilt) return "4.57";
@@ -88,7 +89,7 @@ std::string version_where_they_differ(const std::string& name) {
   return {};
 }
 
-// Compares the tokenizer with what one version of transformers made of the same folder.
+// Compares the tokenizer with the recorded results of one version of transformers for the same folder.
 void expect_results(const std::string& name, const Tokenizer& tokenizer, const nlohmann::json& want,
                     const std::vector<std::string>& texts) {
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -129,7 +130,7 @@ TEST(TokenizerFolderTest, FilesThatDisagreeAsInBothVersionsOfTransformers) {
       if (want.contains("error") || (differ && number != version)) continue;
       expect_results(name, tokenizer, want, texts);
     }
-    // If neither version returns token types, Plimsoll's are zero. The generic classes of 5.24 return none.
+    // The generic classes of 5.24 return no token types. If 4.57 returns none either, Plimsoll's token types must all be zero.
     const bool no_types =
         older.value("pair", nlohmann::json()).is_null() && newer.value("pair", nlohmann::json()).is_null();
     const auto types = tokenizer.encode_pair(texts[4], texts[0]).type_ids;
@@ -149,7 +150,8 @@ TEST(TokenizerFolderTest, FilesThatDisagreeAsInBothVersionsOfTransformers) {
   EXPECT_GT(num_without_types, 3u);
 }
 
-// A saved model names the class of its tokenizer, so that it is read in the same way from any folder.
+// Plimsoll writes the class of the tokenizer into a saved model. This test checks that a folder with the class gives the same
+// tokenizer as the original folder.
 TEST(TokenizerFolderTest, TheStatedClassKeepsTheTokenizer) {
   const nlohmann::json fixture = read_json_fixture("folders.json");
   for (const auto& [name, c] : fixture.at("cases").items()) {
@@ -189,7 +191,8 @@ TEST(TokenizerFolderTest, EveryClassOfTheFamilyReadsVocabTxt) {
   }
 }
 
-// The texts are those of transformers 5.24 (BertTokenizer with this vocab.txt). A stream returns them piece by piece.
+// The expected texts were made with BertTokenizer of transformers 5.24 and this vocab.txt. A TokenStream must return the same
+// texts piece by piece.
 TEST(TokenizerFolderTest, VocabTxtDecodesAsTransformersDo) {
   TokenizerFiles files;
   files.folder = "f";
@@ -223,7 +226,8 @@ TEST(TokenizerFolderTest, VocabTxtDecodesAsTransformersDo) {
     for (const Case& each : cases) {
       EXPECT_EQ(tokenizer.decode(each.ids, {.skip_special_tokens = false}), each.whole) << type;
       EXPECT_EQ(tokenizer.decode(each.ids, {.skip_special_tokens = true}), each.without_special) << type;
-      // Whatever number of first ids is the context, the stream returns the text of the other ids.
+      // Divides the ids into a context and the ids that are pushed, at every position. The text of the context and the results
+      // must together be the text of all ids.
       for (size_t begin = 0; begin <= each.ids.size(); ++begin) {
         const std::span<const int32_t> context(each.ids.data(), begin);
         TokenStream stream(tokenizer, {.skip_special_tokens = true}, context);
@@ -312,7 +316,7 @@ TEST(TokenizerFolderTest, BertProcessingIsATemplate) {
   EXPECT_EQ(got.content_hash(), want.content_hash());
 }
 
-// An invalid folder, and a part of the message that it must cause.
+// An invalid folder, and a text that the error message must contain.
 struct BadFolder {
   std::string name;
   std::function<TokenizerFiles()> files;

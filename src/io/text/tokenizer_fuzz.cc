@@ -1,10 +1,11 @@
-// libFuzzer target: the readers of the tokenizer's files, and encoding with every tokenizer that they accept.
+// libFuzzer target for the readers of tokenizer files, and for encoding with every tokenizer that these readers accept.
 //
-// The first byte selects the file and the options; a 0x1E byte separates the file from the text. Some choices put the
-// input into a tokenizer.json after a model of WordPiece, BPE or Unigram, another makes it a regular expression, another the
-// merges of a BPE model. For any input, the result must be an Error{kBadData} or a tokenizer with these properties: equal lengths;
-// offsets inside the text and in order within a token; at most max_length tokens; decoded text that is valid UTF-8, as a whole and
-// in the parts of a stream. The slow implementation of the normalizer is compared elsewhere.
+// The first byte of the input selects the file and the options. A 0x1E byte separates the content of the file from the text to
+// encode. The content is a complete file, or the part of a tokenizer.json after a fixed model, or a regular expression, or the
+// merges of a BPE model. Every input must cause an Error{kBadData} or give a tokenizer with these properties: the vectors of an
+// encoding have equal lengths; the offsets are inside the text, and the begin of a token is not after its end; there are at most
+// max_length tokens; decoded text is valid UTF-8, as a whole and in each piece of a stream. Other tests compare the two
+// implementations of the normalizer.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -23,13 +24,14 @@ namespace {
 constexpr const char* kVocab =
     "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##a\nab\n##ab\nthe\n\xC3\xA9\n##\xC3\xA9\n\xE4\xB8\xAD\n.\n";
 
-// The beginning of a tokenizer.json, to which the input adds the steps.
+// The beginning of a tokenizer.json with a WordPiece model. The input continues the file with the steps of the pipeline.
 constexpr const char* kModel =
     R"({"model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
         "max_input_chars_per_word": 20, "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "a": 3, "##a": 4, "ab": 5, "the": 6,
         "\u0120": 7, "##\u2581": 8, "\u00e9": 9}}, )";
 
-// The beginnings of a tokenizer.json with a BPE model with byte fallback, and with a Unigram model.
+// The beginnings of tokenizer.json files with a BPE model with byte fallback, and with a Unigram model. The input continues the
+// file.
 constexpr const char* kBpeModel =
     R"({"model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": true, "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3,
         "\u2581": 4, "\u2581a": 5, "aab": 6, "<0xC3>": 7, "<0xA9>": 8, "\u0120": 9, "\u0120a": 10, "aa": 11},
@@ -38,7 +40,7 @@ constexpr const char* kUnigramModel =
     R"({"model": {"type": "Unigram", "unk_id": 0, "byte_fallback": true, "vocab": [["<unk>", 0], ["a", -2.5], ["ab", -3], ["b", -2.5],
         ["\u2581", -1.25], ["\u2581a", -2], ["<0xC3>", 0], ["<0xA9>", 0], ["aab", -6], ["a", -7]]}, )";
 
-// A byte-level model: the characters of all bytes and three merges.
+// Returns a tokenizer.json with a byte-level BPE model, which has a token for every byte and three merges.
 std::string byte_level_json(const std::string& pattern) {
   nlohmann::json vocab = nlohmann::json::object();
   for (int byte = 0; byte < 256; ++byte) {
@@ -114,7 +116,7 @@ TokenizerFiles files_of(uint8_t choice, std::string file) {
                              R"("pattern": {"Regex": )" + nlohmann::json(valid_utf8(file)).dump() + "}}}";
       break;
     default:
-      break;  // the fixed vocabulary; the complete input is text
+      break;  // the tokenizer has a fixed vocabulary, and the whole input is the text
   }
   return files;
 }
@@ -154,8 +156,7 @@ void fuzz(const uint8_t* data, size_t size) {
     const Encoding encoding = tokenizer.encode(text);
     check_encoding(encoding, text, {});
     check_decoding(tokenizer, encoding.ids);
-    // A template in the input may repeat a text, so that max_length need not hold. Inputs that can contain a template are not checked for
-    // it.
+    // If the input can contain a template, max_length is not checked, because a template may repeat a text and then exceed it.
     if (choice % kNumChoices == 0 || (choice % kNumChoices >= 6 && choice % kNumChoices <= 9)) return;
     const EncodeOptions options{.max_length = choice / kNumChoices % 16,
                                 .truncation_side = choice & 0x80 ? TextSide::kLeft : TextSide::kRight};

@@ -1,4 +1,4 @@
-// Builds a tokenizer from its description.
+// Builds the data of a tokenizer from the description that was read from its files.
 #include "io/text/tokenizer_impl.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace plimsoll::text {
 namespace {
 
-// Returns the byte classes of BertPreTokenizer.
+// Returns the class that BertPreTokenizer assigns to each byte.
 std::array<ByteClass, 256> make_byte_classes() {
   std::array<ByteClass, 256> classes{};
   for (size_t c = 0; c < 256; ++c) {
@@ -43,7 +43,7 @@ std::string normalize_with(const TokenizerSpec& spec, const BertNormalizer& norm
 std::vector<AddedTokenMatcher::Pattern> patterns_of(const TokenizerSpec& spec,
                                                     const BertNormalizer& normalizer, bool normalized) {
   std::vector<AddedTokenMatcher::Pattern> patterns;
-  std::map<std::string, std::string> seen;  // maps a pattern to its token
+  std::map<std::string, std::string> seen;  // the text to search for, and the token for which it is used
   for (const AddedToken& token : spec.added_tokens) {
     if (token.normalized != normalized) continue;
     std::string pattern = token.content;
@@ -152,7 +152,7 @@ int64_t TokenizerImpl::num_special_tokens(bool pair) const {
   return count;
 }
 
-// Adds all properties of a model except its vocabulary to a hash.
+// Adds all options of a model, but not its vocabulary, to a hash.
 template <typename Number, typename Word>
 static void hash_model(const ModelSpec& model, Number&& number, Word&& word) {
   number(static_cast<int64_t>(model.kind.index()));

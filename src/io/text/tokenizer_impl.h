@@ -21,7 +21,7 @@
 
 namespace plimsoll::text {
 
-// The tokens of one text of a pair. `words` has the index of each token's word if the text was given as words.
+// The tokens of one text before truncation. If the text was given as words, `words` contains the index of the word of each token.
 struct Sequence {
   std::vector<int32_t> ids;
   std::vector<TextSpan> offsets;
@@ -34,22 +34,22 @@ struct Sequence {
   }
 };
 
-// The meaning of a byte of normalized text for BertPreTokenizer.
+// The class to which BertPreTokenizer assigns a byte of normalized text.
 enum class ByteClass : uint8_t { kWord, kSpace, kPunctuation, kNotAscii };
 
-// The buffers of the general pipeline.
+// Temporary memory of the general pipeline.
 struct PipelineScratch {
   AlignedText text;
   Words words;
-  size_t first_token = 0;       // index of the first token of the current text
-  std::string bytes;            // bytes of the normalized text, or of a word
-  std::vector<size_t> char_of;  // for each byte, its code point
+  size_t first_token = 0;       // index among all appended tokens of the first token of the current text
+  std::string bytes;            // UTF-8 of the normalized text or of a word
+  std::vector<size_t> char_of;  // for each byte, the index of its code point
 };
 
 struct ScratchImpl {
   PipelineScratch pipeline;
   std::string valid_text;
-  std::string spaced_text;  // a text with the space that add_prefix_space inserts
+  std::string spaced_text;  // copy of a text after the space that add_prefix_space inserts before it
   NormalizedText normalized;
   std::vector<TextPart> raw_parts, normalized_parts;
   std::vector<WordToken> word_tokens;
@@ -57,13 +57,14 @@ struct ScratchImpl {
   Sequence first, second;
 };
 
-// The state of encode_byte_part() between its calls for the parts of one text.
+// The state that encode_byte_part() keeps between its calls for the parts of one text.
 struct ByteWords {
   std::string_view text;
   int32_t first_code_point = 0;
-  int32_t num_added = 0;  // code points that are not in the original text: a space at the beginning
+  // number of code points that are not in the original text: 1 if a space was inserted at its beginning
+  int32_t num_added = 0;
   Offsets offsets = Offsets::kRecord;
-  int32_t num_chars = 0;  // code points of `text` that start before the byte `counted`
+  int32_t num_chars = 0;  // number of code points of `text` that start before byte `counted`
   size_t counted = 0;
 };
 
@@ -79,9 +80,10 @@ class TokenizerImpl {
   std::optional<std::string_view> token(int32_t id) const;
   std::string decode(std::span<const int32_t> ids, const DecodeOptions& options) const;
   int64_t num_special_tokens(bool pair) const;
-  // Counts the words of a text as the model sees them. Added tokens are not recognized. Requires: valid UTF-8.
+  // Splits a text into words as for encoding, and adds the number of occurrences of each word to `counts`. Added tokens are not
+  // recognized. Requires: valid UTF-8.
   void count_words(std::string_view text, WordCounts* counts) const;
-  // Returns the normalized text.
+  // Returns the text after normalization.
   std::string normalize(std::string_view text) const;
 
   const TokenizerSpec spec_;
@@ -91,8 +93,9 @@ class TokenizerImpl {
   const std::array<ByteClass, 256> byte_classes_;
   std::vector<AddedToken> added_by_id_;
   std::map<std::string_view, int32_t> added_ids_;
-  std::set<std::string_view> special_texts_;      // texts of the special added tokens
-  std::map<int32_t, std::string> decoded_texts_;  // texts of the added tokens that a normalizer changes
+  std::set<std::string_view> special_texts_;  // texts of the special added tokens
+  // texts of those added tokens that the normalizer changes, by id
+  std::map<int32_t, std::string> decoded_texts_;
   SpecialTokenIds special_ids_;
   int64_t vocab_size_ = 0;
   int32_t max_id_ = 0;
@@ -126,16 +129,16 @@ class TokenizerImpl {
   Hash128 hash_content() const;
 };
 
-// Computes how many tokens of each text remain after truncation, with the same rules as Hugging Face's tokenizers.
+// The number of tokens of each text of a pair that remain after truncation.
 struct KeptTokens {
   int64_t first = 0;
   int64_t second = 0;
 };
 
-// Returns the number of tokens to keep of texts with `first` and `second` tokens (0 if there is no second
-// text), so that at most max_tokens remain. Longest first: the longer text is cut until both have equal
-// length, then both are cut; an odd token goes to the text that was longer, or to the second if both were
-// equal. Errors: kUsage if kOnlyFirst or kOnlySecond would leave its text without a token.
+// Computes how many tokens of a pair with `first` and `second` tokens remain (`second` is 0 for a single text), so that at most
+// max_tokens remain in total. The rules are those of Hugging Face's tokenizers. kLongestFirst shortens the longer text until both
+// are equally long, and then both; an odd token remains in the text that was longer, or in the second one if both were equally
+// long. Errors: kUsage if kOnlyFirst or kOnlySecond would leave no token of the text that it shortens.
 KeptTokens truncate(int64_t first, int64_t second, int64_t max_tokens, Truncation strategy);
 
 }  // namespace plimsoll::text

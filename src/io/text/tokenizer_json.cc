@@ -16,7 +16,7 @@ std::string type_of(const JsonFields& fields) {
   return fields.text("type").value_or("(none)");
 }
 
-// Returns the value of a field. Errors: kBadData if the field is missing.
+// Returns the value of a field that must exist. Errors: kBadData if it is missing.
 template <typename T>
 T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   if (!value) {
@@ -26,7 +26,7 @@ T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   return *std::move(value);
 }
 
-// Returns the text of the model's unknown token.
+// Returns the text of the model's unknown token, which stands for text that matches no other token.
 std::optional<std::string> unk_token(const ModelSpec& model) {
   if (const auto* word_piece = std::get_if<WordPieceSpec>(&model.kind)) return word_piece->unk_token;
   if (const auto* bpe = std::get_if<BpeSpec>(&model.kind)) return bpe->unk_token;
@@ -35,7 +35,8 @@ std::optional<std::string> unk_token(const ModelSpec& model) {
   return unk_id ? std::optional(model.vocab[static_cast<size_t>(*unk_id)].first) : std::nullopt;
 }
 
-// Reads the steps from a text to words: BERT's own, or a pipeline.
+// Reads the normalizer and the pre-tokenizer: those of BERT, which have a faster implementation, or any others as a general
+// pipeline.
 void read_steps(const JsonFields& root, TokenizerSpec* spec) {
   const auto normalizer = root.object("normalizer");
   const auto pre_tokenizer = root.object("pre_tokenizer");
@@ -84,7 +85,7 @@ SpecialIds read_template_tokens(const JsonFields& processor) {
   return result;
 }
 
-// Checks that a token type fits into the byte in which it is stored.
+// Returns a token type. Errors: kBadData if it does not fit into the byte in which it is stored.
 int32_t checked_type(int64_t type, const std::string& name) {
   if (type < 0 || type > 255) {
     throw_error(ErrorCode::kBadData, "{} is {}, but a token type is 0 to 255; correct the file", name, type);
@@ -145,7 +146,7 @@ std::vector<TemplatePiece> read_template(const JsonFields& processor, const char
   return result;
 }
 
-// Reads a token such as ["[SEP]", 102].
+// Reads a token with its id, such as ["[SEP]", 102].
 std::vector<int32_t> read_bert_token(const JsonFields& processor, const char* key) {
   const Json* pair = processor.array(key);
   if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() || !(*pair)[1].is_number_integer()) {
@@ -156,7 +157,8 @@ std::vector<int32_t> read_bert_token(const JsonFields& processor, const char* ke
   return {checked_id((*pair)[1].get<int64_t>(), processor.name_of(key))};
 }
 
-// Reads BertProcessing and RobertaProcessing: a token before and after the text, and between two texts.
+// Reads a post-processor of type BertProcessing or RobertaProcessing. Both add fixed special tokens before and after a text and
+// between the texts of a pair.
 void read_fixed_template(const JsonFields& fields, bool is_roberta, TokenizerSpec* spec) {
   using Kind = TemplatePiece::Kind;
   const std::vector<int32_t> cls = read_bert_token(fields, "cls"), sep = read_bert_token(fields, "sep");
@@ -173,7 +175,7 @@ void trim_offsets(const JsonFields& fields, TokenizerSpec* spec) {
   spec->offset_trimming = OffsetTrimming{fields.flag_or("add_prefix_space", true)};
 }
 
-// Reads one post-processor. Returns true if it is one that adds special tokens.
+// Reads one post-processor. Returns true if its type is one that adds special tokens.
 bool read_processor(const JsonFields& fields, TokenizerSpec* spec) {
   const std::string type = type_of(fields);
   if (type == "BertProcessing" || type == "RobertaProcessing") {

@@ -21,18 +21,18 @@
 
 namespace plimsoll::text {
 
-// The fields of BertNormalizer.
+// The settings of a normalizer of type BertNormalizer, with the names that they have in tokenizer.json.
 struct NormalizerSpec {
   bool clean_text = true;
   bool handle_chinese_chars = true;
-  std::optional<bool> strip_accents;  // no value: the same as lowercase
+  std::optional<bool> strip_accents;  // if absent, accents are stripped exactly if the text is lower-cased
   bool lowercase = true;
 
   bool strips_accents() const { return strip_accents.value_or(lowercase); }
 };
 
-// Tokens and their ids, sorted by id, then token. Several tokens may share an id, and in a Unigram model several ids a
-// token; in the others the tokens are distinct.
+// Tokens and their ids, sorted by id and then by token. An id can occur with several tokens. In a Unigram model a token can occur
+// with several ids; in all other models the tokens are distinct.
 using Vocabulary = std::vector<std::pair<std::string, int32_t>>;
 
 struct WordPieceSpec {
@@ -41,7 +41,7 @@ struct WordPieceSpec {
   int64_t max_chars_per_word = 100;
 };
 
-// Tokens `left` and `right` are joined to `result`.
+// A merge: the adjacent tokens `left` and `right` become the token `result`.
 struct BpeMerge {
   int32_t left = 0;
   int32_t right = 0;
@@ -49,17 +49,17 @@ struct BpeMerge {
 };
 
 struct BpeSpec {
-  std::vector<BpeMerge> merges;          // the rank of a merge is its index
-  std::optional<std::string> unk_token;  // no value: unknown characters are dropped
+  std::vector<BpeMerge> merges;          // in the order of their ranks: the merge with index i has rank i
+  std::optional<std::string> unk_token;  // if absent, characters without a token are dropped
   std::string continuing_prefix;
   std::string end_suffix;
-  bool fuse_unk = false;       // adjacent unknown characters are one token
+  bool fuse_unk = false;       // adjacent unknown characters become a single unknown token
   bool byte_fallback = false;  // unknown characters become the tokens <0x00> to <0xFF> if these exist
-  bool ignore_merges = false;  // a word that is a token stays whole
+  bool ignore_merges = false;  // a word that is a token of the vocabulary is not built by merges
 };
 
 struct UnigramSpec {
-  std::vector<double> scores;  // the score of each token, by id
+  std::vector<double> scores;  // the score of each token (larger is more likely), by token id
   std::optional<int32_t> unk_id;
   bool byte_fallback = false;
 };
@@ -74,52 +74,53 @@ struct ModelSpec {
   std::variant<WordPieceSpec, BpeSpec, UnigramSpec, WordLevelSpec> kind;
 };
 
-// One piece of the template that combines texts and special tokens into a sequence.
+// An element of the template that combines one or two texts and special tokens into a sequence.
 struct TemplatePiece {
   enum class Kind : uint8_t { kFirst, kSecond, kSpecial } kind = Kind::kFirst;
   int32_t type_id = 0;
-  std::vector<int32_t> special_ids;  // used only by kSpecial
+  std::vector<int32_t> special_ids;  // ids of the special tokens; only for kSpecial
 
   friend bool operator==(const TemplatePiece&, const TemplatePiece&) = default;
 };
 
-// The class in transformers that changes nothing in tokenizer.json.
+// The name of the tokenizer class of transformers that uses tokenizer.json unchanged.
 inline constexpr std::string_view kGenericClass = "PreTrainedTokenizerFast";
 
 class Pipeline;
 class Decoder;
 
-// ByteLevel and RobertaProcessing remove white space from the offsets of a token.
+// Settings of the post-processors ByteLevel and RobertaProcessing, which exclude white space from the offsets of tokens.
 struct OffsetTrimming {
-  bool keeps_added_space = false;  // the space that add_prefix_space inserted is not removed
+  bool keeps_added_space = false;  // the space that add_prefix_space inserted is not excluded
 };
 
 struct TokenizerSpec {
-  std::string source;  // name of the file: "tokenizer.json", "vocab.json" or "vocab.txt"
-  std::string where;   // the path, for messages
-  // BERT's normalizer, which BERT's pre-tokenizer follows; not used if there is a pipeline without it.
+  // name of the file that contained the vocabulary: "tokenizer.json", "vocab.json" or "vocab.txt"
+  std::string source;
+  std::string where;  // path of that file, for error messages
+  // The settings of BERT's normalizer. They are not used if `pipeline` exists and contains no BertNormalizer.
   NormalizerSpec normalizer;
-  // The steps from a text to words if they differ from those of BERT, which `normalizer` describes; otherwise null.
+  // The general pipeline from a text to words. It is null if the steps are those of BERT, which have a faster implementation.
   std::shared_ptr<Pipeline> pipeline;
-  bool pipeline_has_bert_normalizer = false;  // its only normalizer is BertNormalizer
-  // The steps of `pipeline` in the faster form for byte-level words, if they have that form.
+  bool pipeline_has_bert_normalizer = false;  // true if BertNormalizer is the only normalizer of `pipeline`
+  // The settings of the faster implementation of `pipeline` for byte-level tokenizers, if it can be used.
   std::optional<ByteLevelSteps> byte_level;
   std::optional<OffsetTrimming> offset_trimming;
   ModelSpec model;
-  std::shared_ptr<Decoder> decoder;  // null: tokens are joined with spaces
-  bool clean_up_spaces = false;      // clean_up_tokenization_spaces of transformers
-  // Tokens in the order in which Hugging Face adds them. resolve_added_tokens determines their ids.
+  std::shared_ptr<Decoder> decoder;  // if null, decoding joins the tokens with spaces
+  bool clean_up_spaces = false;      // the setting clean_up_tokenization_spaces of transformers
+  // The added tokens in the order in which Hugging Face adds them. resolve_added_tokens() assigns their ids.
   std::vector<AddedToken> added_tokens;
   std::vector<TemplatePiece> single = {{}};
   std::vector<TemplatePiece> pair = {{}, {TemplatePiece::Kind::kSecond, 1, {}}};
   std::optional<TruncationDefault> truncation_default;
-  // Maps a role ("cls_token") to its token.
+  // The special tokens by role, such as "cls_token".
   std::map<std::string, std::string> special_tokens;
   std::optional<int64_t> model_max_length;
   TextSide padding_side = TextSide::kRight;
   TextSide truncation_side = TextSide::kRight;
   std::string transformers_class = std::string(kGenericClass);
-  // split_special_tokens of transformers: special tokens in the text are encoded as plain text.
+  // The setting split_special_tokens of transformers: if true, special tokens in a text are encoded as plain text.
   bool split_special_tokens = false;
 };
 
@@ -134,12 +135,12 @@ inline constexpr std::string_view kAddedTokensJson = "added_tokens.json";
 inline constexpr std::string_view kModelConfigJson = "config.json";
 inline constexpr int64_t kMaxTokenizerFileBytes = int64_t{1} << 29;
 
-// The contents of the files in a folder; no value if a file is absent.
+// The contents of the files in a tokenizer's folder. A file that does not exist has no value.
 struct TokenizerFiles {
-  std::string folder;  // name of the folder in messages
+  std::string folder;  // name of the folder in error messages
   std::optional<std::string> tokenizer_json, vocab_txt, vocab_json, merges_txt;
   std::optional<std::string> tokenizer_config, special_tokens_map, added_tokens;
-  std::optional<std::string> model_config;  // config.json
+  std::optional<std::string> model_config;  // content of config.json, the configuration of the model
   // The type of the model with which the tokenizer was trained. It is used if config.json is absent.
   std::string model_type;
 };
@@ -159,18 +160,17 @@ TokenizerSpec parse_tokenizer_document(const Json& document, const std::string& 
 // Reads the field "model" of tokenizer.json.
 ModelSpec read_model(const JsonFields& root);
 
-// Parses the two files of a BPE model: a JSON object of tokens and ids, and a line with two tokens per merge, of
-// which the first may be "#version: 0.2".
+// Parses the two files of a BPE model. vocab.json is a JSON object of tokens and ids. Each line of merges.txt contains the two
+// tokens of a merge; the first line may be "#version: 0.2".
 ModelSpec parse_vocab_and_merges(const std::string& vocab_json, const std::string& vocab_where,
                                  std::string_view merges_txt, const std::string& merges_where);
 
-// Parses a file with one token per line; the id of a token is its line number, starting at 0. White space at
-// the end of a line is not part of the token, and a token that occurs twice has the later id, both as in
-// Hugging Face's reader.
+// Parses vocab.txt, which contains one token per line. The id of a token is its line number, starting at 0. As in Hugging Face's
+// reader, white space at the end of a line is ignored, and the last line is used if a token occurs twice.
 Vocabulary parse_vocab_txt(std::string_view text, const std::string& where);
 
-// Assigns an id to every added token as Hugging Face does: the id in the vocabulary, or the next free number.
-// Drops duplicates. Errors: a token that states another id (`stated` has one entry per token, -1 for none).
+// Assigns an id to every added token as Hugging Face does: its id in the vocabulary, or the next free number. Removes duplicates.
+// `stated` contains for each token the id that the files give it, or -1. Errors: an id in `stated` differs from the assigned one.
 void resolve_added_tokens(const std::vector<int32_t>& stated, TokenizerSpec* spec);
 
 }  // namespace plimsoll::text

@@ -1,5 +1,5 @@
-// Compares the tokenizer with Hugging Face's by fixtures, and tests what fixtures cannot show: threads,
-// reuse, hashes, invalid UTF-8.
+// Compares the tokenizer with recorded results of Hugging Face's tokenizers. Also tests threads, the reuse of buffers, content
+// hashes and invalid UTF-8.
 #include "io/text/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -72,9 +72,9 @@ TEST(TokenizerTest, TruncationAsHuggingFace) {
   EXPECT_GT(num_refused, 10u);
 }
 
-// The expected numbers of tokens are those of Hugging Face's tokenizers 0.23.3. Versions 0.13.3, 0.15.2, 0.21.0 and
-// 0.22.2 give the same numbers. Version 0.23.2 does not: it leaves the odd token to the second text if the first was
-// longer.
+// Checks how many tokens of each text remain. The expected numbers come from Hugging Face's tokenizers 0.23.3; versions 0.13.3,
+// 0.15.2, 0.21.0 and 0.22.2 give the same. Version 0.23.2 differs: if the first text was longer, it leaves the odd token to the
+// second text.
 TEST(TokenizerTest, LongestFirstAsTokenizers0233) {
   EXPECT_EQ(read_json_fixture("made_with.json").at("tokenizers"), "0.23.3");
   size_t num_odd = 0;
@@ -214,7 +214,7 @@ TEST(TokenizerTest, AppendsBehindWhatIsThere) {
   EXPECT_EQ(first.num_cut, 1);
   const Encoding before = all;
   EXPECT_THROW(tokenizer.append({"x", "y"}, {.max_length = 2}, scratch, &all), Error);
-  EXPECT_EQ(all.ids, before.ids);  // an error leaves it unchanged
+  EXPECT_EQ(all.ids, before.ids);  // the failed call has not changed the encoding
   const AppendedTokens second = tokenizer.append({"the \xE4\xB8\xAD", "foo"}, {}, scratch, &all);
   EXPECT_EQ(second.num_tokens, 6);
   const Encoding pair = tokenizer.encode_pair("the \xE4\xB8\xAD", "foo");
@@ -229,8 +229,8 @@ TEST(TokenizerTest, AppendsBehindWhatIsThere) {
 
 TEST(TokenizerTest, InvalidUtf8CountsAsReplacementCharacters) {
   const Tokenizer tokenizer = make_tokenizer("uncased");
-  // Each maximal invalid part is one code point, as in Python: C3 before "h"; the incomplete E2 82 and F0 9F
-  // 98; a single FF.
+  // The text contains invalid UTF-8: C3 before "h", the incomplete sequences E2 82 and F0 9F 98, and single bytes FF. Each
+  // maximal invalid part must count as one code point in offsets, as in Python.
   const Encoding got = tokenizer.encode("\xC3hello \xE2\x82 \xF0\x9F\x98[SEP]\xFF\xFFworld");
   EXPECT_EQ(got.ids, tokenizer.encode("hello [SEP] world").ids);
   EXPECT_EQ(flat(got.offsets), (Ids{0, 0, 1, 6, 10, 15, 17, 22, 0, 0}));
@@ -244,7 +244,7 @@ TEST(TokenizerTest, RefusesALengthWithoutRoomForSpecialTokens) {
   EXPECT_EQ(message(1),
             "a maximum length of 1 tokens has no room for the 2 special tokens of a text; raise it");
   EXPECT_NE(message(-5), "");
-  EXPECT_EQ(message(2), "");  // room for [CLS] and [SEP]
+  EXPECT_EQ(message(2), "");  // max_length 2 leaves exactly enough for [CLS] and [SEP]
   EXPECT_EQ(tokenizer.encode("x", {.max_length = 2}).ids, (Ids{2, 3}));
 }
 

@@ -20,15 +20,15 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// Number of bytes of text that all threads together split before the next lines are read.
+// Text is read in batches of this number of bytes. All threads split one batch into words before the next one is read.
 constexpr size_t kBatchBytes = size_t{32} << 20;
 constexpr size_t kLinesAtOnce = 256;
-// The number of characters that BERT's trainer keeps.
+// The number of different characters that BERT's trainer keeps in the vocabulary.
 constexpr int64_t kWordPieceAlphabet = 1000;
 constexpr const char* kEndOfText = "<|endoftext|>";
 const std::vector<std::string> kBertTokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 
-// Returns the normalizer, pre-tokenizer, post-processor and decoder of a new tokenizer.json.
+// Returns the parts of a new tokenizer.json other than its vocabulary: normalizer, pre-tokenizer, post-processor and decoder.
 OrderedJson steps_of(const TrainingOptions& options) {
   if (options.model == TrainedModel::kBpe) {
     const OrderedJson byte_level = {
@@ -49,7 +49,7 @@ OrderedJson steps_of(const TrainingOptions& options) {
           {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}}};
 }
 
-// Counts the words of batches of lines on several threads.
+// Counts the words of a text on several threads.
 class Counter {
  public:
   Counter(const TrainingOptions& options)
@@ -84,7 +84,7 @@ class Counter {
 
   size_t num_threads_;
   TokenizerImpl splitter_;
-  std::vector<WordCounts> counts_;  // the counts of each thread
+  std::vector<WordCounts> counts_;  // word counts per thread
 };
 
 // Reads the lines of a file with their line breaks. Returns the number of bytes.
@@ -172,8 +172,8 @@ OrderedJson template_of(const OrderedJson& cls, const OrderedJson& sep) {
 std::string tokenizer_json(const TrainingOptions& options, const TrainedBpe& trained) {
   const bool is_bpe = options.model == TrainedModel::kBpe;
   OrderedJson vocab = OrderedJson::object(), merges = OrderedJson::array(), added = OrderedJson::array();
-  // Adding a key to an ordered object searches all its keys, so a large object is filled through its underlying
-  // vector.
+  // Adds the tokens to the underlying vector of the JSON object, because adding a key to the object itself compares it with all
+  // existing keys.
   auto& entries = vocab.get_ref<OrderedJson::object_t&>();
   for (size_t id = 0; id < trained.tokens.size(); ++id) {
     static_cast<std::vector<OrderedJson::object_t::value_type>&>(entries).emplace_back(trained.tokens[id],

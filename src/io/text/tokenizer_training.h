@@ -21,18 +21,18 @@ using WordCounts = std::unordered_map<std::string, int64_t>;
 
 struct BpeTraining {
   int64_t vocab_size = 30000;
-  int64_t min_frequency = 0;                // rarer pairs are not joined
-  std::vector<std::string> special_tokens;  // they have the first ids
-  std::u32string initial_alphabet;          // characters that get a token even if they do not occur
+  int64_t min_frequency = 0;                // pairs that occur less often are not merged
+  std::vector<std::string> special_tokens;  // special tokens get the first ids
+  std::u32string initial_alphabet;  // characters that get a token even if the text does not contain them
   std::optional<int64_t>
-      limit_alphabet;             // the number of different characters that are kept, the most frequent ones
-  std::string continuing_prefix;  // "##" for WordPiece
+      limit_alphabet;             // if present, only this number of the most frequent characters is kept
+  std::string continuing_prefix;  // prefix of tokens inside a word, "##" for WordPiece
   std::string end_suffix;
 };
 
 struct TrainedBpe {
-  std::vector<std::string> tokens;                  // the token of each id
-  std::vector<std::pair<int32_t, int32_t>> merges;  // pairs of ids by rank
+  std::vector<std::string> tokens;                  // token texts, by id
+  std::vector<std::pair<int32_t, int32_t>> merges;  // the ids of the two tokens of each merge, by rank
 };
 
 // Joins the most frequent pair of adjacent tokens until the vocabulary is full. If several pairs have equal counts,
@@ -40,23 +40,25 @@ struct TrainedBpe {
 // words.
 TrainedBpe train_bpe(const WordCounts& words, const BpeTraining& options);
 
-// A BPE tokenizer is byte-level, as GPT-2's. A WordPiece tokenizer is that of BERT, with an alphabet of at most 1,000 characters.
+// The kind of tokenizer to train. kBpe is a byte-level tokenizer like GPT-2's, and kWordPiece is like BERT's, with at most 1,000
+// different characters.
 enum class TrainedModel : uint8_t { kBpe, kWordPiece };
 
 struct TrainingOptions {
   TrainedModel model = TrainedModel::kBpe;
   int64_t vocab_size = 30000;
   int64_t min_frequency = 2;
-  // Special tokens in addition to <|endoftext|>, or to [PAD] [UNK] [CLS] [SEP] [MASK].
+  // Special tokens in addition to the standard ones, which are <|endoftext|> for BPE, and [PAD] [UNK] [CLS] [SEP] [MASK] for
+  // WordPiece.
   std::vector<std::string> special_tokens = {};
-  bool lowercase = true;  // only for WordPiece
+  bool lowercase = true;  // converts the text to lower case; only for WordPiece
   int num_threads = 1;
 };
 
 struct TrainedTokenizer {
   std::string tokenizer_json, tokenizer_config_json;
-  int64_t num_bytes = 0;  // total size of the files
-  int64_t num_words = 0;  // number of different words
+  int64_t num_bytes = 0;  // total size of the text files in bytes
+  int64_t num_words = 0;  // number of different words in the text
   int64_t num_tokens = 0;
   int64_t num_merges = 0;
 };

@@ -1,4 +1,5 @@
-// Compares the trainers with those of Hugging Face's tokenizers by fixtures, and reads what train_tokenizer writes.
+// Compares trained tokenizers with recorded results of the trainers in Hugging Face's tokenizers, and checks that Plimsoll can
+// read the files that it writes.
 #include "io/text/tokenizer_training.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +46,7 @@ TEST(TrainingTest, VocabularyAndMergesAsHuggingFace) {
   EXPECT_GT(num_merges, 2000u);
 }
 
-// A file that is removed at the end of the test.
+// A temporary file that is removed at the end of the test.
 class TextFile {
  public:
   explicit TextFile(const std::string& content)

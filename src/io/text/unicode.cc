@@ -12,7 +12,8 @@ namespace {
 
 #include "io/text/tables/unicode_tables.inc"
 
-// Builds pages of flags from a run-length table. Pages in which all flags are equal are stored once per flag.
+// Expands a run-length table of flags to pages, fixed-size blocks of flags for consecutive code points. Of all pages whose flags
+// are all equal to some value, only one per value is stored.
 struct PageBuilder {
   std::vector<uint16_t> page_of;
   std::vector<uint8_t> flags;
@@ -34,7 +35,8 @@ struct PageBuilder {
   }
 };
 
-// Reads mappings in the generator's format: code point, length, values.
+// Reads a table of mappings in the format of make_unicode_tables.py: for each mapping the code point, the length of its value,
+// and the value.
 void read_mappings(std::span<const uint32_t> table, std::u32string* mapped_text,
                    std::vector<std::pair<char32_t, std::pair<size_t, size_t>>>* places) {
   for (size_t i = 0; i < table.size(); i += 2 + table[i + 1]) {
@@ -140,8 +142,7 @@ DecodedCodePoint decode_utf8(std::string_view text) {
   };
   const uint32_t b0 = byte(0);
   if (b0 < 0x80) return {b0, 1};
-  // The range of the second byte depends on the first: no overlong forms, no surrogates, nothing above
-  // U+10FFFF.
+  // The range of the second byte depends on the first one, which excludes overlong forms, surrogates and values above U+10FFFF.
   uint32_t length = 0, low = 0x80, high = 0xBF;
   if (b0 >= 0xC2 && b0 <= 0xDF) {
     length = 2;
@@ -209,15 +210,15 @@ bool is_ascii(std::string_view text) {
 
 bool is_valid_utf8(std::string_view text) {
   while (!text.empty()) {
-    // Most text is ASCII, so eight bytes are processed at a time while possible.
+    // Skips eight bytes at a time while they are ASCII, because most text is ASCII.
     uint64_t word;
     if (text.size() >= 8 && (std::memcpy(&word, text.data(), 8), (word & 0x8080808080808080u) == 0)) {
       text.remove_prefix(8);
       continue;
     }
     const DecodedCodePoint c = decode_utf8(text);
-    // decode_utf8() returns U+FFFD for an invalid part and for a real U+FFFD. Their bytes distinguish them: a
-    // real one is EF BF BD, and an invalid part of three bytes starts with F0 to F4.
+    // U+FFFD can be the result for invalid bytes or the character in the text. The bytes show which: the character is EF BF BD,
+    // and an invalid part of three bytes starts with F0 to F4.
     if (c.value == kReplacementCharacter && !(c.num_bytes == 3 && text[0] == '\xEF')) return false;
     text.remove_prefix(c.num_bytes);
   }

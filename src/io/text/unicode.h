@@ -15,34 +15,35 @@
 
 namespace plimsoll::text {
 
-// The bits of unicode_flags(). The generator writes the same numbers.
+// The bits of a code point's flags. make_unicode_tables.py writes the same numbers.
 enum CodePointFlags : uint8_t {
-  kRemoved = 1,          // clean_text drops it
-  kWhitespace = 2,       // splits words and is dropped; clean_text maps it to a space if it is not kRemoved
-  kPunctuation = 4,      // forms a word of its own
-  kCjk = 8,              // handle_chinese_chars puts a space on each side
-  kNonspacingMark = 16,  // strip_accents drops it
-  kLowercases = 32,      // has a different lower case
-  kDecomposes = 64,      // NFD changes it
-  kWordCharacter = 128,  // \w in the regular expressions of Hugging Face's tokenizers
+  kRemoved = 1,  // dropped by the normalization step clean_text
+  // separates words and is dropped; clean_text turns it into a space unless it has the flag kRemoved
+  kWhitespace = 2,
+  kPunctuation = 4,      // becomes a word by itself in BertPreTokenizer
+  kCjk = 8,              // the normalization step handle_chinese_chars puts a space on each side
+  kNonspacingMark = 16,  // dropped by the normalization step strip_accents
+  kLowercases = 32,      // its lower case is a different character
+  kDecomposes = 64,      // changed by normalization form NFD
+  kWordCharacter = 128,  // matches \w in the regular expressions of Hugging Face's tokenizers
 };
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
 inline constexpr char32_t kNumCodePoints = 0x110000;
-// Number of code points per page of a two-level table.
+// The table of flags has two levels. Its pages contain the flags of this number of code points.
 inline constexpr size_t kPageSize = 256;
 
 class UnicodeTable {
  public:
-  // Returns the single table of the process.
+  // Returns the table, which exists once per process.
   static const UnicodeTable& get();
 
   // Requires: code_point < kNumCodePoints.
   uint8_t flags(char32_t code_point) const {
     return flags_[size_t{page_of_[code_point / kPageSize]} * kPageSize + code_point % kPageSize];
   }
-  // Returns the page of a code point's flags. A page has kPageSize flags; equal uniform pages share a number
-  // below num_pages().
+  // Returns the number of the page with the flags of a code point. A page contains the flags of kPageSize consecutive code
+  // points. Pages whose flags are all equal to the same value have the same number. Numbers are smaller than num_pages().
   size_t page_number(char32_t code_point) const { return page_of_[code_point / kPageSize]; }
   size_t num_pages() const { return flags_.size() / kPageSize; }
   // Appends the full canonical decomposition (the code point itself if it has none).
@@ -56,7 +57,7 @@ class UnicodeTable {
   std::vector<char32_t> mapped_code_points() const;
   // Returns every code point whose combining rank is not 0.
   std::vector<char32_t> combining_code_points() const;
-  // Returns the name and version of the source of the tables, which is part of a tokenizer's content hash.
+  // Returns the name and version of the software from which the tables were made. It is part of the content hash of a tokenizer.
   static std::string_view source();
 
  private:
@@ -65,7 +66,7 @@ class UnicodeTable {
   std::vector<uint8_t> flags_;
   std::unordered_map<char32_t, std::u32string_view> lower_;
   std::unordered_map<char32_t, std::u32string_view> decompositions_;
-  std::u32string mapped_text_;  // storage of the views
+  std::u32string mapped_text_;  // the characters to which the entries of the tables above refer
 };
 
 constexpr bool is_hangul_syllable(char32_t c) {

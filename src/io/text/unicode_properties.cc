@@ -11,12 +11,14 @@ namespace {
 
 #include "io/text/tables/property_tables.inc"
 
-// The order is that of the generator; 0 is Cn, an unassigned code point.
+// The general categories, in the order of the numbers that make_property_tables.py writes. Number 0, Cn, is an unassigned code
+// point.
 constexpr std::array<std::string_view, 29> kCategories = {
     "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
 
-// Unicode 15.0, section 3.12, "Arithmetic Primary Composite Mapping". Returns 0 if the pair has no composite.
+// Composes Hangul syllables as described in Unicode 15.0, section 3.12, "Arithmetic Primary Composite Mapping". Returns 0 if the
+// pair of code points has no composite.
 char32_t compose_hangul(char32_t first, char32_t second) {
   if (first >= 0x1100 && first < 0x1100 + 19 && second >= 0x1161 && second < 0x1161 + 21) {
     return 0xAC00 + ((first - 0x1100) * 21 + (second - 0x1161)) * 28;
@@ -74,8 +76,8 @@ UnicodeProperties::UnicodeProperties() {
   }
 }
 
-// Marks the code points that the normal form C may change: code points that combine with the one before them, and
-// those that are not the composite of their own decomposition.
+// Sets the flag kMayCompose of all code points that normalization form NFC may change: those that combine with the code point
+// before them, and those that are not the composite of their own decomposition.
 void UnicodeProperties::mark_composition(std::vector<uint16_t>* flags) const {
   const UnicodeTable& unicode = UnicodeTable::get();
   for (const char32_t c : unicode.combining_code_points()) (*flags)[c] |= kMayCompose;
@@ -121,7 +123,8 @@ namespace {
 
 #include "io/text/tables/grapheme_tables.inc"
 
-// The classes in the order of the generator, in the lowest four bits.
+// The classes of code points that determine grapheme clusters, with the numbers that make_grapheme_tables.py writes. A class is
+// stored in the lowest four bits of an entry.
 enum GraphemeClass : uint32_t {
   kOther,
   kCr,
@@ -150,12 +153,14 @@ uint32_t grapheme_flags(char32_t c) {
   return kGraphemeRuns[2 * low + 1];
 }
 
-// Properties of the part of a cluster before a position, which decide whether the cluster continues there.
+// What the text of a grapheme cluster up to a position contains. It decides whether the cluster continues at this position.
 struct ClusterState {
-  bool one_regional = false;        // an odd number of regional indicators
-  bool pictographic = false;        // ends with a pictographic character and any number of extending ones
-  bool joins_pictographic = false;  // ends with `pictographic` and a zero-width joiner
-  bool conjunct = false;            // consists of a consonant and any linkers and extending characters
+  bool one_regional = false;  // contains an odd number of regional indicators
+  // ends with a pictographic character, which may be followed by extending characters
+  bool pictographic = false;
+  bool joins_pictographic = false;  // ends like `pictographic`, followed by a zero-width joiner
+  // consists of a consonant, which may be followed by linkers and extending characters
+  bool conjunct = false;
   bool has_linker = false;
 
   void add(uint32_t flags) {
@@ -174,7 +179,7 @@ struct ClusterState {
   }
 };
 
-// Returns true if no cluster ends between two code points (rules GB3 to GB13).
+// Returns true if a grapheme cluster continues between two code points, by the rules GB3 to GB13 of Unicode Standard Annex 29.
 bool joins(uint32_t before, uint32_t after, const ClusterState& state) {
   const uint32_t a = before & kClassMask, b = after & kClassMask;
   if (a == kCr && b == kLf) return true;
@@ -195,7 +200,7 @@ std::string_view grapheme_tables_source() {
 }
 
 size_t grapheme_end(std::u32string_view text, size_t begin) {
-  // The only cluster of two ASCII characters is the line end CR LF.
+  // Of two ASCII characters, only CR LF form a cluster.
   if (begin + 1 >= text.size()) return begin + 1;
   if (text[begin] < 128 && text[begin + 1] < 128 && text[begin] != U'\r') return begin + 1;
   ClusterState state;

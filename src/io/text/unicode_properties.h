@@ -1,7 +1,7 @@
-// Unicode properties for the steps of a pipeline: general categories, marks, compatibility decompositions and
-// compositions, from tables that tables/make_property_tables.py observed in Hugging Face's tokenizers.
+// Unicode properties for the steps of the general pipeline: general categories, marks, compatibility decompositions and
+// compositions. The tables come from tables/make_property_tables.py, which determined them by calling Hugging Face's tokenizers.
 //
-// unicode.h has the properties of the path for BERT. Thread-safe: the table is built once, on first use, and is
+// unicode.h contains the properties that BERT's normalizer needs. Thread-safe: the table is built once, on first use, and is
 // constant afterwards.
 #pragma once
 
@@ -18,12 +18,13 @@ namespace plimsoll::text {
 // The bits of UnicodeProperties::flags(). The lowest five contain the general category.
 enum PropertyFlags : uint16_t {
   kCategoryMask = 31,
-  kNumeric = 32,                 // Digits splits at it (Rust's char::is_numeric)
-  kCombiningMark = 64,           // StripAccents drops it
-  kRegexWord = 128,              // \w of regular expressions
-  kRegexSpace = 256,             // \s of regular expressions
-  kMayCompose = 512,             // the normal form C may change it, or join it to a code point before it
-  kMayComposeCompatible = 1024,  // the normal form KC may change it, or join it to a code point before it
+  kNumeric = 32,        // the pre-tokenizer Digits splits a text at this code point (Rust's char::is_numeric)
+  kCombiningMark = 64,  // the normalizer StripAccents drops this code point
+  kRegexWord = 128,     // matches \w in regular expressions
+  kRegexSpace = 256,    // matches \s in regular expressions
+  kMayCompose = 512,    // normalization form NFC may change it, or combine it with the code point before it
+  // normalization form NFKC may change it, or combine it with the code point before it
+  kMayComposeCompatible = 1024,
 };
 
 class UnicodeProperties {
@@ -51,7 +52,7 @@ class UnicodeProperties {
   std::unordered_map<uint64_t, char32_t> composites_;
 };
 
-// Returns the name and version of the source of these tables.
+// Returns the name and version of the software from which these tables were made.
 std::string_view property_tables_source();
 
 // Returns the end of the grapheme cluster that starts at `begin`: what people see as one character (Unicode Standard
@@ -59,7 +60,7 @@ std::string_view property_tables_source();
 // text.size().
 size_t grapheme_end(std::u32string_view text, size_t begin);
 
-// Returns the name and version of the source of the table of graphemes.
+// Returns the name and version of the software from which the table of grapheme clusters was made.
 std::string_view grapheme_tables_source();
 
 }  // namespace plimsoll::text

@@ -9,14 +9,14 @@
 namespace plimsoll::text {
 namespace {
 
-// The score of an unknown character is this much below that of the worst token.
+// An unknown character has the score of the token with the lowest score, minus this number.
 constexpr double kUnknownPenalty = 10.0;
 
 ByteTrie build_trie(const Vocabulary& vocabulary, const TokenIds& ids) {
   std::vector<std::pair<std::string_view, int32_t>> entries;
   entries.reserve(vocabulary.size());
   for (const auto& [token, id] : vocabulary) {
-    // Keeps the last of several tokens with the same text.
+    // If several tokens have the same text, only the last one is used.
     if (!token.empty() && ids.find(token) == id) entries.emplace_back(token, id);
   }
   return ByteTrie(std::move(entries));
@@ -67,7 +67,7 @@ void Unigram::split(std::string_view word, UnigramScratch& scratch, std::vector<
     }
     begin += char_bytes;
   }
-  // Adjacent unknown parts become one token.
+  // Collects the tokens from the end of the word to its beginning. Adjacent unknown parts are joined to one token.
   scratch.parts.clear();
   bool after_unknown = false;
   for (auto end = static_cast<int32_t>(word.size()); end > 0;) {

@@ -16,13 +16,14 @@
 
 namespace plimsoll::text {
 
-// Buffers of one thread.
+// Temporary memory for splitting, which is reused for all words. Each thread needs its own.
 struct UnigramScratch {
-  // The segmentation with the largest sum of scores that ends at a position.
+  // The best way to split the beginning of the word up to a position, that is, the one with the largest sum of scores.
   struct Node {
     double score = 0;
-    int32_t id = kNoToken;  // id of the token that ends here
-    int32_t begin = -1;     // where that token begins; -1 if no segmentation reaches the position
+    int32_t id = kNoToken;  // id of the last token
+    // position at which the last token begins; -1 if no sequence of tokens ends at this position
+    int32_t begin = -1;
   };
   std::vector<Node> nodes;
   std::vector<std::pair<uint32_t, uint32_t>> parts;

@@ -48,7 +48,7 @@ Vocabulary parse_vocab_txt(std::string_view text, const std::string& where) {
 
 void resolve_added_tokens(const std::vector<int32_t>& stated, TokenizerSpec* spec) {
   PLIMSOLL_CHECK(stated.size() == spec->added_tokens.size());
-  // The ids of the added tokens in the vocabulary. The other entries are not needed here.
+  // Finds the ids of the added tokens in the vocabulary; other tokens are not needed here.
   std::unordered_map<std::string_view, int32_t> vocab;
   for (const AddedToken& token : spec->added_tokens) vocab[token.content] = -1;
   for (const auto& [token, id] : spec->model.vocab) {
@@ -75,7 +75,7 @@ void resolve_added_tokens(const std::vector<int32_t>& stated, TokenizerSpec* spe
                   spec->where, token.content, stated[i], token.id, spec->model.vocab.size());
     }
     if (known != places.end()) {
-      settled[known->second] = token;  // the later properties override
+      settled[known->second] = token;  // if a token is added twice, its later properties are used
     } else {
       places[token.content] = settled.size();
       settled.push_back(token);

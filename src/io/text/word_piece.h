@@ -29,10 +29,10 @@ class WordPiece {
   int32_t unk_id() const { return unk_id_; }
 
  private:
-  // The tokens of the vocabulary. Those inside a word start at the node that the continuing prefix ("##") leads to, so
-  // that the prefix is never compared again.
+  // The tokens of the vocabulary. The search for a token inside a word starts at the node to which the continuing prefix ("##")
+  // leads, so that the prefix need not be compared.
   ByteTrie trie_;
-  ByteTrie::Node continuing_root_;  // the node reached by the continuing prefix
+  ByteTrie::Node continuing_root_;  // the node to which the continuing prefix leads
   int32_t unk_id_;
   size_t max_chars_per_word_;
 };

@@ -28,7 +28,8 @@ Vocabulary small_vocabulary() {
 TEST(WordPieceTest, TakesTheLongestTokenEveryTime) {
   const WordPiece model(small_vocabulary(), {});
   EXPECT_EQ(split(model, "unaffable"), (std::vector<int32_t>{4, 4, 5, 9}));
-  EXPECT_EQ(split(model, "unaff"), (std::vector<int32_t>{0, 5}));  // greedy: it does not go back from "unaf"
+  // WordPiece is greedy: after the longest match it does not try a shorter one
+  EXPECT_EQ(split(model, "unaff"), (std::vector<int32_t>{0, 5}));
   EXPECT_EQ(split(model, "aaa"), (std::vector<int32_t>{6, 1, 7, 2, 7, 3}));
   EXPECT_EQ(split(model, "b"), (std::vector<int32_t>{0, 1}));
 }
@@ -52,7 +53,7 @@ TEST(WordPieceTest, WorksWithoutContinuingTokensAndWithAnEmptyPrefix) {
 }
 
 TEST(ByteTrieTest, FindsWhatWasPutInAndNothingElse) {
-  // The keys contain every byte, shared prefixes, prefixes of each other, and one long key.
+  // Tests random keys that include every byte value, shared prefixes, keys that are prefixes of others, and one long key.
   std::map<std::string, int32_t> keys;
   uint64_t state = hash64("FindsWhatWasPutInAndNothingElse");
   for (int i = 0; i < 5000; ++i) {

@@ -1,4 +1,4 @@
-// For tests: the ranks of a run as threads of one process.
+// Runs the ranks of a run as threads of one process, for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ inline constexpr CommunicatorOptions kTestLimits = {.connect_timeout = std::chro
 
 struct ErrorOfCall {
   ErrorCode code = ErrorCode::kInternal;
-  std::string text;  // empty if the call threw nothing
+  std::string text;  // empty if the call did not throw
 };
 
 template <typename Call>

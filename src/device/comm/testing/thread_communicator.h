@@ -29,17 +29,17 @@ class ThreadCommunicator final : public Communicator {
    public:
     explicit Shared(int num_ranks) : barrier_(num_ranks), data_(static_cast<size_t>(num_ranks)) {}
 
-    // The largest number of bytes that one rank had sent and the receiver had not yet received.
+    // The maximum of the number of bytes that were sent but not yet received at one time.
     size_t most_bytes_under_way = 0;
 
    private:
     friend class ThreadCommunicator;
     std::barrier<> barrier_;
-    std::vector<std::span<const std::byte>> data_;  // data of each rank for the current operation
-    std::mutex mutex_;                              // protects the two members below
+    std::vector<std::span<const std::byte>> data_;  // for each rank, its data in the current operation
+    std::mutex mutex_;                              // protects most_bytes_under_way and messages_
     std::condition_variable changed_;
-    std::map<std::pair<int, RankChannel>, std::deque<std::span<const std::byte>>>
-        messages_;  // messages in transit, by sender and channel of the receiver
+    // messages that were sent but not yet received, by sender and by the channel of the receiver
+    std::map<std::pair<int, RankChannel>, std::deque<std::span<const std::byte>>> messages_;
   };
 
   ThreadCommunicator(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
@@ -61,7 +61,8 @@ class ThreadCommunicator final : public Communicator {
     });
     if (bytes > 0) std::memcpy(data.data, sums.data(), bytes);
   }
-  // The elements of the other ranks' parts become infinite, so that a test fails if it reads them.
+  // Sets the elements of the parts of the other ranks to infinity, because their values are undefined. A test fails if it uses
+  // them.
   void reduce_scatter(View data, std::span<const int64_t> counts) override {
     ++num_reduce_scatters;
     int64_t count = 0;
@@ -102,8 +103,8 @@ class ThreadCommunicator final : public Communicator {
     shared_.most_bytes_under_way = std::max(shared_.most_bytes_under_way, under_way);
     shared_.changed_.notify_all();
   }
-  // Waits for the receiver, which copies the message from the memory of the sender. A test therefore notices if the sender changes the
-  // message too early.
+  // Waits for the receiver, which copies the message directly from the memory of the sender. If code under test changes the
+  // message before calling wait_sent(), the receiver gets wrong data and the test fails.
   void wait_sent(RankChannel to) override {
     std::unique_lock lock(shared_.mutex_);
     shared_.changed_.wait(lock, [&] { return shared_.messages_[{rank_, to}].empty(); });

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes grapheme_tables.inc: how Unicode divides texts into grapheme clusters (Unicode Standard Annex 29).
 
-The classes are those of the package `regex`. Which code points join the one before them is observed in `tokenizers`, and replaces
-the class where the two have different versions of Unicode.
+The class of each code point comes from the package `regex`. The script also tests with `tokenizers` which code points join the cluster of
+the code point before them. This result replaces the class if the two packages use different versions of Unicode.
 
     python3 make_grapheme_tables.py > grapheme_tables.inc       (half a minute; needs the packages `regex` and `tokenizers`)
 """
@@ -22,7 +22,7 @@ PICTOGRAPHIC, CONSONANT, LINKER, CONJUNCT_EXTEND = 16, 32, 64, 128
 
 
 def charsmap(mapping):
-    """A precompiled map, as SentencePiece writes it: a double array over the keys, and the values."""
+    """Returns a map in the format of SentencePiece: a double-array trie of the keys, followed by the values."""
     nodes = {(): {}}
     values, offsets = b"", {}
     for key, value in mapping.items():
@@ -70,7 +70,7 @@ def main():
                          (CONJUNCT_EXTEND, r"\p{InCB=Extend}")):
         for match in regex.finditer(pattern, ALL):
             flags[ord(match[0])] |= bit
-    # A cluster of fewer than 6 bytes becomes the value of its shortest prefix, so a joined code point disappears.
+    # The normalizer replaces a cluster of fewer than 6 bytes by the value of its shortest prefix, so a code point that joined the cluster is lost.
     normalize = precompiled({"a": "Z"}).normalize_str
     joining = {CLASSES.index(name) + 1 for name in ("Extend", "ZWJ", "SpacingMark")}
     corrected = 0

@@ -4,7 +4,7 @@
     python3 make_model_classes.py            (needs the package `transformers`)
 
 A row is PLIMSOLL_MODEL_CLASS(model_type, class), sorted by model type. The class is "" for a model whose tokenizer.json is used as it is,
-whatever class its files name. Model types of classes that Plimsoll does not have are left out. PLIMSOLL_FIXED_CLASS(model_type) lists
+whatever class its files name. Model types whose class Plimsoll does not support are left out. PLIMSOLL_FIXED_CLASS(model_type) lists
 the model types whose files are known to name a wrong class.
 """
 

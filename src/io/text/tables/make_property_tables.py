@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes property_tables.inc: Unicode properties that the steps of a pipeline use, as Hugging Face's `tokenizers` has them.
+"""Writes property_tables.inc: the Unicode properties that normalizers and pre-tokenizers use, as Hugging Face's `tokenizers` defines them.
 
-The reference carries several versions of Unicode at once: that of its regular expressions (Oniguruma), that of Rust, and those of
-crates. Every fact is observed through the package's public functions.
+`tokenizers` contains several versions of Unicode: that of its regular expressions (Oniguruma), that of Rust, and those of Rust crates.
+The script determines every property by calling the public functions of the package.
 
     python3 make_property_tables.py > property_tables.inc       (about a minute; needs the package `tokenizers`)
 """
@@ -20,7 +20,7 @@ CATEGORIES = ["Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", 
 
 
 def matching(pattern):
-    """The code points that a class of characters matches."""
+    """Returns the code points that a character class of a regular expression matches."""
     split = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
     found = set()
     for piece, _ in split.pre_tokenize_str(ALL):
@@ -29,7 +29,7 @@ def matching(pattern):
 
 
 def split_apart(pre_tokenizer):
-    """The code points that a pre-tokenizer separates from letters."""
+    """Returns the code points that a pre-tokenizer separates from the letters on both sides."""
     text = "".join(f"a{chr(c)}a\n" for c in CODE_POINTS)
     found = set()
     for piece, _ in pre_tokenizer.pre_tokenize_str(text):
@@ -67,7 +67,7 @@ def main():
         for c in matching(rf"\p{{{name}}}"):
             category[c] = number + 1
     for c in CODE_POINTS:
-        category.setdefault(c, 0)  # Cn; half surrogates are Cs, which no text contains
+        category.setdefault(c, 0)  # 0 is Cn (unassigned); surrogates, which are Cs, cannot occur in a text
     space, digit, word, upper, lower = (matching(p) for p in (r"\s", r"\d", r"\w", r"[[:upper:]]", r"[[:lower:]]"))
     assert digit == {c for c in CODE_POINTS if CATEGORIES[category[c] - 1] == "Nd" and category[c]}
     numeric = split_apart(pre_tokenizers.Digits(individual_digits=True))
@@ -83,7 +83,7 @@ def main():
             continue
         if nfkd(s) != nfd(s):
             compatible += [c, len(nfkd(s)), *map(ord, nfkd(s))]
-    # Every character that composition (NFC) makes is made of two: the composed beginning of its decomposition, and the rest.
+    # NFC composes a character from two: the composition of all but the last code point of its decomposition, and the last one.
     for c in CODE_POINTS:
         if c in HANGUL:
             continue

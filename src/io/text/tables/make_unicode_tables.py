@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes unicode_tables.inc: what Hugging Face's `tokenizers` does to every Unicode code point.
+"""Writes unicode_tables.inc: how Hugging Face's `tokenizers` changes and classifies every Unicode code point.
 
-The reference carries Unicode tables of its own, of several Unicode versions at once, so ids are equal only with tables
-taken from it. Every fact is observed through the package's public functions; nothing is copied from its sources.
+`tokenizers` contains Unicode tables of several versions, so Plimsoll needs the same tables to get the same ids. The script
+determines every entry by calling the public functions of the package; nothing is copied from its sources.
 
     python3 make_unicode_tables.py > unicode_tables.inc       (about 40 s; needs the package `tokenizers`)
 """
@@ -23,7 +23,7 @@ def bert(**only):
 
 
 def added_token_probe(**properties):
-    """A tokenizer that knows one added token, "xyz"."""
+    """Returns a tokenizer with a single added token, "xyz"."""
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, "[UNK]"))
     tokenizer.add_tokens([AddedToken("xyz", normalized=False, **properties)])
     return tokenizer
@@ -75,17 +75,17 @@ def observe():
 
 
 def observe_ranks():
-    """The order in which NFD sorts combining characters: 0 for a starter, else a rank among the classes that occur."""
+    """Returns the rank by which NFD sorts each combining character; 0 for a starter, which is not moved."""
     nfd = normalizers.NFD().normalize_str
 
-    def sorts_before(x, y):  # class(x) < class(y), both not starters
+    def sorts_before(x, y):  # true if the combining class of x is smaller; x and y are not starters
         return x != y and nfd(chr(y) + chr(x)) == chr(x) + chr(y)
 
-    top = 0x0345  # iota subscript, of the highest class in Unicode
+    top = 0x0345  # iota subscript, which has the highest combining class in Unicode
     combining = [c for c in CODE_POINTS if nfd(chr(c)) == chr(c) and (c == top or sorts_before(c, top))]
-    # Nothing sorts after the top class: a character that did would also be one that 0x0345 moves in front of.
+    # A character with a higher class would be sorted after `top`, so this check fails if there is one.
     assert not [c for c in CODE_POINTS if nfd(chr(c)) == chr(c) and sorts_before(top, c)]
-    classes = []  # one representative each, in sorting order
+    classes = []  # one character per combining class, in sorting order
     ranks = {}
     for c in combining:
         below = sum(sorts_before(r, c) for r in classes)
@@ -98,7 +98,7 @@ def observe_ranks():
 
 
 def runs(values):
-    """(first code point, value) wherever the value changes; surrogates have value 0."""
+    """Returns the runs of equal values as (first code point, value). Surrogates have the value 0."""
     result, last = [], None
     for c in range(0x110000):
         value = values.get(c, 0)

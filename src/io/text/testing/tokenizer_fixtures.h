@@ -1,4 +1,4 @@
-// The fixtures of the tokenizer's tests (fixtures/make_fixtures.py), and small tokenizers made from them. For
+// Reads the recorded results of Hugging Face's tokenizers (fixtures/make_fixtures.py) and creates small tokenizers from them. For
 // tests only.
 #pragma once
 
@@ -28,7 +28,7 @@ inline nlohmann::json read_json_fixture(const std::string& name) {
   return nlohmann::json::parse(read_fixture(name));
 }
 
-// Returns one of the settings with which the fixtures were made.
+// Returns one of the normalizer settings with which the fixtures were made.
 inline NormalizerSpec normalizer_setting(const std::string& name) {
   const nlohmann::json value = read_json_fixture("made_with.json").at("settings").at(name);
   NormalizerSpec spec;
@@ -39,7 +39,7 @@ inline NormalizerSpec normalizer_setting(const std::string& name) {
   return spec;
 }
 
-// Makes a tokenizer from the folder bert/ with this normalizer.
+// Creates a tokenizer from the fixture folder bert/, with these settings of its normalizer.
 inline Tokenizer make_tokenizer(const std::string& setting) {
   TokenizerSpec spec = parse_tokenizer_json(read_fixture("bert/tokenizer.json"), "tokenizer.json");
   spec.normalizer = normalizer_setting(setting);
@@ -55,8 +55,8 @@ inline std::vector<int32_t> flat(const std::vector<TextSpan>& offsets) {
   return result;
 }
 
-// Returns the message of the Error with this code that `run` throws, or an empty string if it throws none, so
-// that the caller's check fails.
+// Runs a function that must throw an Error with this code, and returns the message of the error. If the function throws nothing,
+// returns an empty string, so that the caller's check of the message fails.
 template <typename Run>
 std::string error_message(Run&& run, ErrorCode code) {
   try {
