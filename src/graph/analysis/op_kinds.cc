@@ -63,7 +63,7 @@ class KindOfOp {
     for (const ValueIds* ids : {&op.inputs, &op.outputs}) {
       for (ValueId id : *ids) hash = mixed(hash, type_of(id));
     }
-    // Integer attributes are hashed too, because many ops only differ in the site of their dropout.
+    // Integer attributes are hashed too, because many ops differ only in the attribute `site`, which selects the random draws of a dropout.
     for (const auto& [name, value] : op.attributes.items()) {
       if (const auto* integer = std::get_if<int64_t>(&value)) hash = mixed(hash, *integer);
     }

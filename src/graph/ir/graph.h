@@ -70,11 +70,12 @@ std::string_view storage_name(Storage storage);
 
 // The source of the values that the host writes into an input, and when it writes them.
 enum class InputSource : uint8_t {
-  kBatch,         // with each batch: the batch's tensor of the same name
+  kBatch,         // written with each batch: the batch's tensor with the name of the input
   kNumSequences,  // written with each batch: its number of sequences
-  kDenominator,   // with each batch: the number by which the sum of losses is divided
-  kRandom,        // with each batch: the seed and the number of the micro-batch
-  kAccumulate,  // with each batch: 1 if gradients are added to the gradients of earlier micro-batches, else 0
+  kDenominator,   // written with each batch: the number by which the sum of losses is divided
+  kRandom,        // written with each batch: the seed and the number of the micro-batch
+  // Written with each batch: 1 if its gradients are added to those of earlier micro-batches, else 0.
+  kAccumulate,
   kLearningRate,  // written before each update
   kUpdateNumber   // written before each update: its number, from 1
 };
@@ -87,7 +88,7 @@ enum class InputContent : uint8_t {
   kAny,
   kTableRows,       // indices of rows of a table, which kernels do not check
   kSequenceStarts,  // the start of each sequence, then the number of tokens
-  kRowEnds          // 0, then (index + 1) of each row that is read, in ascending order
+  kRowEnds          // 0, then (index + 1) of each row that first_token selects, in ascending order
 };
 
 // The declaration of how an input is filled.
@@ -143,7 +144,7 @@ struct Value {
   InputRule input = {};  // set if the value is an input
   // Set if each rank stores only its slice of the value; `type` is then the type of the whole value.
   std::optional<RankSlices> divided = {};
-  // Set if the ranks of a tensor-parallel group divide the value; `type` is then the type of the part that this rank stores.
+  // Set if the value is divided among the ranks of a tensor-parallel group; `type` is then the type of the part that this rank stores.
   SharedOptional<TensorSplit> split = {};
 
   // Returns the number of elements that this rank has.
@@ -239,7 +240,7 @@ class Graph {
   ModuleId module_{0};
 };
 
-// One op within its graph, for the rules of its definition.
+// An op and its graph. The methods of OpDef receive it, so that they can look up the op's operands.
 struct OpView {
   const Graph& graph;
   const Op& op;

@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// The inputs that all four ops share are at the same positions in each of them.
+// An input of this name is at the same position in each of the four ops in which it occurs.
 using SumsIn = LinearClassSumsGradOp;
 
 void expect_class_rows(const OpView& op) {
@@ -146,7 +146,8 @@ class LinearClassSumsBwd final : public OpSchema, private LinearClassSumsBwdOp {
   static constexpr std::array kOutputs{OutputOperand::required(kDX, "d_x")};
 };
 
-// The inputs of the two ops that compute gradients of parameters. `Operands` is the struct of ops.h that numbers them.
+// The inputs of the two ops that compute gradients of parameters. `Operands` is the op's struct in ops.h, whose enumerators are the
+// positions of its operands.
 template <typename Operands>
 constexpr auto class_gradient_inputs() {
   return std::array{InputOperand::required(Operands::kX, "x"),

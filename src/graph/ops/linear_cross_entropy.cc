@@ -163,7 +163,8 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
   static constexpr std::array kOutputs{OutputOperand::required(kDX, "d_x")};
 };
 
-// The inputs of the two ops that compute gradients of parameters. `Operands` is the struct of ops.h that numbers them.
+// The inputs of the two ops that compute gradients of parameters. `Operands` is the op's struct in ops.h, whose enumerators are the
+// positions of its operands.
 template <typename Operands>
 constexpr auto gradient_inputs() {
   return std::array{InputOperand::required(Operands::kX, "x"),
@@ -261,7 +262,7 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
     out.insert(
         out.begin(),
         {losses.front(), losses.back(),
-         d_x});  // a loss without z-loss returns its only output twice, because no op reads the second one then
+         d_x});  // without z-loss, front() and back() are both the loss, and no op reads the second output
     return out;
   }
 

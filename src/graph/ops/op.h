@@ -88,20 +88,21 @@ struct Recipe {
 
 class OpSchema : public OpDef {
  public:
-  // The operand tables. If no row of the table is repeated, input i is described by row i. Outputs have the order of
-  // their rows; a conditional output that does not exist leaves no gap.
+  // The operand tables. Row i describes input i, unless the table has a row that can occur several times. Outputs are in the order of their
+  // rows, and a conditional output that does not exist has no position.
   virtual std::span<const InputOperand> inputs() const = 0;
   virtual std::span<const OutputOperand> outputs() const = 0;
   // Returns the row of the table that describes input i of this op, or output i.
   virtual int input_row(const OpView& op, int input) const;
   virtual int output_row(const OpView& op, int output) const;
-  // Returns the number of values in one repetition of the repeated inputs: by default the number of their rows.
+  // Returns the number of inputs in one repetition, for example 2 for ids_0, table_0, ids_1, table_1. By default this is the number of
+  // repeated rows of the table.
   virtual int repeated_inputs(const OpView& op) const;
 
   // Returns the position of the only input with this role, or -1 if the op has none.
   int input_with(InputRole role) const;
-  // Return the input to which output i is added, if that input is present, and the input with the accumulation flag (0 overwrites, 1 adds);
-  // -1 if the op cannot accumulate.
+  // into_input() returns the position of the input to which output i is added, or -1 if that input is absent or output i cannot accumulate.
+  // accumulate_flag_input() returns the position of the flag (0 overwrites, 1 adds), or -1 if the op cannot accumulate.
   int into_input(const OpView& op, int output) const;
   int accumulate_flag_input() const { return input_with(InputRole::kAccumulateFlag); }
   // Returns true if output i needs no memory when no op reads it, because the kernel can then skip writing it.
@@ -145,8 +146,7 @@ class OpSchema : public OpDef {
   virtual std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const;
 
   // Returns true if a row of each output depends only on the same row of the operands that have rows, and on operands
-  // without rows: f(x)[r] = f(x[r]) for any choice of rows r. If rows are left out, random draws are numbered by the
-  // remaining rows.
+  // without rows: f(x)[r] = f(x[r]) for any choice of rows r. If the op runs on fewer rows, its random draws are numbered by these rows.
   virtual bool works_row_by_row(const OpView& op) const {
     static_cast<void>(op);
     return false;
@@ -182,10 +182,10 @@ inline const OpSchema& schema_of(const Op& op) {
 // Returns "matmul(a, b, bias?, into?, flag?)"; "..." follows a repeated operand.
 std::string format_signature(const OpSchema& schema);
 
-// Throws kInternal with the op and the names and types of its inputs unless the condition holds.
+// Throws kInternal, with the op, `rule`, and the names and types of the op's inputs, unless the condition holds.
 void expect_operands(bool condition, const OpView& op, std::string_view rule);
 
-// Returns the type in the attribute "dtype", or `fallback` without it: for outputs whose type differs from that of the operands.
+// Returns the type that the attribute "dtype" states, or `fallback` if the op has no such attribute.
 DType stated_dtype(const OpView& op, DType fallback);
 
 // Returns the recipe that runs the op again with the same inputs.
