@@ -68,7 +68,7 @@ class EightBitUpdate final : public Update {
   double flops_per_element() const override { return row_.flops_per_element; }
 
  private:
-  static constexpr int64_t kBlock = 256;  // elements of a quantization block, which has one maximum
+  static constexpr int64_t kBlock = 256;
   static_assert(RankSlices::kBlock % kBlock == 0);
 
   const OptimizerRow& row_;

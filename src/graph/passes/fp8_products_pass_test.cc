@@ -29,7 +29,8 @@ const std::string kLayers = R"(graph g {
 }
 )";
 
-// Returns the graph of the text with a backward pass that computes the gradients of these weights from %d_d, the gradient of %d.
+// Parses a graph and appends a backward pass that computes the gradients of these weights. The backward pass starts at the value %d, whose
+// gradient is the input %d_d.
 Graph differentiated(const std::string& text, const std::vector<std::string>& weights,
                      bool accumulate = false) {
   Graph graph = graph_of(text);
@@ -102,7 +103,7 @@ TEST(Fp8Products, LayersBetweenTheFirstAndTheLastMultiplyCodes) {
 )");
 }
 
-// Codes of rows that are no tokens are zero, so that products over tokens may read any of their factors.
+// The fp8 codes of tail rows (rows after the last token) are zero. A product that sums over tokens may therefore include these rows.
 TEST(Fp8Products, ProductsOverTokensReadZerosInTailRows) {
   Graph graph = differentiated(kLayers, {"w1", "w2"});
   fp8_products_pass({}).run(graph);
@@ -133,7 +134,7 @@ TEST(Fp8Products, CodesOfWeightsPersistWhereMicroBatchesAccumulate) {
   EXPECT_EQ(count(at_use, "= quantize_fp8(%w1, _, _, _, _, _, _)"), 1) << at_use;
 }
 
-// Without a gradient of the input there is no second reader of the weight, and its transposed codes are not kept.
+// If a layer computes no gradient of its input, no product reads its transposed weight, so the transposed codes are not kept.
 TEST(Fp8Products, TransposedCodesOfWeightsThatNoBackwardProductReadsAreNotKept) {
   const std::string text = after(differentiated(kLayers, {"w1", "w2", "w3"}, true));
   EXPECT_EQ(count(text, "weight %w1.e4m3"), 2) << text;

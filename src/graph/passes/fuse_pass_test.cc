@@ -112,7 +112,7 @@ TEST(Fuse, ANormWithoutBeta) {
   EXPECT_EQ(after(without_beta(kNorm)), without_beta(after(kNorm)));
 }
 
-// A layer that normalizes its input: the next sub-layer reads the sum.
+// In a layer that normalizes its input, the next sub-layer reads the sum, so the fused op has the sum as an output.
 const std::string kPreNorm =
     replaced(replaced(kNorm, "  %y: f32[T,4] !output", "  forward @next\n  %y: f32[T,4]"),
              "(%n, %gain, %beta)\n", "(%n, %gain, %beta)\n  %next: f32[T,4] !output = add(%sum, %y)\n");
@@ -159,7 +159,7 @@ TEST(Fuse, ResidualAndRmsNorm) {
             "}\n");
 }
 
-// A norm of heads has no residual, and a sum that only the norm reads is left alone.
+// A norm that is computed per head is not fused with an addition, and an addition whose sum only the norm reads is not fused either.
 TEST(Fuse, OtherRmsNormsAreNotFused) {
   const std::string of_heads =
       replaced(replaced(replaced(kRmsNorm, "%gain: f32[4]", "%gain: f32[2]"), "heads=1", "heads=2"),

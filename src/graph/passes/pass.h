@@ -19,13 +19,13 @@
 
 namespace plimsoll {
 
-// The choice of the values that the backward pass recomputes instead of keeping them, which the recompute pass executes. Pure data;
+// Determines the values that the backward pass recomputes instead of keeping them. The recompute pass reads this choice. Pure data;
 // thread-safe. The code that makes this choice for a memory limit is in plan/search/budget.h.
 
 enum class RecomputePolicy : uint8_t {
   kNone,   // every value that the backward pass reads is kept
   kCheap,  // values that are cheap to compute are computed again: GELU, scale and shift, dropout, biases
-  kFull    // each block keeps only what it passes to the next one, and the statistics of the norm there
+  kFull    // each block keeps only what it passes to the next one, and the statistics of the norm at its end
 };
 std::string_view recompute_policy_name(RecomputePolicy policy);
 std::optional<RecomputePolicy> find_recompute_policy(std::string_view name);
@@ -52,7 +52,7 @@ struct Pass {
   std::function<void(Graph&)> run;
 };
 
-// The value of stop_after with which no pass runs.
+// The value of stop_after that prevents all passes from running.
 inline constexpr std::string_view kStopAfterNone = "none";
 
 // When the graph of a program is verified: after each pass, which names the pass that broke an invariant; only in its final form; or
@@ -70,7 +70,8 @@ struct PassOptions {
   Verification verification = Verification::kAfterEachPass;
   bool verifies_each_pass() const { return verification == Verification::kAfterEachPass || dump; }
 
-  // Returns true if a pass runs that no argument requires. Requires: stop_after is "", kStopAfterNone or a name in all_passes().
+  // Returns true if the options let any pass run in addition to those that an argument requires. Requires: stop_after is "", kStopAfterNone
+  // or a name in all_passes().
   bool is_on(std::string_view pass) const;
 
   // Returns true if both options run the same passes. `dump` and `verification` are not compared, because they do not change the graph.
@@ -98,8 +99,8 @@ class PassManager {
   // kUsage if a pass is disabled that the run needs; kInternal naming the pass after which an invariant is broken, if each pass is
   // verified.
   void run(Graph& graph, const Pass& pass);
-  // Verifies a graph that code other than a pass has changed, if the options ask for verification after each pass. Errors: kInternal with
-  // `when` in the message.
+  // Verifies a graph that was changed by code outside the passes, if the options ask for verification after each pass. Errors: kInternal
+  // with `when` in the message.
   void changed(const Graph& graph, std::string_view when) const;
   // Verifies the graph after the last pass of a program. Errors: kInternal.
   void finish(const Graph& graph) const;
@@ -147,7 +148,7 @@ Pass pipeline_stage_pass(PipelineDivision division);
 Pass pipeline_chunks_pass();
 // Returns the blocks of a graph in their order.
 std::vector<std::string> blocks_of(const Graph& graph);
-// Returns the names of the weights that the first and the last stage read. Errors: kInternal if other stages share a weight.
+// Returns the names of the weights that both the first and the last stage read. Errors: kInternal if other stages share a weight.
 std::set<std::string> weights_of_both_ends(const Graph& graph, const std::vector<int64_t>& first_blocks);
 // The module name of the ops by which pipeline stages exchange values.
 inline constexpr std::string_view kPipelineModule = "pipeline";
@@ -192,8 +193,8 @@ Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
 // count of correct predictions become one op, which computes the logits of a few rows at a time: a quarter of the rows of the
 // bucket `usual`, in which most batches run.
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes, std::optional<Bucket> usual = {});
-// loss_with_gradients_pass.cc: a chunked loss and the ops that compute its gradients become one op, which computes the logits
-// once instead of three times.
+// loss_with_gradients_pass.cc: a loss that is computed in chunks of rows and the ops that compute its gradients become one op, which
+// computes the logits once instead of three times.
 Pass loss_with_gradients_pass(const Bucket& bucket);
 // The pass chunked_loss computes two matrix products of the classifier twice. This is worth the time for logits of more than 64 MiB: the
 // plan then becomes smaller by at least three quarters of them, 48 MiB, and BERT-base over 8192 tokens computes 1.2 % more per step.
