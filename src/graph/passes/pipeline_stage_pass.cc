@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kEveryStage = -1;
 
-// Returns the position of the block in the list, to which it is added if it is new.
+// Returns the index of the block in the list. Appends the block if the list does not contain it.
 size_t number_of_block(std::string_view block, std::vector<std::string>& blocks) {
   const auto found = std::ranges::find(blocks, block);
   const auto number = static_cast<size_t>(found - blocks.begin());
@@ -98,7 +98,8 @@ class StageCut {
     }
   }
 
-  // Forgets the values of the previous chunk: chunks run at different times, so a chunk cannot read a value that another one computes.
+  // Moves on to the next chunk of this stage, and forgets which values the previous chunk computed. Chunks run at different times, so a
+  // chunk cannot read a value that another chunk computes.
   void begin_chunk() {
     stage_ += division_.num_stages();
     for (size_t i = 0; i < new_ids_.size(); ++i) {
@@ -183,7 +184,7 @@ class StageCut {
     if (found != kNoValue) return found;
     Value value = graph_.value(id);
     if (value.version_of != kNoValue) value.version_of = new_id(value.version_of);
-    // Every chunk computes its own copy of values that depend on inputs alone, under a name of its own.
+    // Every chunk computes its own copy of values that depend on inputs alone, and each copy has a separate name.
     if (chunk() > 0 && result_.find(value.name) != kNoValue) value.name = result_.unique_name(value.name);
     const ValueId added = value.storage == Storage::kInput
                               ? result_.add_input(value.name, value.type, value.input)
@@ -200,7 +201,7 @@ class StageCut {
   std::vector<int64_t> op_stages_;
   std::vector<int64_t> born_;      // per value, the stage that computes it
   std::vector<int64_t> last_use_;  // per value, the last stage that reads it
-  std::vector<ValueId> new_ids_;   // per value, its number in the result
+  std::vector<ValueId> new_ids_;   // per value, its number in the graph of this stage
   std::vector<Tail> tails_;
   std::vector<bool> is_kept_;
   Graph result_;

@@ -96,7 +96,8 @@ class GradientReduction {
     }
   }
 
-  // Sums the bucket that contains this gradient over the ranks, unless this is done already, because the next op reads the sum.
+  // Sums the bucket that contains this gradient over the ranks now, because the next op reads the sum. Does nothing if the gradient has
+  // been summed already.
   void reduce_before_reader(ValueId gradient) {
     const BucketKind kind = kind_of(gradient);
     if (kind.second == Complete::kInStep) return;

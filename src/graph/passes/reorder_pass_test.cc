@@ -31,7 +31,8 @@ TEST(Reorder, AWideValueIsDeadBeforeTheNextIsProduced) {
             kHead + first + narrow + second + other + sum);
 }
 
-// Running the op that keeps a slice of a sum over the ranks earlier would free memory, but it would then wait for the exchange.
+// An op keeps this rank's slice of a sum over the ranks. Running it earlier would free memory, but the program would then wait for the
+// exchange of the sum, so the op is not moved.
 TEST(Reorder, AnOpThatReadsASumDoesNotRunEarlier) {
   const std::string sum =
       "  %g: f32[400,4] = add(%w, %w)\n"

@@ -131,7 +131,7 @@ class ShardStates {
     std::vector<size_t> scattered, whole;
     for (size_t i = 0; i < op.outputs.size(); ++i)
       (is_sharded(op.outputs[i]) ? scattered : whole).push_back(i);
-    // Keeps the slices of the previous sums only now, so that the ops in between did not wait for the exchange.
+    // The slices of the previous sums are kept only at this point, so that the ops before it did not wait for the exchange of these sums.
     keep_slices();
     add_part(op, scattered, reduce_scatter_op());
     add_part(op, whole, all_reduce_op());
@@ -238,7 +238,8 @@ class ShardStates {
   RankSlices slices_;
   std::set<ValueId> sharded_;  // the sums of gradients of which each rank needs only its own slice
   std::map<ValueId, ValueId> slice_of_sum_;  // the slices of sums that are kept
-  std::vector<Op> kept_later_;               // the ops that keep the slices of the last sums
+  // The ops that keep the slices of the last sums and have not been appended yet.
+  std::vector<Op> kept_later_;
   std::vector<Op> ops_;
 };
 

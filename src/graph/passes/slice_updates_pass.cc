@@ -139,7 +139,7 @@ class SliceUpdates {
     ops_.push_back(std::move(joined));
   }
 
-  // Returns the op with the parameters [first, end) only.
+  // Returns an update of the parameters at the indices [first, end) of this op only.
   static Op with_parameters(const Op& op, size_t stride, size_t first, size_t end) {
     const auto at = [](const ValueIds& list, size_t i) {
       return list.begin() + static_cast<std::ptrdiff_t>(i);
@@ -158,7 +158,7 @@ class SliceUpdates {
   void cut_update(const Update& update, const Op& op) {
     const auto stride = static_cast<size_t>(update.stride({graph_, op}));
     const size_t count = (op.inputs.size() - UpdateOp::kParameter) / stride;
-    size_t first = 0;  // the first parameter that is in no op yet
+    size_t first = 0;  // index of the first parameter whose update has not been appended yet
     for (size_t k = 0; k < count && update.is_element_wise(); ++k) {
       const std::vector<Slice> slices = slices_of(op.inputs[UpdateOp::kParameter + k * stride]);
       const bool is_cut =
@@ -203,7 +203,7 @@ class SliceUpdates {
   int64_t most_elements_;
   SlicedUpdates which_;
   OpLists readers_;
-  // For each gradient that is computed some rows at a time: the op that computed the whole gradient, and the slices.
+  // For each gradient that is computed in slices: the op that computed the whole gradient, and the slices.
   std::map<ValueId, std::pair<Op, std::vector<Slice>>> by_rows_;
   std::vector<Op> ops_;
 };
