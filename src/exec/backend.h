@@ -63,7 +63,7 @@ std::unique_ptr<DiskTransfers> make_disk_transfers(
 // Options of an executor that do not affect the plan.
 struct ExecutorOptions {
   uint8_t fill = kArenaPoison;       // the initial value of every byte of the arenas
-  RankConnections connections = {};  // to the other ranks, if the plan has several
+  RankConnections connections = {};  // connections to the other ranks, if the plan has several
   int gpu_ordinal = 0;               // the GPU to run on, among the visible ones
   DiskFile disk = {};                // set if the plan keeps values on a disk
   // For tests, on a CPU: executes each copy between memory spaces as late as the plan allows instead of as early as possible.
@@ -77,9 +77,10 @@ class ExecutorBackend {
  public:
   virtual ~ExecutorBackend() = default;
 
-  // Returns the addresses of a space's arena as ops see them. Requires: a space in memory.
+  // Returns the map from offsets in the arena of this memory space to the addresses that ops use. Requires: the space is in memory, not on
+  // a disk.
   virtual const ArenaMap& arena(Space space) const = 0;
-  // Returns the file of the values on a disk; null if the plan has none.
+  // Returns the transfers from and to the file that contains the values on a disk, or null if the plan has no such values.
   virtual DiskTransfers* disk() const { return nullptr; }
   // Returns the address at which the host reads or writes the input or output at this offset of the arena. On a CPU the address is in the
   // arena. On a GPU it is in pinned host memory, which contains a copy of the inputs and outputs.
@@ -95,7 +96,7 @@ class ExecutorBackend {
   // Returns the output at this offset as of the last fetch_outputs(). Waits for that fetch, but not for work that was
   // enqueued after it.
   virtual const std::byte* fetched(int64_t offset) = 0;
-  // Returns true if fetched() would have to wait.
+  // Returns true if the copy of the last fetch_outputs() has not arrived, so that fetched() would wait.
   virtual bool is_fetching() const = 0;
   // Waits until the device has finished all enqueued work.
   virtual void wait() = 0;

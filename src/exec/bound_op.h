@@ -62,7 +62,7 @@ class BindContext {
   Queue queue() const { return program_.ops[index_].queue; }
   uint32_t queue_end() const { return program_.ops[index_].queue_end; }
 
-  // Returns the transfers from and to the disk. Errors: kInternal if the plan stores nothing on a disk.
+  // Returns the object that reads and writes the plan's file on a disk. Errors: kInternal if the plan stores nothing on a disk.
   DiskTransfers& disk() const {
     PLIMSOLL_CHECK(arenas_.disk != nullptr,
                    "the op '{}' reads or writes a disk, but the plan stores nothing on a disk",
@@ -83,7 +83,7 @@ class BindContext {
   View output(int i) const {
     return i < view().num_outputs() ? place(op().outputs[static_cast<size_t>(i)]) : View{};
   }
-  // Returns the only input with this role, or a null view if the op has none.
+  // Returns the input with this role in the op's operand table, or a null view if the op has none.
   ConstView input_with(InputRole role) const;
   // Returns the output that row `row` of the op's operand table describes, or a null view if the op does not have this output. Use it for
   // ops with conditional outputs, whose positions differ from their rows in the table.

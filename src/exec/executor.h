@@ -23,25 +23,27 @@ namespace plimsoll {
 
 // The results of a step that the host reads.
 struct StepOutputs {
-  double loss = 0;  // loss of the last micro-batch; 0 in a stage of a pipeline that does not compute it
+  double loss = 0;  // loss of the last micro-batch, or 0 in a pipeline stage that does not compute the loss
   double grad_norm = 0;
   bool is_finite = false;  // true if the loss and all gradients are finite; otherwise nothing was updated
   std::string first_bad =
-      {};  // name of the first gradient that is not finite, or ""; in a pipeline, among the gradients of this stage
+      // Name of the first gradient that is not finite, or ""; a pipeline stage only checks its own gradients.
+      {};
   double loss_scale = 1;      // the loss scale by which the gradients are multiplied
   int64_t skipped_steps = 0;  // number of steps that were skipped in the run so far
 };
 
-// In a pipeline: the slot of the micro-batch (ProgramPlan::num_slots), and the chunk of layers that runs next.
+// States for a pipeline which micro-batch is processed, by the slot that contains its activations (ProgramPlan::num_slots), and by which
+// chunk of layers.
 struct PassOfMicroBatch {
   int64_t slot = 0;
   int64_t chunk = 0;
 };
 
-// A parameter in the arena, for an update by the caller instead of the optimizer segment.
+// The data of one parameter in the arena, for callers that update parameters themselves instead of running the optimizer segment.
 struct UpdatedParameter {
   std::string name;
-  int64_t count = 0;  // elements of weight, gradient and each state
+  int64_t count = 0;  // number of elements of the weight, and of its gradient and of each state
   View weight;
   ConstView gradient;
   std::vector<View> states;
@@ -92,8 +94,8 @@ class Executor {
 
   // Writes a batch into the inputs of a program, as each input declares it (InputRule), and chooses the bucket. The loss
   // is divided by `denominator`. Errors: kInternal for a batch that is larger than planned, that lacks a tensor which the
-  // program declares, or that contains an index outside its table. `pass`: in a pipeline, the slot of the micro-batch and the chunk. A
-  // batch must be staged again before each of its segments if another batch was staged in between.
+  // program declares, or that contains an index outside its table. `pass` is only used in a pipeline. A batch must be staged again before
+  // each of its segments if another batch was staged in between.
   void stage(std::string_view program, const TensorBatch& batch, double denominator,
              PassOfMicroBatch pass = {});
   // Sets the seed and the number of the micro-batch for every random draw of the next run.
@@ -109,10 +111,10 @@ class Executor {
 
   // Enqueues a copy of all outputs to the host, after all work that is already enqueued. Does not wait.
   void fetch() { backend_->fetch_outputs(); }
-  // Returns an output as of the last fetch(). Waits for that fetch, but, if the plan runs ahead, not for work that was
-  // enqueued after it.
+  // Returns an output as of the last fetch(). Waits for that fetch, but not for work that was enqueued after it, unless runs_ahead() is
+  // false.
   ConstView fetched(const std::string& name);
-  // Returns true if fetched() would have to wait.
+  // Returns true if the copy of the last fetch() has not arrived, so that fetched() would wait.
   bool is_fetching() const { return backend_->is_fetching(); }
   // Waits until the device has finished all segments, including the work that the last step defers to the next one.
   void wait() {
@@ -188,19 +190,20 @@ class Executor {
   struct Program {
     const ProgramPlan* plan = nullptr;
     std::vector<const PersistentBuffer*> inputs;
-    // The bound ops; the key is the number of tokens and of labels of the bucket, the slot and the chunk. Ops are bound when a key is used
-    // for the first time.
+    // The bound ops for each size of batches. The key is the number of tokens and of labels of the bucket, the slot and the chunk. Ops are
+    // bound when a key is used for the first time.
     std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, BoundProgram> by_size;
-    BoundProgram* bound = nullptr;  // program of the staged batch
+    BoundProgram* bound = nullptr;  // the element of by_size for the staged batch
     Bucket bucket;
-    Bucket staged;  // the part of the bucket that the batch fills
+    Bucket staged;  // the sizes of the staged batch, which may be smaller than the bucket
     std::vector<OpTime> times;
     std::vector<OpTime> first_times;
   };
   // Errors: kInternal if the plan has no such program.
   Program& program_of(std::string_view name);
   const Program& program_of(std::string_view name) const;
-  // Returns the name of the gradient that the optimizer segment reported in this view of the output "first_bad"; "" for none.
+  // Returns the name of the gradient whose number is in `first_bad`, an output of the optimizer segment. Returns "" if the number denotes
+  // no gradient.
   std::string bad_gradient(ConstView first_bad) const;
   BoundProgram& bound_for(Program& program, const Bucket& bucket, PassOfMicroBatch pass);
   void refresh_copies();
@@ -209,11 +212,11 @@ class Executor {
   // Executes the work that the last step deferred to the next one: updates of weights and copies to the host. Has to
   // be called before weights or states are read or written, and before another program reuses the memory.
   void run_deferred_updates();
-  // Reads a weight or a state in a pipeline: the stage that stores it sends it to all others.
+  // Reads a weight or a state that is stored by the pipeline stage `owner`, which sends it to all other stages.
   void read_of_stage(int64_t owner, const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void read_here(const std::string& name, int64_t offset, std::span<std::byte> bytes);
   OwnBytes share_of_stage(const std::string& name) const;
-  // Returns the ranks that divide the buffer.
+  // Returns the connection to the ranks among which the buffer is divided.
   Communicator& owners_of(const PersistentBuffer& buffer) const;
   void read_divided(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes);
   void write_divided(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes);
@@ -223,7 +226,7 @@ class Executor {
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole,
                   ReadFunction read_half);
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);
-  // Returns the input with this source, or null if no program has one.
+  // Returns the input that the host fills from this source, or null if no program has one.
   const PersistentBuffer* input_with(InputSource source) const;
   View input_view(const PersistentBuffer& input) {
     return {backend_->exchange(input.offset), input.type.dtype};
@@ -236,10 +239,11 @@ class Executor {
   RankConnections connections_;
   std::unique_ptr<ExecutorBackend> backend_;
   bool runs_ahead_;
-  bool copies_are_stale_ = true;  // true if the host has written weights since their copies were made
+  bool copies_are_stale_ = true;  // true if the host has written weights since the 16-bit copies were made
   bool is_train_undisturbed_ = false;
-  uint64_t divided_writes_ = 0;  // the combined hash of all write() calls to divided weights
-  bool updated_ = false;         // true if an update ran since the host last wrote optimizer states
+  // Combined hash of the data of all write() calls to weights that are divided among ranks.
+  uint64_t divided_writes_ = 0;
+  bool updated_ = false;  // true if an update ran since the host last wrote optimizer states
   std::map<std::string, Program, std::less<>> programs_;
   int64_t used_scratch_end_ = 0;  // end of the used scratch memory, rounded up to the arena's alignment
   BoundProgram* deferred_program_ = nullptr;  // the bound program of a step that left deferred work, or null

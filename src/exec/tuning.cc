@@ -54,7 +54,7 @@ class Tuner {
     return had_all;
   }
 
-  // An algorithm and the milliseconds of its rounds.
+  // An algorithm and its measured times, one for each round of measurements.
   struct Timed {
     TunedProduct algorithm;
     std::vector<double> ms = {};
@@ -66,7 +66,7 @@ class Tuner {
     return *middle;
   }
 
-  // Measures every algorithm of the list once and removes those that are refused. The order does not change.
+  // Measures every algorithm of the list once, and removes those that the library refuses. Keeps the order.
   void measure_round(const PlannedMatmul& product, std::vector<Timed>& list) {
     std::erase_if(list, [&](Timed& timed) {
       const std::optional<double> ms = measurer_.measure(product, timed.algorithm);

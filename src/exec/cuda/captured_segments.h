@@ -13,8 +13,8 @@
 
 namespace plimsoll {
 
-// The CUDA graph of one segment of a program (its forward pass, backward pass or update) for one bucket, which is a size of batches. Owns
-// the CUDA graph.
+// The CUDA graph of one segment of a program (its forward pass, backward pass or update) for batches of one size (a bucket). Owns the CUDA
+// graph.
 class CapturedSegment {
  public:
   CapturedSegment() = default;

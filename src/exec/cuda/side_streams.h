@@ -74,10 +74,11 @@ class SideStreams {
   CudaStream ops_;
   CudaEvent ops_so_far_;
   std::array<std::optional<CudaSideStream>, kNumQueues> streams_;
-  std::vector<CudaEvent> ends_;  // ends of the queued ops of a segment, in the order of their starts
+  // One event per queued op of a segment, recorded at the end of the op; in the order of their starts.
+  std::vector<CudaEvent> ends_;
   size_t num_started_ = 0;
   std::vector<std::pair<uint32_t, CudaEvent*>>
-      in_flight_;  // the position of the op that waits, and the event that it waits for
+      in_flight_;  // the position of the op that must wait, and the event for which it waits
 };
 
 }  // namespace plimsoll

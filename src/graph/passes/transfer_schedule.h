@@ -18,9 +18,9 @@ struct MovedUpdate {
   uint32_t op = 0;  // position of the update
   Segment segment = Segment::kOptimizer;
   int64_t bytes = 0;  // bytes of all its states, copied once in each direction
-  // True if between the previous update and this one there are only updates and the ops that compute gradients of some rows for them.
+  // True if no other ops run between the previous update and this one than updates and ops that compute some rows of a gradient for them.
   bool follows = false;
-  bool ends_run = false;  // other ops separate it from the next update, which is in the same segment
+  bool ends_run = false;  // true if other ops run between this update and the next one in the same segment
   std::vector<int64_t> state_bytes = {};  // bytes of each state; they add up to `bytes`
 };
 
@@ -32,10 +32,10 @@ struct MemoryHeadroom {
   std::vector<int64_t> live_bytes = {};  // live bytes on the device at each position, without the states
   std::vector<double> op_ms = {};        // the time of each op
   int64_t most_bytes = 0;                // limit on the device at any position, states included
-  double link_bytes_per_ms = 0;          // rate of one direction while the other direction is busy too
-  // The rates of copies while the other direction is idle: of copies to the device before the first update, and of copies to the host
-  // during the forward pass. 0 means link_bytes_per_ms, which is slightly lower for a link between host and device, but half as high for a
-  // disk.
+  double link_bytes_per_ms = 0;  // bytes per ms in one direction while the other direction is busy too
+  // Bytes per ms in one direction while the other direction is idle: to the device before the first update, and to the host during the
+  // forward pass. 0 means that the rate is link_bytes_per_ms. For a link between host and device, link_bytes_per_ms is slightly lower than
+  // the rate in one direction alone; for a disk it is half as high.
   double in_alone_bytes_per_ms = 0;
   double out_alone_bytes_per_ms = 0;
   uint32_t first = 0;      // no copy to the device starts before the op at this position
@@ -65,8 +65,8 @@ struct TransferSchedule {
   // The states of the last `deferred` updates stay on the device when the step ends. The next step copies these states back from its start
   // on, beginning with the last update. Memory is thereby freed in the reverse order of allocation, so the layout can stack the buffers.
   size_t deferred = 0;
-  // Only if updates run in the forward pass: the states of the first `prefetched` updates are copied to the device at the end of the
-  // previous step, after its forward pass; the states of the first update are copied last.
+  // If updates run in the forward pass: the states of the first `prefetched` updates are copied to the device at the end of the previous
+  // step, after its forward pass; the states of the first update are copied last.
   size_t prefetched = 0;
   std::vector<Release> releases = {};
   friend bool operator==(const TransferSchedule&, const TransferSchedule&) = default;

@@ -1,4 +1,4 @@
-// Updates in the forward pass of the next step, and the copies of their states there, with graphs as text.
+// Tests updates that run in the forward pass of the next step, and the copies of their states there, with graphs as text.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -99,8 +99,7 @@ TEST(UpdatesAtUse, StayIfTheyCannotBeDeferred) {
 }
 
 // The states of the first update are prefetched in the step before, after its forward pass. The update leaves its
-// results in the same buffer, which the copies overwrite. The states of the second are copied during the forward
-// pass.
+// results in the same buffer, which the copies overwrite. The states of the second update are copied during the forward pass.
 TEST(UpdatesAtUse, StatesArePrefetchedOrCopiedDuringTheForwardPass) {
   Graph graph = graph_of(kStep);
   updates_at_use_pass().run(graph);
