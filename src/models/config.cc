@@ -70,8 +70,8 @@ std::string label_text(const Json& label) {
   return label.dump();
 }
 
-// Reads the labels of a map. transformers loads keys that are not 0 to n - 1 too, but then it cannot name every output of
-// the model; here, the labels belong to the outputs in the order of their keys.
+// Reads the labels of a map. If the keys are not 0 to n - 1, transformers loads the map too, but cannot name every output of the model.
+// Plimsoll assigns the labels to the outputs in the order of their keys.
 std::vector<std::string> labels_of(const Json& id2label, std::string_view where) {
   std::map<int64_t, std::string> labels;
   for (const auto& [text, label] : id2label.items()) {
@@ -286,8 +286,8 @@ std::string describe_outputs(const ModelConfig& config) {
 
 namespace {
 
-// Sets a key of config.json, and the same key in nested objects: transformers 4 reads rope_theta outside rope_parameters,
-// transformers 5 inside, a written configuration contains both, and readers prefer the inner one.
+// Sets a key of config.json, and the same key in nested objects: for example, transformers 4 reads rope_theta at the top level, and
+// transformers 5 reads it in rope_parameters. A written configuration contains both, and readers prefer the nested key.
 void override_key(Json& json, const std::string& key, const Json& value) {
   json[key] = value;
   for (Json& object : json) {

@@ -20,7 +20,7 @@ void check_file(std::string_view text) {
   const std::string written = model_config_json(config);
   ModelConfig again = parse_model_config(written, "fuzz");
   PLIMSOLL_CHECK(model_config_json(again) == written);
-  // The sources differ, because the written text also states the data type of the trained weights.
+  // The stored texts of the two configurations may differ, because the written text also states the data type of the trained weights.
   again.source = config.source;
   if (config.id2label.empty()) again.id2label.clear();
   PLIMSOLL_CHECK(again == config);

@@ -19,8 +19,9 @@ using internal::dot;
 // A tridiagonal matrix T = Q^T A Q, and the reflections I - factors[k] v_k v_k^T whose product is Q.
 struct Tridiagonal {
   std::vector<double> diagonal;
-  std::vector<double> below;                     // below[i] couples i and i + 1; the last one is 0
-  std::vector<std::vector<double>> reflections;  // v_k acts on the elements from k + 1 on
+  // Below[i] is the element in row i + 1 and column i, next to the diagonal; the last one is 0.
+  std::vector<double> below;
+  std::vector<std::vector<double>> reflections;  // v_k at index k; it changes only elements from k + 1 on
   std::vector<double> factors;
 };
 

@@ -12,7 +12,8 @@
 
 namespace plimsoll {
 
-// The type of the functions of a CUDA kernel whose arguments kArgs makes and that reads the operands RunTime.
+// The type of the functions of a CUDA kernel. Their parameters are the arguments that the function kArgs makes, one operand per type in
+// RunTime, and the stream.
 template <auto kArgs, typename... RunTime>
 using CudaCall = void(const decltype(kArgs(std::declval<const BindContext&>()))&,
                       decltype(std::declval<const RunTime&>().on_device())..., CudaStream);

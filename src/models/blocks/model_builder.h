@@ -17,7 +17,7 @@
 
 namespace plimsoll {
 
-// The tokens of its sequence that a token attends to: all of them, or itself and those before it.
+// The tokens of its own sequence to which a token attends: all of them (kBoth), or itself and earlier tokens (kCausal).
 enum class AttentionDirection : uint8_t { kBoth, kCausal };
 
 class ModelBuilder {
@@ -107,7 +107,7 @@ class ModelBuilder {
   ValueId page_table_ = kNoValue;  // set if the model has a cache
   ValueId lengths_ = kNoValue;
   ValueId copy_from_ = kNoValue;
-  // keyed by rope_text(); the first layer that reads a table emits it
+  // The tables of cosines and sines by rope_text(). The first layer that needs a table emits it, and later layers share it.
   std::map<std::string, ValueId> rope_tables_;
   int64_t next_site_ = 0;
 };

@@ -47,7 +47,7 @@ void set_family_defaults(ModelConfig& config) {
 // Fills in the sizes that follow from others, and reads the rotary embedding.
 void complete_family(ModelConfig& config, const ConfigReader& reader) {
   if (config.num_attention_heads < 1 || config.num_hidden_layers < 1)
-    return;  // check_model_config() refuses such numbers
+    return;  // check_model_config() reports such numbers as errors
   if (reader.find("num_key_value_heads") != nullptr && config.num_key_value_heads < 1) {
     throw_error(ErrorCode::kBadData,
                 "{}: num_key_value_heads is {}, it must be null or above 0; correct the value",
@@ -120,7 +120,7 @@ void write_mistral(Json& json, const ModelConfig& config) {
 
 constexpr const char* kSliding = "sliding_attention";
 constexpr const char* kFull = "full_attention";
-constexpr int64_t kMaxWindowLayers = 28;  // transformers' default
+constexpr int64_t kMaxWindowLayers = 28;
 
 // Reads the layers to which Qwen's window applies: those that layer_types names, or else those from
 // max_window_layers on.

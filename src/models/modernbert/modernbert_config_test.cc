@@ -146,7 +146,8 @@ TEST(ModernBertConfig, RoundTripsKeepTheModel) {
   }
 }
 
-// A list of layers or an object of rotary embeddings would otherwise contradict or hide what is overridden.
+// A configuration can state layers and rotary embeddings by simple keys or by a list and an object. Overrides of the simple keys must apply
+// if the configuration has the list and the object.
 TEST(ModernBertConfig, OverridesApplyToBothForms) {
   ModelConfig config = read_modernbert(
       R"("layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"],
