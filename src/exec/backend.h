@@ -50,7 +50,7 @@ constexpr size_t index_of(Inputs inputs) {
 
 // The file in which a plan keeps values on a disk. The executor creates it, and its destructor removes it.
 struct DiskFile {
-  FileSystem* files = nullptr;  // not owned
+  FileSystem* files = nullptr;  // owned by the caller of the executor
   std::string path = {};
 };
 
@@ -135,8 +135,8 @@ class ExecutorBackend {
 
 // Allocates the arena and fills it. Errors: kDevice if memory or the device is refused.
 std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, const ExecutorOptions& options);
-// Makes the backend of a GPU in the same way. Errors: as make_cpu_backend(), and kDevice if the program was
-// built without CUDA.
+// Makes the backend of a GPU, and allocates and fills its arena. Errors: as make_cpu_backend(), and kDevice if the program was built
+// without CUDA.
 std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, const ExecutorOptions& options);
 
 // Returns true if an op is skipped in this run: it is deferred, and the previous run left no work for it.

@@ -136,7 +136,7 @@ class BindContext {
   ArenaMaps arenas_;
   RankConnections connections_;
   uint32_t index_;
-  int64_t slot_;  // the slot of the micro-batch (ProgramPlan::num_slots)
+  int64_t slot_;  // the slot that contains the activations of the micro-batch (ProgramPlan::num_slots)
 };
 
 // Read inputs that the host wrote before the run. If a flag or a random counter is absent, the default is returned.

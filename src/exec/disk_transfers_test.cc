@@ -1,5 +1,4 @@
-// Transfers between memory and a scratch file: the bytes at every alignment, several transfers at a time, and disks that
-// fail.
+// Tests transfers between memory and a scratch file: values at every alignment, several transfers at a time, and disks that fail.
 #include "exec/disk_transfers.h"
 
 #include <fmt/format.h>

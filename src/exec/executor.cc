@@ -179,7 +179,7 @@ class DividedPiece {
 
   const PersistentBuffer& buffer_;
   int64_t width_;
-  int64_t begin_, end_;  // elements of the whole value
+  int64_t begin_, end_;  // the range of elements of the whole value
 };
 
 }  // namespace

@@ -33,8 +33,7 @@ struct StepOutputs {
   int64_t skipped_steps = 0;  // number of steps that were skipped in the run so far
 };
 
-// States for a pipeline which micro-batch is processed, by the slot that contains its activations (ProgramPlan::num_slots), and by which
-// chunk of layers.
+// In a pipeline: the slot that contains the activations of the micro-batch (ProgramPlan::num_slots), and the chunk of layers that runs.
 struct PassOfMicroBatch {
   int64_t slot = 0;
   int64_t chunk = 0;
@@ -111,8 +110,7 @@ class Executor {
 
   // Enqueues a copy of all outputs to the host, after all work that is already enqueued. Does not wait.
   void fetch() { backend_->fetch_outputs(); }
-  // Returns an output as of the last fetch(). Waits for that fetch, but not for work that was enqueued after it, unless runs_ahead() is
-  // false.
+  // Returns an output as of the last fetch(). Waits for that fetch, but if runs_ahead() not for work that was enqueued after it.
   ConstView fetched(const std::string& name);
   // Returns true if the copy of the last fetch() has not arrived, so that fetched() would wait.
   bool is_fetching() const { return backend_->is_fetching(); }
@@ -199,7 +197,7 @@ class Executor {
     std::vector<OpTime> times;
     std::vector<OpTime> first_times;
   };
-  // Errors: kInternal if the plan has no such program.
+  // Returns the program with this name. Errors: kInternal if the plan has no such program.
   Program& program_of(std::string_view name);
   const Program& program_of(std::string_view name) const;
   // Returns the name of the gradient whose number is in `first_bad`, an output of the optimizer segment. Returns "" if the number denotes

@@ -136,7 +136,8 @@ std::string dtype_of(const ConfigReader& reader) {
               model_type.empty() ? "(absent)" : model_type, fmt::join(names, ", "));
 }
 
-// Checks the heads against the width of the model and against each other.
+// Checks that the width of the model is a multiple of the number of heads, that the number of heads is a multiple of that of key and value
+// heads, and that heads are not too wide.
 void check_heads(const ModelConfig& config, std::string_view where) {
   if (config.head_dim == 0 && config.hidden_size % config.num_attention_heads != 0) {
     throw_error(ErrorCode::kBadData,

@@ -260,7 +260,7 @@ void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfi
   }
 }
 
-// Returns the modules that suffixes of names, an expression or all-linear choose.
+// Returns the modules that target_modules selects by suffixes of names, by an expression or by all-linear.
 std::vector<LoraTarget> named_modules(const std::vector<WeightSpec>& specs,
                                       const std::vector<LoraTarget>& modules,
                                       const std::vector<std::string>& wanted) {
@@ -296,7 +296,7 @@ class AddLora {
     graph_.replace_ops({});
     // The value that replaces each value in all later ops.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
-    // The matrix products that get an adapter. The index is the value after whose producer the ops of the adapter are inserted.
+    // The matrix products that get an adapter. The ops of an adapter are inserted after the op that produces the value at the same index.
     struct Pending {
       ValueId weight;
       ValueId x;

@@ -248,7 +248,7 @@ TEST(LoraTargets, ExcludeWhatIsSavedByItsEnding) {
   EXPECT_EQ(config.exclude_modules, Names{});
 }
 
-// Query, key and value of a layer are one matrix in memory.
+// Query, key and value of a layer are one matrix in memory, so modules_to_save must contain all three or none.
 TEST(LoraTargets, FusedWeightsAreSavedTogether) {
   std::vector<WeightSpec> specs = model_weights(*find_preset("bert-base-uncased"));
   const LoraConfig all{.target_modules = {"output.dense"}, .modules_to_save = {"query", "key", "value"}};

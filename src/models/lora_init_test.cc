@@ -111,7 +111,7 @@ TEST(LoraInit, PissaRemovesTheLargestSingularValues) {
   Values w = rotated(5, 3, 2, 1);
   change_base(w, 5, 4, with(BaseChange::kPissa, 2));
   expect_near(w, rotated(0, 0, 2, 1), 1e-14);
-  // The transpose is wider than high.
+  // The transposed matrix tests the case of a matrix that is wider than high.
   const auto transposed = [](const Values& values) {
     Values result(20);
     for (size_t i = 0; i < 5; ++i)

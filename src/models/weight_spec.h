@@ -15,14 +15,15 @@ enum class Initializer : uint8_t {
   kNormal,  // normally distributed with the standard deviation that WeightSpec::deviation describes
   kZeros,
   kOnes,
-  kUniform  // between -1 / sqrt(columns) and 1 / sqrt(columns): Kaiming's uniform with the slope sqrt(5)
+  // Uniform between -1 / sqrt(columns) and 1 / sqrt(columns), as PyTorch's kaiming_uniform_ with a = sqrt(5).
+  kUniform
 };
 
 // A tensor of a checkpoint that fills some rows of a weight. `disk_names` contains the possible names of the tensor, which are tried in
 // order.
 struct WeightPart {
   std::vector<std::string> disk_names;
-  int64_t first_row = 0;  // first row along dimension 0
+  int64_t first_row = 0;  // first row of the weight that the tensor fills
   int64_t num_rows = 0;
   // Additional names under which a saved model contains the tensor, because versions of transformers read different names.
   std::vector<std::string> copies = {};

@@ -82,7 +82,7 @@ struct Parameter {
   ValueId weight = kNoValue;
   ValueId gradient = kNoValue;
   ValueId copy = kNoValue;  // 16-bit copy that matrix products read; the update writes it too
-  // U8[2 n]: the lower 16 bits of each fp32 number whose upper 16 bits are in `weight` (base/split_f32.h).
+  // The lower 16 bits of each fp32 number whose upper 16 bits are in `weight`, as u8[2 n] (base/split_f32.h).
   ValueId remainder = kNoValue;
   bool decays = true;
   double rate_factor = 1.0;  // factor by which the learning rate is multiplied

@@ -45,10 +45,10 @@ struct UpdateBuilder {
 };
 const UpdateBuilder& update_builder(UpdateFrame frame);
 
-// The builder for each UpdateFrame. update_builder() returns one of them. The comments name the files that define them.
-extern const UpdateBuilder kPlainUpdates;      // plain_updates.cc
-extern const UpdateBuilder kEightBitUpdates;   // eight_bit_updates.cc
-extern const UpdateBuilder kAdafactorUpdates;  // adafactor.cc
+// The builder for each UpdateFrame. update_builder() returns one of them.
+extern const UpdateBuilder kPlainUpdates;      // defined in plain_updates.cc
+extern const UpdateBuilder kEightBitUpdates;   // defined in eight_bit_updates.cc
+extern const UpdateBuilder kAdafactorUpdates;  // defined in adafactor.cc
 
 // Returns a lower bound for the bytes of states per parameter (UpdateBuilder).
 int64_t least_state_bytes(const OptimizerConfig& config);

@@ -1,4 +1,4 @@
-// The exchanges between GPUs that link_measurement.h measures.
+// The implementations of collective operations between GPUs that link_measurement.h measures.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ int num_timed_calls(int64_t count) {
   return count * kFloatBytes < (int64_t{1} << 20) ? 20 : 2;
 }
 
-// The base of both exchanges: it has a buffer on the GPU and measures the time.
+// The base class of both implementations. It owns a buffer on the GPU and measures times.
 class GpuExchanger : public LinkExchanger {
  public:
   GpuExchanger(int gpu_ordinal, int64_t buffer_bytes)

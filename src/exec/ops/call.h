@@ -107,8 +107,8 @@ std::function<void()> bind_call(const BindContext& context) {
   };
 }
 
-// Returns a call like bind_call() of a kernel that works on a list of tensors. The arguments borrow the list, which is
-// stored in the call.
+// Returns a call as bind_call() does, for a kernel that works on a list of tensors. The arguments borrow the list, which is stored in the
+// call.
 template <auto kArgs, auto kTensors>
 std::function<void()> bind_tensors_call(const BindContext& context) {
   return [run = cpu_function(context.kernel()).as<CpuCall<kArgs>>(), args = kArgs(context),

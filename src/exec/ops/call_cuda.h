@@ -29,7 +29,7 @@ std::function<void()> bind_launch(const BindContext& context, CudaStream stream)
           ... operands = RunTime(context), stream] { run(args, operands.on_device()..., stream); };
 }
 
-// Returns a launch like bind_launch() of a kernel that works on a list of tensors, which is stored in the call.
+// Returns a launch as bind_launch() does, for a kernel that works on a list of tensors, which is stored in the call.
 template <auto kArgs, auto kTensors>
 std::function<void()> bind_tensors_launch(const BindContext& context, CudaStream stream) {
   return [run = cuda_function(context.kernel()).as<CudaCall<kArgs>>(), args = kArgs(context),

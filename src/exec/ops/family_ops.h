@@ -70,7 +70,7 @@ std::function<void()> bind_attention_bwd_cpu(const BindContext& context);
 // The functions that make the arguments of element-wise kernels, of copies and of dequantization. Thread-safe:
 // pure functions.
 
-ActivationFwdArgs activation_args(const BindContext& context);  // for relu and tanh
+ActivationFwdArgs activation_args(const BindContext& context);  // arguments of relu and tanh
 ActivationBwdArgs activation_bwd_args(const BindContext& context);
 GeluFwdArgs gelu_args(const BindContext& context);
 GeluBwdArgs gelu_bwd_args(const BindContext& context);

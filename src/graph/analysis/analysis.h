@@ -21,8 +21,8 @@ namespace plimsoll {
 // Returns the block that a module belongs to, or an empty name for a module outside all blocks.
 std::string_view block_of(std::string_view module);
 
-// Returns true for every forward op that passes a value to a forward op outside its block or to the host. An op
-// outside all blocks ends one if it passes a value to any block.
+// Returns true for every forward op that passes a value to a forward op outside its block or to the host. For an op outside all blocks this
+// is true if it passes a value to an op of any block.
 std::vector<bool> find_block_ends(const Graph& graph);
 
 // Returns the name of the last block of the forward pass if no later op works on rows of tokens, and an empty name otherwise. The backward

@@ -123,7 +123,7 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
     const int64_t bytes = (range.bytes + alignment - 1) / alignment * alignment;
     change[range.first] += bytes;
     change[range.last + 1] -= bytes;
-    // A deferred buffer is also live from the start of the run to its last reader.
+    // A deferred buffer is also live at the beginning of the run, up to the last op that reads the content of the previous run.
     if (range.first > range.last) change[0] += bytes;
   }
   int64_t sum = 0;

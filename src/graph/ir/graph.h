@@ -95,14 +95,15 @@ enum class InputContent : uint8_t {
 struct InputRule {
   InputSource source = InputSource::kBatch;
   InputContent content = InputContent::kAny;
-  int64_t table_rows = 0;  // kTableRows: number of rows of the table
+  int64_t table_rows = 0;  // number of rows of the table; only used if `content` is kTableRows
   // The value that is written into the elements of the input that the batch does not fill. Not used for kSequenceStarts, whose remaining
   // elements are set to the number of tokens, and for kRowEnds, whose remaining elements repeat the last element of the batch.
   int32_t unused = 0;
   // For an input of positions: a padding token, which has this id, gets the id as its position, and the other tokens are numbered from id +
-  // 1 on. -1: all tokens are numbered from 0.
+  // 1 on. If it is -1, all tokens are numbered from 0.
   int32_t position_padding_id = -1;
-  double factor = 1.0;  // kLearningRate: the factor on the learning rate
+  // Factor by which the learning rate is multiplied; only used if `source` is kLearningRate.
+  double factor = 1.0;
   friend bool operator==(const InputRule&, const InputRule&) = default;
 };
 

@@ -47,7 +47,7 @@ struct Dim {
     part.divisor = static_cast<int32_t>(ranks);
     return part;
   }
-  // Returns the dimension whose part this one is, or this dimension if it is not divided.
+  // If this dimension is divided among ranks, returns the undivided dimension; otherwise returns this dimension.
   constexpr Dim whole() const {
     Dim all = *this;
     all.divisor = 1;
@@ -102,7 +102,7 @@ class Shape {
   bool has_token_rows() const { return rank_ > 0 && dims_[0].symbol == Symbol::kTokens; }
   // Returns the number of ranks that divide the rows among them, or 1.
   int64_t row_ranks() const { return rank_ > 0 ? dims_[0].divisor : 1; }
-  // Returns the same shape with other rows. Requires: it has a dimension.
+  // Returns this shape with another first dimension. Requires: the shape has a dimension.
   Shape with_rows(const Dim& rows) const {
     PLIMSOLL_CHECK(rank_ > 0);
     Shape shape = *this;

@@ -20,8 +20,9 @@ namespace plimsoll {
 // Unlike a value that RankSlices divides, a value with a TensorSplit has the type of the rank's own part: ops compute with it.
 struct TensorSplit {
   int64_t ranks = 1;
-  std::vector<int64_t> parts = {};  // elements of the parts of a cycle; `ranks` divides each
-  Shape whole = {};                 // shape of the whole value
+  // Number of elements of each part of a cycle; all are multiples of `ranks`.
+  std::vector<int64_t> parts = {};
+  Shape whole = {};  // shape of the whole value
 
   int64_t whole_elements() const { return whole.elements({}); }
   int64_t cycle() const { return std::accumulate(parts.begin(), parts.end(), int64_t{0}); }

@@ -66,7 +66,7 @@ class GradientContext {
  public:
   virtual ~GradientContext() = default;
   virtual Graph& graph() = 0;
-  // A copy of the forward op, valid while the graph grows.
+  // A copy of the forward op. It stays valid when ops are appended to the graph.
   virtual const Op& op() const = 0;
   // Returns the gradient of output i, or kNoValue if the loss does not depend on it.
   virtual ValueId d_output(int i) = 0;

@@ -276,7 +276,8 @@ struct ElementLossBwdOp {
 };
 struct LinearCrossEntropyOp {
   enum In { kX, kW, kBias, kLabels, kDenominator };
-  // The second output is either the number of correct predictions, in evaluations, or the z-loss, in training. No op has both.
+  // The second output of linear_cross_entropy is either the number of correct predictions, in evaluations, or the z-loss, in training. No
+  // op has both.
   enum Out { kLoss, kNumCorrect, kZLoss = kNumCorrect };
 };
 struct LinearCrossEntropyBwdOp {

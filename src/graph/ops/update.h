@@ -83,7 +83,7 @@ class Update : public OpSchema, public UpdateOp {
     double sum = 0;
     for (int i = kParameter; i < op.num_inputs(); ++i) {
       const int64_t numbers = numbers_per_element(op, i - kParameter);
-      const double touched = i == kGradient ? 1.0 : 2.0;  // the gradient is only read
+      const double touched = i == kGradient ? 1.0 : 2.0;  // the gradient is read but not written
       sum += touched * static_cast<double>(slice->elements * numbers * dtype_bytes(op.input(i).type.dtype));
     }
     return sum;
@@ -142,7 +142,7 @@ class Update : public OpSchema, public UpdateOp {
         const bool is_lower_half = k + 1 == stride && op.attributes().integer_or("split", 0) != 0;
         const int64_t numbers =
             is_state(op, k) ? op.input(i + k).elements({}) : elements * (is_lower_half ? 2 : 1);
-        const double touched = k == 1 ? 1.0 : 2.0;  // the gradient is only read
+        const double touched = k == 1 ? 1.0 : 2.0;  // the gradient is read but not written
         sum += touched * static_cast<double>(numbers * dtype_bytes(op.input(i + k).type.dtype));
       }
     }

@@ -93,7 +93,8 @@ class DelayGradients {
     }
   }
 
-  // Returns the time of the exchanges after the last op that cannot be delayed, without the exchanges that depend on a candidate.
+  // Returns the time of the exchanges that come after the last op that cannot be delayed. Exchanges that depend on a candidate, which is an
+  // op that may be delayed, are not counted.
   double end_exchanges_ms() {
     double ms = 0;
     for (uint32_t i = end_of_work_; i < ops_.size(); ++i) {

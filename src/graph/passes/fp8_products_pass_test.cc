@@ -1,4 +1,5 @@
-// Products of linear layers from fp8 codes: which layers are chosen, and that each value is quantized once for all its readers.
+// Tests the pass that computes matrix products of linear layers from fp8 codes: which layers it chooses, and that each value is quantized
+// once for all its readers.
 #include <gtest/gtest.h>
 
 #include "graph/autodiff/autodiff.h"

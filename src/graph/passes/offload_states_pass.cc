@@ -291,8 +291,8 @@ class OffloadStates {
     for (size_t k = 0; k < traffic.prefetched; ++k) prefetch(updates_[k]);
     wait_for_released(traffic.releases);
     const std::vector<size_t> order = order_of_copies(traffic);
-    size_t next = 0;               // the next update
-    auto next_in = order.begin();  // the update whose copies start next
+    size_t next = 0;               // index in updates_ of the next update in the order of the ops
+    auto next_in = order.begin();  // the update whose states are copied to the device next
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
       for (; next_in != order.end() && traffic.transfers[*next_in].before == i; ++next_in) {
         ops.push_back(copy_in(*next_in, traffic.transfers));

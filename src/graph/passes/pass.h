@@ -55,9 +55,9 @@ struct Pass {
 // The value of stop_after that prevents all passes from running.
 inline constexpr std::string_view kStopAfterNone = "none";
 
-// When the graph of a program is verified: after each pass, which names the pass that broke an invariant; only in its final form; or
-// not at all, for a plan whose sizes are shown as an example. The graph of every plan that may run is verified. Verification after each
-// pass takes a fifth of the time of planning.
+// Determines when the graph of a program is verified: after each pass, so that an error names the pass that broke an invariant; only after
+// the last pass; or not at all, for a plan whose sizes are only shown as an example. The graph of every plan that may run is verified.
+// Verification after each pass takes a fifth of the time of planning.
 enum class Verification : uint8_t { kAfterEachPass, kOnce, kNever };
 
 struct PassOptions {
@@ -138,7 +138,7 @@ Pass row_gradients_pass(int64_t ranks);
 struct PipelineDivision {
   int64_t stage = 0;  // the stage of this rank
   std::vector<int64_t> first_blocks = {0};
-  int64_t chunks = 1;  // per stage
+  int64_t chunks = 1;  // number of chunks per stage
   int64_t num_stages() const { return static_cast<int64_t>(first_blocks.size()) / chunks; }
 };
 // pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: there are at least as many blocks as stages.
@@ -207,9 +207,10 @@ int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes, int64_t chunk_bytes = i
 // products from e4m3, the backward ones from gradients in e5m2. The first and the last linear layer of the model, layers whose sizes are
 // not multiples of 16, and layers that do not work on rows of tokens remain in 16 bits.
 struct Fp8Choice {
-  std::set<std::string, std::less<>> adapters = {};  // weights that are too small for fp8
-  // If micro-batches are accumulated: keeps the codes of weights until the next update instead of computing them in each
-  // micro-batch, which takes 2 bytes per weight.
+  // Weights of adapters, whose matrix products are too small for fp8.
+  std::set<std::string, std::less<>> adapters = {};
+  // If micro-batches are accumulated: keeps the fp8 codes of weights until the next update, instead of computing them in each micro-batch.
+  // The codes take 2 bytes per weight.
   bool keeps_weights = true;
 };
 Pass fp8_products_pass(Fp8Choice choice);
@@ -286,7 +287,7 @@ struct QuantizedWeight {
   int64_t parts = 1;  // groups of rows that are quantized separately
   int64_t num_codes = 0;
   int64_t num_scales = 0;
-  int64_t num_second_scales = 0;  // 0: scales are fp32
+  int64_t num_second_scales = 0;  // 0 if the scales are fp32 numbers
 };
 
 // Weights that any op other than a matrix product reads keep their type. `format` is a result of quantized_format_name(). The weights are

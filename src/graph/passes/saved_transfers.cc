@@ -119,7 +119,7 @@ class SavedSchedule {
   int64_t most_bytes_;
   size_t most_ahead_;
   std::vector<int64_t> live_bytes_;
-  std::vector<size_t> by_reader_;  // the values in the order in which they are read
+  std::vector<size_t> by_reader_;  // indices of the values in the order in which the backward pass reads them
   std::vector<SavedTransfer> transfers_;
 };
 

@@ -157,8 +157,9 @@ class SequenceParallel {
   Graph& graph_;
   int64_t ranks_;
   OpLists readers_;
-  std::vector<Forms> forms_;         // per value of the original graph
-  std::vector<bool> works_on_rows_;  // per op of the original graph
+  std::vector<Forms> forms_;  // for each value of the original graph: its values in the new graph
+  // For each op of the original graph: whether it can compute some rows separately.
+  std::vector<bool> works_on_rows_;
   std::vector<Op> ops_;
 };
 

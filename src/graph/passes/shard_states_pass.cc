@@ -141,8 +141,8 @@ class ShardStates {
     for (const size_t i : whole) keep_later(op, i, std::nullopt);
   }
 
-  // Prepares the op that keeps a sum, or only the slice of this rank, and adds it to the sums of earlier micro-batches if the gradient is
-  // accumulated.
+  // Prepares the accumulate op that stores a sum over the ranks, or only the slice of this rank, and adds it to the sums of earlier
+  // micro-batches if the gradient is accumulated.
   void keep_later(const Op& sum, size_t operand, const std::optional<RankSlices>& slices) {
     const ValueId whole = sum.outputs[operand];
     for (const ValueId id : {sum.inputs[operand], whole}) graph_.value(id).is_parameter_gradient = false;
@@ -236,8 +236,9 @@ class ShardStates {
   Graph& graph_;
   ShardOptions options_;
   RankSlices slices_;
-  std::set<ValueId> sharded_;  // the sums of gradients of which each rank needs only its own slice
-  std::map<ValueId, ValueId> slice_of_sum_;  // the slices of sums that are kept
+  std::set<ValueId> sharded_;  // sums of gradients of which each rank needs only its own slice
+  // For each sum that is stored: the stored value, which may be only a slice.
+  std::map<ValueId, ValueId> slice_of_sum_;
   // The ops that keep the slices of the last sums and have not been appended yet.
   std::vector<Op> kept_later_;
   std::vector<Op> ops_;

@@ -126,10 +126,11 @@ class EarlySchedule {
   bool deferred_fit_ = true;
   std::vector<int64_t> least_free_;  // the minimum of the free bytes at this position and all later ones
   std::vector<double> rest_ms_;      // time from a position to the end of its segment
-  std::vector<double> arrival_ms_;   // times at which the copies of an update are on the device
-  std::vector<double> return_ms_;    // times at which the states of an update are back on the host
+  // For each update: the time at which its states have arrived on the device.
+  std::vector<double> arrival_ms_;
+  std::vector<double> return_ms_;  // for each update: the time at which its states are back on the host
   std::vector<StateTransfer> transfers_;
-  size_t updated_ = 0;  // updates that are done
+  size_t updated_ = 0;  // number of updates that have run
   size_t ended_ = 0;    // number of updates whose states have been copied back, so that their memory is free
   int64_t held_bytes_ =
       0;  // bytes of states that are on the device or on their way to it or back to the host

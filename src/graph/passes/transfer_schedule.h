@@ -89,23 +89,25 @@ std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUp
 // transfers run at the same time as these ops.
 std::vector<StateTransfer> transfers_with_disk(std::span<const MovedUpdate> updates);
 
-// Returns the schedule for states on a disk or on the host that needs no headroom: one of the two above.
+// Returns the schedule that is used if the free memory is not known: that of transfers_with_disk() if the states are on a disk, and
+// otherwise that of transfers_with_minimum_memory().
 std::vector<StateTransfer> late_transfers(std::span<const MovedUpdate> updates, bool is_disk);
 
-// The schedule that copies states as early as memory allows, with as many copies under way as fit. The function simulates the ops and both
-// directions of the link. States are copied into memory from which other states have been copied back to the host; between two adjacent
-// updates a copy waits until such memory is free. The end of a segment waits for all copies, so copies start in a segment before that of
-// their update only if they end before the earlier segment does. If room.may_defer, the function tries several numbers of deferred updates
-// and returns the schedule with the shortest step; the forward pass then waits (releases) for the bytes of states that are still being
-// copied back. Returns late_transfers() if nothing is faster. Requires: updates in the order of their positions.
+// Returns the schedule that copies states as early as memory allows. Several copies may run at a time if their states fit into memory. The
+// function simulates the ops and both directions of the link. States are copied into memory from which other states have been copied back
+// to the host; between two adjacent updates a copy waits until such memory is free. The end of a segment waits for all copies, so copies
+// start in a segment before that of their update only if they end before the earlier segment does. If room.may_defer, the function tries
+// several numbers of deferred updates and returns the schedule with the shortest step; the forward pass then waits (releases) for the bytes
+// of states that are still being copied back. Returns late_transfers() if nothing is faster. Requires: updates in the order of their
+// positions.
 TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
                                                 std::span<const Segment> segments,
                                                 const MemoryHeadroom& room);
 
-// transfer_schedule_forward.cc: the schedule if all updates run in the forward pass (updates_at_use_pass.cc). The states of as many updates
-// as fit next to the gradients are prefetched. The states of the other updates are copied during the forward pass, each as soon as memory
-// is free, unless ops would then wait longer. Ops wait if activations need the memory of states that are still being copied back. Returns
-// nothing if there is not enough memory.
+// Defined in transfer_schedule_forward.cc. Returns the schedule for a step whose updates all run in the forward pass
+// (updates_at_use_pass.cc). The states of as many updates as fit next to the gradients are prefetched. The states of the other updates are
+// copied during the forward pass, each as soon as memory is free, unless ops would then wait longer. Ops wait if activations need the
+// memory of states that are still being copied back. Returns nothing if there is not enough memory.
 std::optional<TransferSchedule> transfers_for_forward_updates(std::span<const MovedUpdate> updates,
                                                               std::span<const Segment> segments,
                                                               const MemoryHeadroom& room);

@@ -1,4 +1,4 @@
-// The transfer schedule for updates in the forward pass: transfer_schedule.h. The simulation goes from the end of one
+// Computes the transfer schedule (transfer_schedule.h) for updates that run in the forward pass. The simulation goes from the end of one
 // forward pass to the end of the next.
 #include <algorithm>
 #include <limits>
@@ -174,12 +174,13 @@ class ForwardSchedule {
   // For each position of the forward pass: the number of updates before it.
   std::vector<size_t> updated_before_;
   std::vector<double>
-      arrival_ms_;  // times at which the copies of an update are on the device; 0 if prefetched
-  std::vector<double> return_ms_;  // times at which the states of an update are back on the host
+      // For each update: the time at which its states have arrived on the device; 0 if prefetched.
+      arrival_ms_;
+  std::vector<double> return_ms_;  // for each update: the time at which its states are back on the host
   TransferSchedule found_;
-  size_t started_ = 0;  // updates whose copies to the device have been started
-  size_t updated_ = 0;  // updates that are done
-  size_t ended_ = 0;    // number of updates that are done and whose states have been copied back
+  size_t started_ = 0;  // number of updates whose copies to the device have been started
+  size_t updated_ = 0;  // number of updates that have run
+  size_t ended_ = 0;    // number of updates whose states have been copied back
   int64_t held_bytes_ =
       0;               // bytes of states that are on the device or on their way to it or back to the host
   double now_ms_ = 0;  // time since the start of the forward pass

@@ -32,7 +32,7 @@ enum class AttentionOutputDropout : uint8_t { kNo, kYes };
 void add_layer_specs(std::vector<WeightSpec>& specs, const ModelConfig& config, const std::string& prefix,
                      const LayerNames& names, const std::vector<std::string>& disk_prefixes);
 
-// x_TC -> x_TC: self-attention and feed-forward, each with a residual and a norm.
+// Builds one layer: self-attention and feed-forward, each with a residual and a norm. x_TC -> x_TC.
 ValueId build_layer(ModelBuilder& builder, ValueId x_TC, const std::string& prefix, const LayerNames& names,
                     AttentionOutputDropout attention_output_dropout);
 
@@ -51,7 +51,7 @@ std::span<const ConfigKey> bert_config_keys();
 void add_bert_encoder_specs(std::vector<WeightSpec>& specs, const ModelConfig& config,
                             const std::vector<std::string>& disk_prefixes);
 ValueId build_bert_encoder(ModelBuilder& builder);
-// Builds all layers with the weights of BERT's names. x_TC -> x_TC.
+// Builds all layers. Their weights have the names that BERT uses. x_TC -> x_TC.
 ValueId build_bert_layers(ModelBuilder& builder, ValueId x_TC);
 
 // The head for sequences of models without a pooler, which reads the first token of each sequence: dropout, `classifier.dense`, the
@@ -72,7 +72,7 @@ struct MaskedHeadNames {
 // separate matrix has its own bias.
 void add_masked_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config,
                              const MaskedHeadNames& names);
-// Builds the head. x_TC -> logits_TV.
+// Builds the head for masked language modelling. x_TC -> logits_TV.
 ValueId build_masked_head(ModelBuilder& builder, ValueId x_TC, const MaskedHeadNames& names,
                           Activation activation);
 

@@ -219,7 +219,7 @@ void apply_details(ModelConfig& config, const PresetDetails& details) {
   config.tie_word_embeddings = details.tied;
   config.layer_norm_eps = details.eps;
 }
-// Sets the details of Llama 3.1 and later, whose context is extended from 8192 positions.
+// Sets the details of a preset of Llama 3.1 or later. Its rotary embedding was trained for 8192 positions and extended afterwards.
 void apply_llama3_details(ModelConfig& config, const PresetDetails& details, double factor) {
   apply_details(config, details);
   config.rope.type = RopeType::kLlama3;

@@ -1,4 +1,5 @@
-// The configurations of the Llama family: defaults, both forms of rotary embeddings, windows, refusals, round trips.
+// Tests the configurations of the Llama family: defaults, both forms of rotary embeddings, attention windows, error messages, and writing
+// followed by reading.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -66,7 +67,7 @@ TEST(LlamaConfig, ReadsBothFormsOfRotaryEmbeddings) {
   EXPECT_EQ(v5.rope, v4.rope);
   EXPECT_EQ(v5.rope.type, RopeType::kLlama3);
   EXPECT_EQ(v5.rope.theta, 5e5);
-  // rope_scaling takes precedence over rope_parameters, and its rope_theta over the one next to it.
+  // rope_scaling takes precedence over rope_parameters, and the rope_theta inside rope_scaling over the rope_theta at the top level.
   EXPECT_EQ(read_llama(
                 R"("rope_theta": 5.0, "rope_scaling": {"rope_type": "linear", "factor": 2, "rope_theta": 7.0},
                           "rope_parameters": {"rope_type": "default", "rope_theta": 9.0})")

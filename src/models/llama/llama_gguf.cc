@@ -44,7 +44,7 @@ constexpr std::array kQwenModules{
 };
 
 // Returns true if llama.cpp computes the same YaRN scaling of the rotary embedding. llama.cpp derives the factor of cosines and sines from
-// the scaling factor, and it always uses the default values of beta_fast and beta_slow.
+// the scaling factor, and it always uses the default values of beta_fast, beta_slow and truncate.
 bool is_usual_yarn(const RopeParameters& rope) {
   const RopeParameters usual;
   return rope.attention_factor == yarn_attention_factor(rope.factor, 0.0, 0.0) && rope.truncate &&

@@ -1,4 +1,5 @@
-// ModernBERT's configurations: defaults, both forms of layers and rotary embeddings, refusals, round trips, weights.
+// Tests ModernBERT's configurations: defaults, both forms of layers and rotary embeddings, error messages, writing followed by reading, and
+// weights.
 #include <gtest/gtest.h>
 
 #include <cmath>
