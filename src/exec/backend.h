@@ -28,12 +28,14 @@ struct OpTime {
   double bytes = 0;
 };
 
-// The ops of a program, bound for one bucket.
+// The ops of a program, bound for one bucket (sizes of a batch for which the program is compiled): each op has its kernel, addresses and
+// sizes.
 struct BoundProgram {
   const ProgramPlan* plan = nullptr;
   Bucket bucket = {};
   std::vector<BoundOp> ops = {};
-  // Data that a backend stores per segment, such as a captured CUDA graph. Only the backend knows its type.
+  // Data that a backend stores per segment (forward pass, backward pass or update), such as a captured CUDA graph. Only the backend knows
+  // its type.
   std::array<std::shared_ptr<void>, kNumSegments> prepared = {};
   std::array<bool, kNumSegments> has_run = {};
 };
@@ -55,7 +57,7 @@ struct DiskFile {
 };
 
 // Creates the file of the values that a plan keeps on a disk, and the threads that read and write it. Returns null if the plan stores no
-// values on a disk. `make_memory` is called with the largest number of transfers of a segment. Errors: kDevice.
+// values on a disk. Calls `make_memory` with the largest number of transfers in one segment of a program. Errors: kDevice.
 std::unique_ptr<DiskTransfers> make_disk_transfers(
     const Plan& plan, const DiskFile& disk,
     const std::function<std::unique_ptr<TransferMemory>(size_t most)>& make_memory);
@@ -112,8 +114,8 @@ class ExecutorBackend {
 
   // Binds an op. Errors: kInternal if the op has no binding.
   virtual std::function<void()> bind(const BindContext& context) const = 0;
-  // Runs the ops of one segment in order. If the device supports it, copies between spaces run concurrently with the
-  // ops. May return before the device has finished.
+  // Runs the ops of one segment (forward pass, backward pass or update) in order. If the device supports it, copies between spaces run
+  // concurrently with the ops. May return before the device has finished.
   virtual void run(BoundProgram& program, Segment segment, DeferredWork deferred) = 0;
   // Runs the ops one after another, and adds their times to `times`, which is indexed by the op's number in the program.
   virtual void run_timed(BoundProgram& program, Segment segment, DeferredWork deferred,

@@ -34,7 +34,8 @@ struct ArenaMaps {
   const ArenaMap& of(Space space) const { return space == Space::kDevice ? device : host; }
 };
 
-// The information from which an op is bound: the addresses of its operands, their sizes in this bucket, and the plan.
+// The information from which an op is bound: the addresses of its operands, their sizes for one bucket (sizes of a batch for which the
+// program is compiled), and the plan.
 class BindContext {
  public:
   BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, ArenaMaps arenas,
@@ -90,7 +91,7 @@ class BindContext {
   View output_row(int row) const;
   int64_t input_elements(int i) const { return view().in_shape(i).elements(bucket_); }
   int64_t output_elements(int i) const { return view().out_shape(i).elements(bucket_); }
-  // Returns the size of one dimension of an operand in this bucket.
+  // Returns the size of one dimension of an operand for the bucket for which the op is bound.
   int64_t input_size(int i, int dim) const { return view().in_shape(i)[dim].at(bucket_); }
   int64_t output_size(int i, int dim) const { return view().out_shape(i)[dim].at(bucket_); }
 
@@ -146,7 +147,8 @@ inline int64_t read_integer(ConstView view, int64_t i = 0) {
 inline Accumulate read_flag(ConstView flag) {
   return flag && read_integer(flag) != 0 ? Accumulate::kAdd : Accumulate::kOverwrite;
 }
-// Combines the seed and the number of the micro-batch, which are inputs, with the site, which is an attribute of the op.
+// Combines the seed and the number of the micro-batch, which are inputs, with the op's attribute `site`, which separates its random draws
+// from those of other ops.
 inline RandomSite read_site(ConstView rng, int64_t site) {
   if (!rng) return {};
   return {.seed = static_cast<uint64_t>(read_integer(rng, 0)),

@@ -61,8 +61,8 @@ class Executor {
   bool runs_ahead() const { return runs_ahead_; }
 
   // Returns the tuning table that the plan should have (see tuning.h). The caller puts it into the plan
-  // before it stages the first batch, because binding a bucket reads it there. Requires: nothing has been written to the arena yet, because
-  // measuring overwrites it. Cost: some seconds on a GPU, nothing on a CPU.
+  // before it stages the first batch, because ops are bound to kernels then, which reads the table. Requires: nothing has been written to
+  // the arena yet, because measuring overwrites it. Cost: some seconds on a GPU, nothing on a CPU.
   TuningTable measure_products() { return backend_->measure_products(plan_); }
 
   // Returns an input or output at the address where the host reads and writes it. Waits for the device, so that outputs are
@@ -105,7 +105,7 @@ class Executor {
   void set_update(double learning_rate, int64_t step) { set_update(learning_rate, step, skipped_steps()); }
   void set_update(double learning_rate, int64_t step, int64_t skipped);
 
-  // Runs one segment of a program in the bucket of the staged batch. May return before the device has finished.
+  // Runs one segment (forward pass, backward pass or update) of a program for the staged batch. May return before the device has finished.
   void run(std::string_view program, Segment segment);
 
   // Enqueues a copy of all outputs to the host, after all work that is already enqueued. Does not wait.
@@ -176,9 +176,8 @@ class Executor {
   Ceilings measure_ceilings() { return backend_->measure_ceilings(); }
 
   void set_profiling(bool on) { profiling_ = on; }
-  // Returns the times of each op of the program since profiling was switched on. first_times() has the times of the
-  // first run of each segment in a bucket, which is slower: libraries allocate their memory, and pages are touched
-  // for the first time.
+  // Returns the times of each op of the program since profiling was switched on. first_times() has the times of the first run of each
+  // segment for each bucket (sizes of batches), which is slower: libraries allocate their memory, and pages are touched for the first time.
   const std::vector<OpTime>& times(std::string_view program) const { return program_of(program).times; }
   const std::vector<OpTime>& first_times(std::string_view program) const {
     return program_of(program).first_times;
@@ -193,7 +192,7 @@ class Executor {
     std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, BoundProgram> by_size;
     BoundProgram* bound = nullptr;  // the element of by_size for the staged batch
     Bucket bucket;
-    Bucket staged;  // the sizes of the staged batch, which may be smaller than the bucket
+    Bucket staged;  // the sizes of the staged batch, which may be smaller than those of `bucket`
     std::vector<OpTime> times;
     std::vector<OpTime> first_times;
   };
@@ -229,8 +228,7 @@ class Executor {
   View input_view(const PersistentBuffer& input) {
     return {backend_->exchange(input.offset), input.type.dtype};
   }
-  // Writes the batch's tensor that has the name of the input into the input, and fills the unused elements of the
-  // bucket.
+  // Writes the batch's tensor that has the name of the input into the input, and fills the elements that the batch does not use.
   void fill_input(const PersistentBuffer& input, const TensorBatch& batch, const Bucket& bucket);
 
   const Plan& plan_;

@@ -42,7 +42,8 @@ class Tuner {
  private:
   double elapsed() const { return measurer_.seconds() - begin_; }
 
-  // Measures the matrix products of a bucket that the table lacks. Returns true if the table already contained all of them.
+  // Measures the matrix products of one bucket (sizes of a batch) that are not in the table. Returns true if the table already contained
+  // all of them.
   bool measure_bucket(const ProgramPlan& program, const Bucket& bucket, double until) {
     bool had_all = true;
     for (const auto& [key, product] : list_matmuls(program, bucket, plan_.request)) {

@@ -32,8 +32,8 @@ struct TuningLimits {
   double least_gain = 0.02;
   double warm_up_seconds =
       0.25;  // seconds of warm-up, whose times are ignored, because the clocks of an idle GPU first rise
-  double seconds = 3.0;          // time limit for measuring matrix products of all but the largest buckets
-  double largest_seconds = 9.0;  // time limit for measuring matrix products of the largest buckets
+  double seconds = 3.0;  // time limit for measuring the matrix products of all batch sizes but the largest
+  double largest_seconds = 9.0;  // time limit for measuring the matrix products of the largest batches
 };
 
 // The functions that a device provides for tuning.
@@ -57,8 +57,8 @@ class ProductMeasurer {
 // algorithms.
 TuningTable tune_products(const Plan& plan, ProductMeasurer& measurer, const TuningLimits& limits = {});
 
-// Returns the indices of a ladder's buckets in the order in which they are measured: the largest, then every eighth below
-// it, every fourth, every second, and the rest.
+// A program is compiled for several buckets, which are sizes of batches in ascending order. Returns their indices in the order in which
+// they are measured: the largest, then every eighth below it, every fourth, every second, and the rest.
 std::vector<size_t> tuning_order(size_t num_buckets);
 
 // The highest measured rates of the device, with which a profile compares the rates of ops. Plans do not use them, but the rates in

@@ -75,7 +75,8 @@ TEST(Tuning, TakesTheFastest) {
   EXPECT_EQ(product.ms, 0.9);
   EXPECT_EQ(product.first_ms, 1.0);
   EXPECT_EQ(product.num_candidates, 3);
-  // The time limit is not reached, so the table contains every matrix product of every bucket.
+  // The time limit is not reached, so the table contains every matrix product of every bucket (batch sizes for which a program is
+  // compiled).
   for (const ProgramPlan& program : plan.programs) {
     for (const Bucket& bucket : program.ladder) {
       for (const auto& [key, planned] : list_matmuls(program, bucket, plan.request))
@@ -141,7 +142,7 @@ TEST(Tuning, RefusedAlgorithmsAreLeftOut) {
 TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
   PlanRequest request = gpu_request();
   StubMeasurer first;
-  // So slow that only the products of the largest buckets are measured within the time limit.
+  // So slow that only the products of the largest batches are measured within the time limit.
   first.seconds_each = 0.01;
   request.products.tuning = tune_products(build_plan(request), first);
   EXPECT_GE(first.clock - 100.0, 3.0);
@@ -173,7 +174,7 @@ TEST(Tuning, TimeIsShort) {
   ASSERT_GT(in_largest, 8u);
   // A product is measured 19 times: three candidates in three rounds, and two candidates in five further rounds.
   constexpr int kEach = 3 * 3 + 2 * 5;
-  // Measuring the largest buckets takes all of the time, so no other bucket is measured.
+  // Measuring the products of the largest batches takes all of the time, so no other batch size is measured.
   StubMeasurer slow;
   slow.seconds_each = 3.0 / static_cast<double>(kEach * in_largest);
   const TuningTable largest_only = tune_products(plan, slow);
@@ -181,8 +182,8 @@ TEST(Tuning, TimeIsShort) {
   for (const auto& [key, product] :
        list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, plan.request))
     EXPECT_NE(largest_only.find(key), nullptr);
-  // Even the largest buckets are not measured completely: after nine seconds the measurement ends. The first measurement is a warm-up that
-  // does not count.
+  // Even the products of the largest batches are not all measured: after nine seconds the measurement ends. The first measurement is a
+  // warm-up that does not count.
   StubMeasurer slower;
   slower.seconds_each = 0.25;
   EXPECT_EQ(tune_products(plan, slower).products.size(), 2u);

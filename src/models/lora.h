@@ -97,8 +97,8 @@ void exclude_saved_targets(const std::vector<WeightSpec>& specs, LoraConfig& con
 // Freezes the model's weights, except for the modules in modules_to_save and the classifier, and appends the weights of the adapter.
 void add_lora_weights(std::vector<WeightSpec>& specs, std::string_view model_type, const LoraConfig& config);
 
-// Inserts the adapters into a forward graph as the model builds it. In training every adapter has its own dropout
-// site. Requires: the targets are modules of the graph's model.
+// Inserts the adapters into a forward graph as the model builds it. In training the dropout of every adapter has its own random site, so
+// that adapters draw different numbers. Requires: the targets are modules of the graph's model.
 void add_lora(Graph& graph, const std::vector<LoraTarget>& targets, const LoraConfig& config, Mode mode);
 
 // Reads and writes adapter_config.json, PEFT's description of an adapter. Thread-safe: pure functions.

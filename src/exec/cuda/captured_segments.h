@@ -1,5 +1,5 @@
-// Segments of programs that are captured as CUDA graphs and replayed. Their number is limited by the memory that the plan reserves for
-// them. Only for the CUDA backend; not thread-safe.
+// Segments of programs (forward pass, backward pass or update) that are captured as CUDA graphs and replayed. Their number is limited by
+// the memory that the plan reserves for them. Only for the CUDA backend; not thread-safe.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -187,7 +187,7 @@ std::function<void()> bind_linear_cross_entropy_with_gradients_cpu(const BindCon
 // The functions that make the arguments of matrix products and of the ops around them. Thread-safe: pure
 // functions.
 
-// Returns the description of the op's matrix product for this bucket and for the implementation that the plan chose.
+// Returns the description of the op's matrix product with its sizes, for the implementation that the plan chose.
 PlannedMatmul planned_matmul(const BindContext& context);
 // Returns the sizes and types of the layer that linear_gelu or linear_norm computes.
 LinearProblem linear_problem(const BindContext& context);

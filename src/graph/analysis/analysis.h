@@ -54,11 +54,11 @@ struct QueuedOp {
 bool reads_disk(const Graph& graph, const Op& op);
 bool writes_disk(const Graph& graph, const Op& op);
 
-// Returns every op of a queue other than kCompute, in the order of the ops.
+// Returns every op of a queue other than kCompute (copies and collective operations), in the order of the ops.
 std::vector<QueuedOp> find_queued_ops(const Graph& graph);
 
-// Returns the values that an op of a queue other than kCompute reads while it runs: the copied values of a copy, and every input of a
-// collective operation.
+// Returns the values that an op of a queue other than kCompute may still be reading after later ops have started: the copied values of a
+// copy, and every input of a collective operation.
 std::span<const ValueId> values_in_use(const Op& op);
 
 // The ops that a run of a program executes for the previous run: they update weights with gradients that the previous run left on the
@@ -70,8 +70,8 @@ std::span<const ValueId> values_in_use(const Op& op);
 // and for copies to the device of values that only these ops read.
 std::vector<bool> find_deferred_ops(const Graph& graph);
 
-// Returns the last segment in which a run writes a value that deferred ops read: after it, the next run has deferred
-// work. Returns nothing if there are no such ops. `is_deferred` is the result of find_deferred_ops().
+// Returns the last segment (forward, backward or optimizer) in which a run writes a value that deferred ops read. When this segment has
+// run, the next run has deferred work. Returns nothing if there are no such ops. `is_deferred` is the result of find_deferred_ops().
 std::optional<Segment> find_deferring_segment(const Graph& graph, const std::vector<bool>& is_deferred);
 
 // The order that ops must keep: an op follows the producers of its operands, and an op that writes into the bytes of a value follows all
@@ -124,7 +124,7 @@ OpKinds find_op_kinds(const Graph& graph);
 // Determines for every value of a program what its tail rows contain, which are the rows of a bucket after the last real token. Refuses a
 // program in which a reduction would read tail rows that are not zero.
 
-// Returns the content of the tail rows of every value (Tail in graph/ops/op.h). Errors: kInternal naming the op and the operand that would
+// Returns for every value what its tail rows contain (Tail in graph/ops/op.h). Errors: kInternal naming the op and the operand that would
 // read a tail that is not zero.
 std::vector<Tail> find_tails(const Graph& graph);
 

@@ -65,11 +65,11 @@ std::span<const ValueId> values_in_use(const Op& op) {
 
 std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
   std::vector<QueuedOp> queued;
-  // For each value, the queued ops that read it (read_by) and those that write it (written_by). Several copies can write different elements
-  // of one value.
+  // For each value, the queued ops (copies and collective operations, which run at the same time as later ops) that read it (read_by) and
+  // those that write it (written_by). Several copies can write different elements of one value.
   ListPerValue read_by(graph.values().size());
   ListPerValue written_by(graph.values().size());
-  std::vector<uint32_t> to_host;  // the copies of this segment to the host
+  std::vector<uint32_t> to_host;  // the copies to the host in the current segment
   const auto end_by = [&](uint32_t i, uint32_t position) {
     queued[i].end = std::min(queued[i].end, position);
   };

@@ -117,7 +117,8 @@ constexpr size_t index_of(Space space) {
 // Returns "device", "host" or "disk".
 std::string_view space_name(Space space);
 
-// The part of a step that an op belongs to. Segments run in the order of the step schedule, which is plan data.
+// The part of a step that an op belongs to: the forward pass, the backward pass or the update. Segments run in the order of the step
+// schedule, which is plan data.
 enum class Segment : uint8_t { kForward, kBackward, kOptimizer };
 inline constexpr int kNumSegments = 3;
 constexpr size_t index_of(Segment segment) {
@@ -187,7 +188,7 @@ class Graph {
   OpId add_op(const OpDef& def, ValueIds inputs, Attributes attributes = {},
               std::span<const std::string> output_names = {});
 
-  // Sets the segment and the module of the ops and values that are added from now on.
+  // Sets the segment (forward, backward or optimizer) and the module of the ops and values that are added from now on.
   void set_segment(Segment segment) { segment_ = segment; }
   Segment segment() const { return segment_; }
   void set_module(std::string_view module);

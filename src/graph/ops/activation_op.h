@@ -50,7 +50,7 @@ class ActivationOp final : public OpSchema, private PointwiseOp {
     return flops_per_element_ * static_cast<double>(op.out_shape(kY).elements(bucket));
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
-    // Zero tail rows stay zero, because f(0) = 0.
+    // Rows after the last token stay zero if they are zero, because f(0) = 0.
     return {op.out_shape(kY).has_token_rows() ? inputs[kX] : Tail::kNone};
   }
   std::vector<int> may_overwrite(const OpView&, int) const override { return {kX}; }

@@ -47,7 +47,7 @@ constexpr size_t index_of(Queue queue) {
   return static_cast<size_t>(queue);
 }
 
-// Floating-point operations, and bytes read plus bytes written, of one run in a full bucket.
+// Floating-point operations, and bytes read plus bytes written, of one run of the op with a batch that fills its bucket.
 struct Cost {
   double flops = 0;
   double bytes = 0;
@@ -141,8 +141,8 @@ class OpSchema : public OpDef {
   // Builds the backward ops. Errors: kInternal if the op has no gradient.
   virtual void gradient(GradientContext& context) const;
 
-  // Returns the content of the tail rows of the outputs. The default is for an op that works row by row: finite if the inputs are finite.
-  // Errors: kInternal if a reduction would read rows that are not zero.
+  // Returns what the tail rows of the outputs contain, which are the rows after the last token. The default is for an op that works row by
+  // row: finite if the inputs are finite. Errors: kInternal if a reduction would read rows that are not zero.
   virtual std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const;
 
   // Returns true if a row of each output depends only on the same row of the operands that have rows, and on operands
@@ -191,7 +191,7 @@ DType stated_dtype(const OpView& op, DType fallback);
 // Returns the recipe that runs the op again with the same inputs.
 Recipe same_op(const OpView& op, int output);
 
-// Checks that an operand is zero on tail rows. Errors: kInternal naming the op and the operand.
+// Checks that an operand is zero on tail rows (rows after the last token). Errors: kInternal naming the op and the operand.
 void expect_zero_tail(Tail state, const OpView& op, std::string_view operand);
 
 }  // namespace plimsoll

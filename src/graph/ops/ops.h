@@ -1,5 +1,6 @@
-// All ops: the names of their operands, their schemas and typed functions that emit them. An input that is called optional may be kNoValue.
-// Shape letters: T tokens of the bucket, B sequences, C width, K classes, H heads, D width of a head.
+// All ops: the names of their operands, their schemas and typed functions that emit them. The comments that describe ops list attributes in
+// braces and mark optional operands with "?". An input that is called optional may be kNoValue. Shape letters: T tokens, B sequences, C
+// width, K classes, H heads, D width of a head.
 #pragma once
 
 #include <span>

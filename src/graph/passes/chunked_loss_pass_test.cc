@@ -12,7 +12,7 @@ using testing::replaced;
 
 constexpr Bucket kBucket{.tokens = 64, .sequences = 8, .longest = 8};
 
-// A classifier whose logits [B,6] take 192 bytes in kBucket.
+// A classifier whose logits [B,6] take 192 bytes for a batch of the size kBucket.
 constexpr const char* kClassifier =
     "graph g {\n"
     "  input %x: f32[B,4]\n"

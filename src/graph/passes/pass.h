@@ -128,7 +128,7 @@ const std::vector<PassInfo>& all_passes();
 enum class DividedHeads : uint8_t { kNo, kYes };
 Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
 // sequence_parallel_pass.cc: the ranks of a tensor-parallel group divide the rows of activations outside the products that they divide.
-// Requires: tensor_parallel has run for the same number of ranks; the number divides the tokens of every bucket.
+// Requires: tensor_parallel has run for the same number of ranks; this number divides the number of tokens of every bucket.
 Pass sequence_parallel_pass(int64_t ranks);
 // row_gradients_pass.cc: sums the gradients of weights that each rank has computed from its own rows. Requires: as tensor_states_pass().
 Pass row_gradients_pass(int64_t ranks);
@@ -189,9 +189,9 @@ Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel);
 // first_token_attention_pass.cc: an attention of which only the first token of each sequence is read, and the matrix product before it,
 // become one op.
 Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
-// chunked_loss_pass.cc: if the logits of a program take more than `most_bytes` in this bucket, classifier, loss and the
-// count of correct predictions become one op, which computes the logits of a few rows at a time: a quarter of the rows of the
-// bucket `usual`, in which most batches run.
+// chunked_loss_pass.cc: if the logits of a program take more than `most_bytes` for batches of the size `bucket`, classifier, loss and the
+// count of correct predictions become one op, which computes the logits of a few rows at a time: a quarter of the rows of `usual`, which is
+// the size of most batches.
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes, std::optional<Bucket> usual = {});
 // loss_with_gradients_pass.cc: a loss that is computed in chunks of rows and the ops that compute its gradients become one op, which
 // computes the logits once instead of three times.
@@ -218,9 +218,9 @@ Pass fp8_products_pass(Fp8Choice choice);
 Pass dead_code_pass(std::vector<std::string> keep);
 // accumulate_pass.cc: parameter gradients persist across micro-batches, and their producers add to them in place.
 Pass accumulate_pass();
-// reduce_gradients_pass.cc: sums every gradient of a parameter over the ranks, in buckets of at least `bucket_bytes`; only the last bucket
-// may be smaller. Gradients that accumulate over micro-batches are summed once per step, at the beginning of the optimizer segment.
-// Requires: num_ranks >= 1.
+// reduce_gradients_pass.cc: sums every gradient of a parameter over the ranks, in buckets (gradients that are summed by one operation) of
+// at least `bucket_bytes`; only the last bucket may be smaller. Gradients that accumulate over micro-batches are summed once per step, at
+// the beginning of the optimizer segment. Requires: num_ranks >= 1.
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
 // shard_states_pass.cc: each rank stores the optimizer states of its own slice of every parameter and updates this slice; the ranks then
 // exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.

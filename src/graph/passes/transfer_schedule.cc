@@ -125,7 +125,8 @@ class EarlySchedule {
   size_t first_deferred_ = 0;  // the first update whose states stay on the device until the next step
   bool deferred_fit_ = true;
   std::vector<int64_t> least_free_;  // the minimum of the free bytes at this position and all later ones
-  std::vector<double> rest_ms_;      // time from a position to the end of its segment
+  // Time from a position to the end of its segment (forward pass, backward pass or update).
+  std::vector<double> rest_ms_;
   // For each update: the time at which its states have arrived on the device.
   std::vector<double> arrival_ms_;
   std::vector<double> return_ms_;  // for each update: the time at which its states are back on the host

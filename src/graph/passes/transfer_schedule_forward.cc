@@ -79,7 +79,7 @@ class ForwardSchedule {
   // each copy starts as late as possible such that it still ends before its segment does.
   bool can_prefetch(size_t count) {
     const size_t n = segments_.size();
-    double behind_ms = 0;  // time from a position to the end of its segment
+    double behind_ms = 0;  // time from a position to the end of its segment (backward pass or update)
     double link_ms = 0;    // the part of `behind_ms` in which copies run
     size_t next = 0;
     for (size_t p = n; p-- > end_of_forward_ && next < count;) {
