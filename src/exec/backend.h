@@ -40,7 +40,7 @@ struct BoundProgram {
   std::array<bool, kNumSegments> has_run = {};
 };
 
-// States whether the previous run left work for the deferred ops of this run (OpPlan::is_deferred).
+// States whether the previous run left work for the deferred ops of this run (OpPlan::is_deferred), such as updates of weights.
 enum class DeferredWork : uint8_t { kNothing, kSomething };
 
 // The two groups of inputs that the host writes at different times: kBatch, a batch with its random state, before the forward pass;
@@ -120,7 +120,7 @@ class ExecutorBackend {
   // Runs the ops one after another, and adds their times to `times`, which is indexed by the op's number in the program.
   virtual void run_timed(BoundProgram& program, Segment segment, DeferredWork deferred,
                          std::vector<OpTime>& times) = 0;
-  // Runs only the deferred ops (OpPlan::is_deferred).
+  // Runs only the deferred ops (OpPlan::is_deferred), which finish the work of the previous run.
   virtual void run_deferred_updates(BoundProgram& program) = 0;
 
   // Measures the highest rates of the device. Overwrites the transient part of the arena and then fills it again. Cost: a
@@ -141,7 +141,8 @@ std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, const Execut
 // without CUDA.
 std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, const ExecutorOptions& options);
 
-// Returns true if an op is skipped in this run: it is deferred, and the previous run left no work for it.
+// Returns true if an op is skipped in this run because it finishes work of the previous run (OpPlan::is_deferred) and there is no such
+// work.
 bool is_idle(const BoundProgram& program, const BoundOp& op, DeferredWork deferred);
 
 // Adds the cost of one run of an op, as its schema states it, to `time`.

@@ -30,7 +30,7 @@ std::vector<std::byte> bytes_of(int64_t count, int64_t seed) {
   return bytes;
 }
 
-// A value in memory.
+// A value in memory that is copied to and from the file.
 class Value {
  public:
   Value(std::vector<std::byte> bytes, int64_t offset, int64_t value_end)

@@ -242,7 +242,8 @@ class Executor {
   bool updated_ = false;  // true if an update ran since the host last wrote optimizer states
   std::map<std::string, Program, std::less<>> programs_;
   int64_t used_scratch_end_ = 0;  // end of the used scratch memory, rounded up to the arena's alignment
-  BoundProgram* deferred_program_ = nullptr;  // the bound program of a step that left deferred work, or null
+  // The bound program of a step that left updates or copies to the next step, or null.
+  BoundProgram* deferred_program_ = nullptr;
   bool profiling_ = false;
 };
 

@@ -63,7 +63,7 @@ struct QuantizedUnits {
   std::vector<std::byte> offsets;  // one fp32 number per unit
 };
 
-// Quantizes all rows of `stored` together. If the format has an offset, it is stored as the offset of the first unit.
+// Quantizes all rows of `stored` together. If the format has an offset, it is stored for the first quantization unit.
 void quantize_as_one(const Plan& plan, const WeightSpec& spec, ConstView values, QuantizedUnits& stored) {
   quantize_weight({.w = values,
                    .codes = {stored.codes.data(), DType::kU8},
@@ -105,7 +105,8 @@ void write_quantized(Executor& executor, const WeightSpec& spec, size_t part, Co
     write_units(executor, spec, part_units.first, part_units.count, stored);
     return;
   }
-  // Quantization blocks would contain rows of two units, so each unit is quantized separately.
+  // Quantization blocks would cross the boundaries between the parts of a weight that are quantized separately (units), so each unit is
+  // quantized alone.
   for (int64_t unit = 0; unit < part_units.count; ++unit) {
     QuantizedUnits stored(plan, spec, 1);
     const auto* bytes =

@@ -228,7 +228,7 @@ class CpuBackend final : public ExecutorBackend {
     }
   }
 
-  // Runs each queued op right before the op that waits for it, which is the latest time at which a device may run it.
+  // Runs each copy and collective operation right before the op that waits for it, which is the latest time at which a device may run it.
   template <typename Runs>
   void run_queued_late(const BoundProgram& program, const Runs& runs) const {
     std::vector<const BoundOp*> under_way;

@@ -15,14 +15,14 @@ namespace plimsoll {
 
 class HostExchange {
  public:
-  // Fills the twin with `fill`. `map` and `device` must outlive the object.
+  // Fills the twin (the copy of the inputs and outputs in pinned host memory) with `fill`. `map` and `device` must outlive the object.
   HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap& map, uint8_t fill);
 
   // Fills the outputs on the device, because they may be read before a program has written them, and separate buffers are not filled when
   // they are allocated.
   void fill_outputs(uint8_t fill);
 
-  // Returns the address in the twin of the input or output at this offset of the arena. Errors: kInternal for another
+  // Returns the address in the twin (pinned host memory) of the input or output at this offset of the arena. Errors: kInternal for another
   // offset.
   std::byte* at(int64_t offset) const;
 
@@ -45,7 +45,8 @@ class HostExchange {
   struct Sent {
     // True if the host has changed these inputs since they were copied to the device.
     bool is_changed = false;
-    bool is_in_flight = false;  // true if a copy to the device may still be reading the inputs from the twin
+    // True if a copy to the device may still be reading the inputs from pinned host memory.
+    bool is_in_flight = false;
   };
 
   std::array<Range, 2> batch_ranges() const;
@@ -65,7 +66,7 @@ class HostExchange {
   bool outputs_stale_ = false;      // true if a segment ran after the last fetch
   bool outputs_in_flight_ = false;  // true if a fetch was started and no caller has waited for it
   CudaSideStream staging_;
-  CudaEvent staged_;  // recorded when the batch has been copied out of the twin
+  CudaEvent staged_;  // recorded when the batch has been copied out of pinned host memory
   CudaEvent taken_;   // recorded when the batch has been copied out of the staging buffer
   CudaEvent update_sent_;
   CudaEvent fetched_;

@@ -44,7 +44,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
 
 std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedOp> all_queued) {
   constexpr uint32_t kUnseen = std::numeric_limits<uint32_t>::max();
-  // For oldest versions whose liveness is not analysed: neither transient nor deferred.
+  // marks values whose liveness is not analysed because they are persistent, inputs or outputs
   constexpr uint32_t kUntracked = kUnseen - 1;
   const std::vector<Value>& values = graph.values();
   bool has_deferred = false;
@@ -85,7 +85,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedO
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       const ValueId id = op.inputs[k];
       if (id == kNoValue) continue;
-      // Overwriting the deferred content of the previous run does not count as reading it.
+      // A copy into a deferred value (which contains data of the previous run) does not count as reading it.
       const bool is_deferred = has_deferred && graph.value(roots[index_of(id)]).storage == Storage::kDeferred;
       if (is_deferred && is_place(graph, op, k)) continue;
       touch(id, i);
@@ -123,7 +123,8 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
     const int64_t bytes = (range.bytes + alignment - 1) / alignment * alignment;
     change[range.first] += bytes;
     change[range.last + 1] -= bytes;
-    // A deferred buffer is also live at the beginning of the run, up to the last op that reads the content of the previous run.
+    // A deferred buffer contains data of the previous run. It is also live at the beginning of the run, up to the last op that reads these
+    // data.
     if (range.first > range.last) change[0] += bytes;
   }
   int64_t sum = 0;

@@ -35,8 +35,8 @@ struct Lifetime {
   ValueIds sizes = {};  // one version per distinct type; the largest of them determines the bytes
 };
 
-// Returns every transient and deferred buffer of a program in the order in which ops touch them. Requires: the graph
-// verifies. `queued`: find_queued_ops(graph).
+// Returns every buffer of a program that is used within one run (transient) or passed from one run to the next (deferred), in the order in
+// which ops touch them. Requires: the graph verifies. `queued` must be the result of find_queued_ops(graph).
 std::vector<Lifetime> find_lifetimes(const Graph& graph);
 std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedOp> queued);
 LiveRange live_range(const Graph& graph, const Lifetime& lifetime, const Bucket& bucket);

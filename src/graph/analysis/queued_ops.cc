@@ -101,8 +101,8 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
     for (ValueId id : op.outputs) {
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
-      // The op writes a newer version of the value into the same bytes. Queued copies whose elements the op does not write may still be
-      // running, so they move to the lists of readers and writers of the newer version.
+      // The op writes a newer version of the value into the same bytes. Copies whose elements the op does not write may still be running,
+      // so they move to the lists of readers and writers of the newer version.
       if (!read_by.is_empty(older)) disturb(read_by, older, i, id);
       if (!written_by.is_empty(older)) disturb(written_by, older, i, id);
     }

@@ -23,7 +23,7 @@ struct BackwardSeed {
   ValueId gradient = kNoValue;
 };
 // Appends the backward segment of a graph whose loss is computed elsewhere, from the gradients of some of its values. Returns and marks the
-// gradients as the function above does. Errors: as above.
+// gradients of the values in `wanted`. Errors: kInternal if an op between them and the given values has no gradient.
 std::vector<ValueId> add_backward(Graph& graph, std::span<const BackwardSeed> seeds,
                                   std::span<const ValueId> wanted);
 

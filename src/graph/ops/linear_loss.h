@@ -27,8 +27,8 @@ struct LinearLossOp {
   static double logit_bytes(const OpView& op, const Bucket& bucket) {
     return static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) * num_logits(op, bucket);
   }
-  // Returns the additional bytes that chunking moves: from the second chunk on, each read or write of a matrix of the
-  // size of the weight is repeated.
+  // Returns the bytes that are moved in addition because the rows are processed in chunks: from the second chunk on, each read or write of
+  // a matrix of the size of the weight is repeated.
   static double bytes_of_later_chunks(const OpView& op, const Bucket& bucket) {
     const int64_t rows = op.in_shape(kX)[0].at(bucket);
     const int64_t chunk = op.attributes().integer("chunk_rows");

@@ -78,7 +78,7 @@ class GradientContext {
   virtual void set(int i, ValueId gradient) = 0;
 };
 
-// A recipe to recompute an output: an op and its inputs, which are values that exist before the output.
+// Describes how to compute an output again: an op and its inputs, which are values that exist before the output.
 struct Recipe {
   const OpDef* def = nullptr;
   ValueIds inputs;
@@ -188,7 +188,7 @@ void expect_operands(bool condition, const OpView& op, std::string_view rule);
 // Returns the type that the attribute "dtype" states, or `fallback` if the op has no such attribute.
 DType stated_dtype(const OpView& op, DType fallback);
 
-// Returns the recipe that runs the op again with the same inputs.
+// Returns the recipe (a way to compute an output again) that runs the op again with the same inputs.
 Recipe same_op(const OpView& op, int output);
 
 // Checks that an operand is zero on tail rows (rows after the last token). Errors: kInternal naming the op and the operand.

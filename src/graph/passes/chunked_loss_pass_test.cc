@@ -69,8 +69,8 @@ TEST(ChunkedLoss, IncludesTheCastOf16BitLogits) {
   EXPECT_EQ(graph.ops()[0].attributes.word("gradient_dtype"), "f32");
 }
 
-// If the classes are divided among ranks, each rank computes the sums that the ranks exchange in chunks of rows. The gradient of x is a sum
-// over the ranks.
+// If the classes are divided among ranks, the fused op computes in chunks of rows the sums that the ranks exchange. The gradient of x is a
+// sum over the ranks.
 TEST(ChunkedLoss, ComputesTheSumsOfDividedClassesInChunks) {
   std::string text = replaced(
       kClassifier,

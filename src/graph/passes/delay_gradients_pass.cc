@@ -171,7 +171,7 @@ class DelayGradients {
   std::vector<Candidate> candidates_;
   std::set<uint32_t> depends_on_candidate_;
   uint32_t end_of_work_ = 0;  // the last op that cannot be delayed
-  // The last exchange that does not depend on a candidate; delayed ops run after it has begun.
+  // the last exchange that depends on no op that may be delayed; delayed ops run after it has begun
   uint32_t last_covered_ = 0;
   std::vector<bool> is_delayed_;
 };

@@ -11,7 +11,7 @@ namespace {
 using testing::graph_of;
 using testing::replaced;
 
-// Four layers, of which the first and the last stay in 16 bits.
+// A model of four linear layers. The products of the first and the last one stay in 16 bits.
 const std::string kLayers = R"(graph g {
   input %cu_seqlens: i32[B+1]
   input %x: bf16[T,16]

@@ -87,7 +87,7 @@ TEST(Fuse, BiasDropoutResidualAndNorm) {
                               "}\n");
 }
 
-// Either operand of the sum may be the residual branch.
+// Either operand of the addition before a norm may be the residual.
 TEST(Fuse, TheResidualIsTheOperandWithoutDropout) {
   EXPECT_EQ(after(replaced(kNorm, "add(%r, %d)", "add(%d, %r)")), after(kNorm));
 }
@@ -127,7 +127,7 @@ TEST(Fuse, ASumThatLaterOpsReadIsAnOutputOfTheNorm) {
                                  "}\n");
 }
 
-// The fused op runs where the norm was, so an op before it that reads the sum prevents the fusion of the sum.
+// The fused op is inserted at the position of the norm. If an earlier op reads the sum before the norm, the addition is not fused.
 TEST(Fuse, ASumThatAnEarlierOpReadsIsNotFused) {
   const std::string text =
       after(replaced(kPreNorm, "  %n: f32", "  %early: f32[T,4] !output = tanh(%sum)\n  %n: f32"));

@@ -375,8 +375,8 @@ TEST(SliceUpdates, TheGradientOfATableIsComputedByRows) {
   EXPECT_EQ(print_graph(graph_of(text)), text);
 }
 
-// A table whose gradient is not computed by an embedding lookup is not cut with kOfLookedUpTables, and a parameter with at most 24 elements
-// is not cut with kAll if that is the limit.
+// With kOfLookedUpTables the update is not cut into slices, because the gradient is not computed from an embedding lookup. With kAll it is
+// not cut either, because the parameter has no more elements than the limit of 24.
 TEST(SliceUpdates, LeavesUpdatesOfWholeParameters) {
   Graph graph = graph_of(kLargeUpdate);
   slice_updates_pass(8, SlicedUpdates::kOfLookedUpTables).run(graph);

@@ -108,7 +108,8 @@ class StageCut {
     }
   }
 
-  // Assigns the last op of the result, which is a send or a receive, to this chunk.
+  // If the stage has several chunks of layers, sets the chunk and the channel of the last op in the new graph, which is a send or a
+  // receive.
   void set_channel(int64_t channel) {
     if (division_.chunks == 1) return;
     Attributes& attributes = result_.ops().back().attributes;
@@ -196,7 +197,8 @@ class StageCut {
   }
 
   const Graph& graph_;
-  int64_t stage_;  // number of the chunk in the model; equal to the stage if each stage has one chunk
+  // Number of the chunk of layers in the model; equal to the stage if each stage has one chunk.
+  int64_t stage_;
   const PipelineDivision& division_;
   std::vector<int64_t> op_stages_;
   std::vector<int64_t> born_;      // per value, the stage that computes it

@@ -162,7 +162,8 @@ class Recompute {
                   .attributes = std::move(recipe.attributes),
                   .segment = Segment::kBackward,
                   .module = graph_.op(producer).module};
-      // Two values of a forward op may have the same recipe, such as the result of a norm and its statistics.
+      // Two outputs of a forward op may have the same recipe (the op that computes them again), such as the result of a norm and its
+      // statistics. The recipe then runs only once.
       std::vector<Emitted>& emitted = emitted_[static_cast<size_t>(producer)];
       auto same = std::ranges::find_if(emitted, [&](const Emitted& other) {
         return other.recipe.def == op.def && other.recipe.inputs == op.inputs &&
@@ -211,11 +212,11 @@ class Recompute {
   std::vector<bool> from_forward_;                // transient values of the forward pass
   std::vector<bool> runs_again_;                  // true for each forward op that runs again
   std::vector<bool> pinned_;
-  // Outputs that are kept because other blocks read them; recipes of other outputs of the op may read them.
+  // outputs that are kept because other blocks read them; other outputs of the op may be recomputed from them
   std::vector<bool> stays_;
   std::vector<bool> kept_;
   std::unordered_map<size_t, ValueId> done_;
-  // The recipes that were emitted for values of a forward op, with the results; the key is the op.
+  // The ops that have been emitted to recompute outputs of a forward op, with their results. The key is the forward op.
   struct Emitted {
     Op recipe;
     ValueIds outputs;

@@ -259,7 +259,7 @@ TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> upd
     const size_t deferred = parts > 0 ? n * part / parts : 0;
     std::optional<std::vector<StateTransfer>> transfers =
         EarlySchedule(updates, segments, room, deferred).run();
-    if (!transfers) break;  // larger numbers of deferred updates do not fit either
+    if (!transfers) break;  // more states that stay on the device would not fit either
     ForwardPass forward = simulate_forward(updates, segments, room, deferred);
     const double ms = forward.ms + rest_ms(updates, segments, room, *transfers, deferred);
     if (ms >= best_ms) continue;

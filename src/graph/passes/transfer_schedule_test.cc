@@ -121,7 +121,7 @@ TEST(TransferSchedule, NoneAreDeferredIfForbidden) {
   EXPECT_EQ(transfers_as_early_as_possible(step.updates, step.segments, step.room).deferred, 0u);
 }
 
-// Deferred states need their memory until the step ends, so none are deferred if there is not enough.
+// States that are copied back in the next step need their memory until the step ends, so no copy is deferred if there is not enough memory.
 TEST(TransferSchedule, NoneAreDeferredIfTheyDoNotFit) {
   WholeStep step;
   step.room.live_bytes = {0, 0, 0, 100, 100, 80, 80, 80, 80};

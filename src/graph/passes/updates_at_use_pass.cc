@@ -110,7 +110,7 @@ class UpdatesAtUse {
     std::ranges::stable_sort(uses_, {}, &Use::before);
   }
 
-  // The update reads the operand `id` in the run after the one that computed it. Returns the deferred value through which it is passed on.
+  // The update reads the operand `id` in the run after the one that computed it. Returns the value that passes it from one run to the next.
   ValueId left(ValueId id) {
     if (const auto it = left_.find(id); it != left_.end()) return it->second;
     const bool is_gradient = graph_.value(id).is_parameter_gradient;

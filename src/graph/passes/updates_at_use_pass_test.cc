@@ -118,7 +118,7 @@ TEST(UpdatesAtUse, StatesArePrefetchedOrCopiedDuringTheForwardPass) {
   EXPECT_NE(text.find("%n.staged: f32[4] = copy(%n) {count=1, ended=1, into=0, to=\"device\"}"),
             std::string::npos)
       << text;
-  // The deferred ops are both updates, the copy of the second update's states to the device, and the copies of both
+  // The ops that work for the previous run are both updates, the copy of the second update's states to the device, and the copies of both
   // updates' states to the host.
   const std::vector<bool> is_deferred = find_deferred_ops(graph);
   EXPECT_EQ(std::ranges::count(is_deferred, true), 5);

@@ -26,7 +26,7 @@ RopeParameters read_rope_object(const ModelConfig& config, const ConfigReader& r
 // Returns the JSON object for these parameters, without the key `rope_theta`.
 nlohmann::json rope_object(const RopeParameters& parameters);
 
-// Writes both forms, so that a reader of either finds the same embedding.
+// Writes the parameters in the forms of transformers 4 and 5, so that a reader of either finds the same rotary embedding.
 void write_rope(nlohmann::json& json, const ModelConfig& config);
 
 }  // namespace plimsoll
