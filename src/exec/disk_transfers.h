@@ -45,7 +45,7 @@ class TransferMemory {
 // work that it received.
 std::unique_ptr<TransferMemory> make_cpu_transfer_memory();
 
-// One copy between memory and the file, which may run many times, one at a time.
+// A copy between memory and the file. It can be started many times, but not again before it has ended.
 class DiskTransfer {
  public:
   // Bytes that are contiguous in memory and in the file.
@@ -70,7 +70,7 @@ class DiskTransfer {
         false;  // true if the first or last block contains bytes outside this range, which a write must keep
     bool keeps_tail = false;
   };
-  // Appends the pieces of a part.
+  // Cuts a part into pieces, each of which one request transfers, and appends them.
   static void cut(const Part& part, std::vector<Piece>& pieces);
   bool is_done() const { return num_done_ == pieces_.size(); }
   bool has_open() const { return next_ < pieces_.size(); }

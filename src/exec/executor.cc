@@ -155,8 +155,8 @@ class DividedPiece {
   int64_t offset_of(int64_t rank) const { return elements_before(begin_, rank) * width_; }
   int64_t bytes_of(int64_t rank) const { return elements_before(end_, rank) * width_ - offset_of(rank); }
 
-  // Calls `use` for each contiguous range of the piece that the rank stores, in ascending order, with its offset in the
-  // piece and its size in bytes.
+  // Calls `use` for each contiguous range of these bytes that the rank stores, in ascending order, with the offset of the range from the
+  // first of these bytes and with its size.
   template <typename Use>
   void for_each_run(int64_t rank, const Use& use) const {
     const auto in_bytes = [&](int64_t first, int64_t elements) {

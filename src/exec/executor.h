@@ -87,8 +87,8 @@ class Executor {
   // it. In a pipeline, the ranks of the first stage that stores the buffer get equal shares of it, and all other ranks get an empty range.
   // Requires: no tensor-parallel group divides it.
   OwnBytes own_bytes(const std::string& name) const;
-  // Reads like read(), but without communication between the ranks. Requires: as own_bytes(); the bytes are within the range that
-  // own_bytes() returns.
+  // Reads a part of the range that own_bytes() returns. Unlike read(), does not communicate with the other ranks. Requires: no
+  // tensor-parallel group divides the buffer.
   void read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes);
 
   // Writes a batch into the inputs of a program, as each input declares it (InputRule), and chooses the bucket. The loss

@@ -20,8 +20,8 @@ namespace plimsoll {
 
 struct TuningLimits {
   int candidates = 8;  // number of algorithms proposed by the library that are measured
-  // In each round every candidate is measured once, one after another, and the median over the rounds is used. A disturbance of some
-  // milliseconds then affects either all candidates of a round, or one candidate in a few rounds.
+  // Number of rounds. In each round every candidate is measured once, and the median of its times over the rounds is used. A disturbance of
+  // some milliseconds then affects either all candidates of a round, or one candidate in a few rounds.
   int rounds = 3;
   // Candidates slower than this factor times the fastest time of the first round are not measured again.
   double near = 1.25;

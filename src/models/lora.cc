@@ -217,7 +217,8 @@ void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
               layers.empty() ? kExcluded : "layers_to_transform", kTargets);
 }
 
-// Refuses layers without a list of names. PEFT must be able to read a saved adapter, and it refuses them too.
+// Refuses layers_to_transform unless target_modules is a list of names. PEFT refuses such a configuration, and it must be able to read a
+// saved adapter.
 void check_layers(const LoraConfig& config) {
   const std::vector<std::string>& targets = config.target_modules;
   const bool is_text = is_expression(targets) || (targets.size() == 1 && targets[0] == kAllLinear);

@@ -30,7 +30,7 @@ struct LoraConfig {
   // Suffixes of module names ("query", "self.query"), or one regular expression for whole names, or
   // "all-linear": all modules except the classifier. If empty, the default of the architecture is used.
   std::vector<std::string> target_modules = {};
-  // Modules that get no adapter although target_modules names them: suffixes or one expression.
+  // Modules that get no adapter although target_modules selects them: suffixes of module names, or one regular expression.
   std::vector<std::string> exclude_modules = {};
   // Numbers of the layers whose modules get adapters. If empty, all layers are selected. Requires that target_modules contains suffixes of
   // names, as in PEFT.

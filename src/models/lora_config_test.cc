@@ -190,8 +190,8 @@ TEST(LoraTargets, LieInTheLayersThatAreNamed) {
             std::vector<std::string>{"distilbert.transformer.layer.0.attention.q_lin"});
 }
 
-// Tests the choice of layers against PEFT 0.21, with a BERT of two layers. The layer of a module is the first number
-// in its name that follows a component which the pattern matches, as a whole or after a dot.
+// Tests the choice of layers for a BERT of two layers against PEFT 0.21. The layer number of a module is the first number in its name for
+// which layers_pattern matches the part of the name before the number: either this whole part, or the end of it that follows a dot.
 TEST(LoraTargets, LieInTheLayersOfAPattern) {
   const std::vector<WeightSpec> specs = model_weights(*find_preset("bert-base-uncased"));
   const auto chosen = [&](std::vector<std::string> patterns) {

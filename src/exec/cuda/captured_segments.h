@@ -43,7 +43,8 @@ class CapturedSegment {
       throw;
     }
     PLIMSOLL_CUDA(cudaStreamEndCapture(stream, &graph));
-    // Without the flag, kernels of the graph would have the priority of the stream into which it is launched.
+    // cudaGraphInstantiateFlagUseNodePriority is set, because kernels of the graph would otherwise have the priority of the stream into
+    // which it is launched.
     const cudaError_t error =
         cudaGraphInstantiateWithFlags(&executable_, graph, cudaGraphInstantiateFlagUseNodePriority);
     PLIMSOLL_CUDA(cudaGraphDestroy(graph));

@@ -26,7 +26,7 @@ int num_timed_calls(int64_t count) {
   return count * kFloatBytes < (int64_t{1} << 20) ? 20 : 2;
 }
 
-// The base class of both implementations. It owns a buffer on the GPU and measures times.
+// The base class of the two implementations of collective operations between GPUs. It owns a buffer on the GPU and measures times.
 class GpuExchanger : public LinkExchanger {
  public:
   GpuExchanger(int gpu_ordinal, int64_t buffer_bytes)

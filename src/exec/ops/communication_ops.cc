@@ -25,7 +25,7 @@ std::shared_ptr<PeerMemory> peers_at_offsets(const BindContext& context) {
     for (const StageExchange& exchange : stage.exchanges) {
       if (exchange.axis == axis) of_axis.push_back(exchange.offset);
     }
-    // The stages between the first and the last one do not take part in operations of these two, so they have no tensor.
+    // In operations between the first and the last stage only, the stages in between do not take part and have no tensor.
     if (!of_axis.empty()) offsets.push_back(of_axis.at(static_cast<size_t>(number)));
   }
   PLIMSOLL_CHECK(std::ssize(offsets) == peers->size(),

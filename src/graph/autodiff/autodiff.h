@@ -17,7 +17,7 @@ namespace plimsoll {
 std::vector<ValueId> add_backward(Graph& graph, ValueId loss, std::span<const ValueId> wanted,
                                   ValueId seed = kNoValue);
 
-// A value at which a backward pass begins, and its gradient, which has its type.
+// A value at which a backward pass begins, and the gradient of this value, which has the same type.
 struct BackwardSeed {
   ValueId value = kNoValue;
   ValueId gradient = kNoValue;

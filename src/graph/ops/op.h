@@ -131,8 +131,8 @@ class OpSchema : public OpDef {
   virtual double flops(const OpView& op, const Bucket& bucket) const = 0;
   // Counts every operand once as read and every output once as written, unless the op overrides it.
   virtual double bytes(const OpView& op, const Bucket& bucket) const;
-  // Returns the bytes that the op moves over the link of its queue: for a copy, the bytes in its direction; for a collective operation, the
-  // bytes that each rank sends. Requires: the op's queue is not kCompute.
+  // Returns the bytes that the op moves to another memory space or to other ranks: for a copy, the bytes in its direction; for a collective
+  // operation, the bytes that each rank sends. Requires: the op's queue is not kCompute.
   virtual double transferred_bytes(const OpView& op, const Bucket& bucket) const {
     return bytes(op, bucket) / 2;
   }

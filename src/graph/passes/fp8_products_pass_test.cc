@@ -113,7 +113,8 @@ TEST(Fp8Products, ProductsOverTokensReadZerosInTailRows) {
   EXPECT_EQ(tails[index_of(graph.find("w1.e4m3"))], Tail::kNone);
 }
 
-// With a flag for micro-batches, weights are quantized in the first one of a step, and gradients accumulate in their own type.
+// If micro-batches are accumulated, weights are quantized only in the first micro-batch of a step, and gradients accumulate in their own
+// type.
 TEST(Fp8Products, CodesOfWeightsPersistWhereMicroBatchesAccumulate) {
   const std::string text = after(differentiated(kLayers, kAll, true));
   EXPECT_EQ(count(text,

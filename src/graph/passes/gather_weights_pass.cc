@@ -38,7 +38,8 @@ class GatherWeights {
     const std::vector<Op> old_ops = graph_.ops();
     find_readers_of_weights(old_ops);
     std::vector<Op> ops;
-    auto begins = blocks_.begin();  // the next element of blocks_ whose first reader has not been reached
+    // The next element of blocks_, whose first op that reads a divided weight has not been reached.
+    auto begins = blocks_.begin();
     size_t next_gather = 0;
     for (uint32_t i = 0; i < old_ops.size(); ++i) {
       if (begins != blocks_.end() && begins->first == i) {

@@ -39,8 +39,8 @@ struct Moved {
   std::vector<ValueId> staged = {};   // the copies on the device of the values in `kept`
   std::vector<ValueId> updated = {};  // the values in `staged` after the update
   std::vector<ValueId> stored = {};   // the values in `kept` after the copy back
-  // Values through which one run leaves the states on the device for the next run. If the states are prefetched, the
-  // results of the update are newer versions of these values, otherwise the copies in `staged` are.
+  // Values that pass the states on the device from one run to the next. They are the oldest versions: if the states are prefetched, the
+  // results of the update are newer versions of them, and otherwise the copies in `staged` are.
   std::vector<ValueId> deferred = {};
   bool is_prefetched = false;
 };

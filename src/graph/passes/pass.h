@@ -147,7 +147,7 @@ Pass pipeline_stage_pass(PipelineDivision division);
 // pipeline_chunks_pass.cc: orders the ops by the chunk of layers that they belong to, and records the chunk in an attribute (chunk_of()).
 // Requires: every op of the forward and backward segments belongs to one chunk.
 Pass pipeline_chunks_pass();
-// Returns the blocks of a graph in their order.
+// Returns the names of the model's blocks (graph/analysis/analysis.h) in the order of the ops.
 std::vector<std::string> blocks_of(const Graph& graph);
 // Returns the names of the weights that both the first and the last stage read. Errors: kInternal if other stages share a weight.
 std::set<std::string> weights_of_both_ends(const Graph& graph, const std::vector<int64_t>& first_blocks);

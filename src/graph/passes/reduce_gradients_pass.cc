@@ -106,7 +106,7 @@ class GradientReduction {
     reduce(std::exchange(bucket, {}), Segment::kBackward);
   }
 
-  // Sums all gradients over the ranks that have not been summed at the end of the backward pass.
+  // At the end of the backward pass, sums all gradients over the ranks that have not been summed yet.
   void reduce_open() {
     for (auto& [kind, bucket] : open_) {
       if (bucket.gradients.empty()) continue;

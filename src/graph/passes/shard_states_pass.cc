@@ -72,7 +72,7 @@ class ShardStates {
   }
 
  private:
-  // Returns the block size: the size of every slice is a multiple of it.
+  // Returns RankSlices::block, of which the size of every slice is a multiple.
   int64_t block_of(int64_t of_equal_slices) const {
     return options_.all_on_first ? kAllOnFirstRank : of_equal_slices;
   }

@@ -1,5 +1,6 @@
-// The forms of the Llama family in a GGUF file. llama.cpp rotates pairs of neighbours in its architecture `llama`, so that the
-// rows of q and k are stored in that order; in `qwen2` and `qwen3` it rotates the halves of a head, as Hugging Face does.
+// The names of tensors and the metadata of the Llama family in a GGUF file, the format of llama.cpp. In its architecture `llama`, llama.cpp
+// applies rotary embeddings to pairs of adjacent elements of a head, so that the rows of q and k are stored in that order; in `qwen2` and
+// `qwen3` it rotates the halves of a head, as Hugging Face does.
 #include "models/llama/llama_gguf.h"
 
 #include <fmt/format.h>
