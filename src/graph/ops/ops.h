@@ -30,7 +30,7 @@ struct MatmulOp {
   enum In { kA, kB, kBias, kInto, kFlag };
   enum Out { kC };
 };
-// The positions of the first inputs equal those in MatmulOp.
+// The first inputs have the same positions as in MatmulOp.
 struct ScaledMatmulOp {
   enum In { kA, kB, kBias, kInto, kFlag, kAScale, kBScale };
   enum Out { kC };
@@ -499,7 +499,8 @@ ValueId emit(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attr
 std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attributes = {},
                               std::span<const std::string> names = {});
 
-// Emits op(a) op(b): [m,k] x [k,n] -> [m,n], in the type of a unless `dtype` states another.
+// Emits the matrix product of a and b, each transposed if trans_a or trans_b says so: [m,k] x [k,n] -> [m,n]. The result has the type of a
+// unless `dtype` states another.
 ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b, MatmulTranspose trans_b,
                     std::string_view name = {}, std::optional<DType> dtype = {});
 // Emits x_TK w_NK^T + b_N -> [T,N] as matmul and bias_add; bias is optional.

@@ -200,7 +200,8 @@ TEST(Fp8Products, AdaptersStay) {
   EXPECT_EQ(count(changed, "scaled_matmul("), 6) << changed;
 }
 
-// The backward pass computes codes again from a value that is kept anyway, with the scale of the forward pass.
+// If the backward pass needs the fp8 codes of a value that is kept anyway, it computes them again with the scale of the forward pass,
+// instead of keeping the codes.
 TEST(Fp8Products, CodesOfKeptValuesAreComputedAgainWithTheirScale) {
   Graph graph = differentiated(kLayers, kAll);
   fp8_products_pass({}).run(graph);

@@ -210,7 +210,8 @@ TEST(OffloadStates, OneUpdateAheadAndThreeAtATimeOnADisk) {
 }
 )") << text;
   EXPECT_EQ(print_graph(graph_of(text)), text);
-  // No write to the disk must end before a read starts, because only a fourth update would read into the memory of the first one.
+  // In this program no read from the disk needs the memory of states that are being written to the disk: only a fourth update would need
+  // the memory of the first one.
   for (const QueuedOp& queued : find_queued_ops(graph)) {
     const bool writes = graph.value(graph.ops()[queued.op].outputs[0]).space == Space::kDisk;
     EXPECT_EQ(queued.queue, writes ? Queue::kToHost : Queue::kToDevice);

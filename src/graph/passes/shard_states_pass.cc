@@ -179,7 +179,7 @@ class ShardStates {
 
   bool divides_weight(const Value& value) const {
     if (!options_.least_divided_elements || value.storage != Storage::kWeight) return false;
-    // The lower halves of a split weight have two bytes per element.
+    // The lower 16 bits of a split weight are stored as two one-byte elements per element of the weight.
     const int64_t numbers = value.type.shape.elements({}) / (value.type.dtype == DType::kU8 ? 2 : 1);
     return numbers >= *options_.least_divided_elements;
   }
@@ -229,7 +229,8 @@ class ShardStates {
     set_rank_slices(divided.attributes, slices_);
     ops_.push_back(std::move(divided));
     if (!weights.empty()) gather(op, weights, block_of(RankSlices::kBlock));
-    // The lower half of a number is stored as two elements of one byte each, so its blocks have twice as many elements.
+    // The lower 16 bits of each number of a split weight are stored as two elements of one byte, so the blocks of this value have twice as
+    // many elements.
     if (!lower_halves.empty()) gather(op, lower_halves, block_of(2 * RankSlices::kBlock));
   }
 

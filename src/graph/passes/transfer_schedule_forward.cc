@@ -183,8 +183,9 @@ class ForwardSchedule {
   size_t ended_ = 0;    // number of updates whose states have been copied back
   int64_t held_bytes_ =
       0;               // bytes of states that are on the device or on their way to it or back to the host
-  double now_ms_ = 0;  // times at which the last copy to the device, and the last copy to the host, ends
-  double link_in_free_ms_ = 0;  // time at which the last copy in this direction ends
+  double now_ms_ = 0;  // time since the start of the forward pass
+  // Times at which the last copy to the device, and the last copy to the host, ends.
+  double link_in_free_ms_ = 0;
   double link_out_free_ms_ = 0;
 };
 
