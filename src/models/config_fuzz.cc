@@ -1,6 +1,5 @@
-// Fuzzes the readers of config.json and --config_overrides. A finding is any result other than a configuration or an
-// Error of bad data or usage, and a configuration that changes when it is written and read again. The first byte
-// selects the reader.
+// Fuzzes the readers of config.json and --config_overrides. The fuzzer reports any result other than a configuration or an Error of bad
+// data or usage. It also reports a configuration that changes when it is written and read again. The first byte selects the reader.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -46,8 +46,7 @@ class RowGradients {
     const bool is_sum = op.def == &accumulate_op() || op.def == &add_op() || op.def == &cast_op();
     int parts = 0, wholes = 0;
     for (const ValueId input : op.inputs) {
-      // The sum over earlier micro-batches is in a persistent buffer, which no op of this program produces. It is skipped, because it was
-      // computed in the same way.
+      // The sum over earlier micro-batches is in a persistent buffer, which no op of this program produces. It is skipped.
       if (input == kNoValue || (is_sum && graph_.value(input).producer == kNoOp)) continue;
       const bool part = is_sum ? is_part(input) : graph_.value(input).type.shape.row_ranks() > 1;
       ++(part ? parts : wholes);

@@ -62,8 +62,7 @@ void complete_family(ModelConfig& config, const ConfigReader& reader) {
   read_rope(config, reader);
 }
 
-// Reads attention_bias. In Llama and Qwen3, it switches the biases of all four projections of attention (q, k, v
-// and output).
+// Reads attention_bias. In Llama and Qwen3, it states whether all four projections of attention (q, k, v and output) have biases.
 void read_attention_bias(ModelConfig& config, const ConfigReader& reader) {
   reader.read(config.output_bias, "attention_bias");
   config.qkv_bias = config.output_bias;
