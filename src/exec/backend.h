@@ -28,17 +28,19 @@ struct OpTime {
   double bytes = 0;
 };
 
-// The ops of a program, bound for one bucket.
+// The ops of a program, bound for one bucket (sizes of a batch for which the program is compiled): each op has its kernel, addresses and
+// sizes.
 struct BoundProgram {
   const ProgramPlan* plan = nullptr;
   Bucket bucket = {};
   std::vector<BoundOp> ops = {};
-  // Data that a backend stores per segment, such as a captured CUDA graph. Only the backend knows its type.
+  // Data that a backend stores per segment (forward pass, backward pass or update), such as a captured CUDA graph. Only the backend knows
+  // its type.
   std::array<std::shared_ptr<void>, kNumSegments> prepared = {};
   std::array<bool, kNumSegments> has_run = {};
 };
 
-// States whether the previous run left work for the deferred ops of this run (OpPlan::is_deferred).
+// States whether the previous run left work for the deferred ops of this run (OpPlan::is_deferred), such as updates of weights.
 enum class DeferredWork : uint8_t { kNothing, kSomething };
 
 // The two groups of inputs that the host writes at different times: kBatch, a batch with its random state, before the forward pass;
@@ -50,12 +52,12 @@ constexpr size_t index_of(Inputs inputs) {
 
 // The file in which a plan keeps values on a disk. The executor creates it, and its destructor removes it.
 struct DiskFile {
-  FileSystem* files = nullptr;  // not owned
+  FileSystem* files = nullptr;  // owned by the caller of the executor
   std::string path = {};
 };
 
 // Creates the file of the values that a plan keeps on a disk, and the threads that read and write it. Returns null if the plan stores no
-// values on a disk. `make_memory` is called with the largest number of transfers of a segment. Errors: kDevice.
+// values on a disk. Calls `make_memory` with the largest number of transfers in one segment of a program. Errors: kDevice.
 std::unique_ptr<DiskTransfers> make_disk_transfers(
     const Plan& plan, const DiskFile& disk,
     const std::function<std::unique_ptr<TransferMemory>(size_t most)>& make_memory);
@@ -63,7 +65,7 @@ std::unique_ptr<DiskTransfers> make_disk_transfers(
 // Options of an executor that do not affect the plan.
 struct ExecutorOptions {
   uint8_t fill = kArenaPoison;       // the initial value of every byte of the arenas
-  RankConnections connections = {};  // to the other ranks, if the plan has several
+  RankConnections connections = {};  // connections to the other ranks, if the plan has several
   int gpu_ordinal = 0;               // the GPU to run on, among the visible ones
   DiskFile disk = {};                // set if the plan keeps values on a disk
   // For tests, on a CPU: executes each copy between memory spaces as late as the plan allows instead of as early as possible.
@@ -77,9 +79,10 @@ class ExecutorBackend {
  public:
   virtual ~ExecutorBackend() = default;
 
-  // Returns the addresses of a space's arena as ops see them. Requires: a space in memory.
+  // Returns the map from offsets in the arena of this memory space to the addresses that ops use. Requires: the space is in memory, not on
+  // a disk.
   virtual const ArenaMap& arena(Space space) const = 0;
-  // Returns the file of the values on a disk; null if the plan has none.
+  // Returns the transfers from and to the file that contains the values on a disk, or null if the plan has no such values.
   virtual DiskTransfers* disk() const { return nullptr; }
   // Returns the address at which the host reads or writes the input or output at this offset of the arena. On a CPU the address is in the
   // arena. On a GPU it is in pinned host memory, which contains a copy of the inputs and outputs.
@@ -95,7 +98,7 @@ class ExecutorBackend {
   // Returns the output at this offset as of the last fetch_outputs(). Waits for that fetch, but not for work that was
   // enqueued after it.
   virtual const std::byte* fetched(int64_t offset) = 0;
-  // Returns true if fetched() would have to wait.
+  // Returns true if the copy of the last fetch_outputs() has not arrived, so that fetched() would wait.
   virtual bool is_fetching() const = 0;
   // Waits until the device has finished all enqueued work.
   virtual void wait() = 0;
@@ -111,13 +114,13 @@ class ExecutorBackend {
 
   // Binds an op. Errors: kInternal if the op has no binding.
   virtual std::function<void()> bind(const BindContext& context) const = 0;
-  // Runs the ops of one segment in order. If the device supports it, copies between spaces run concurrently with the
-  // ops. May return before the device has finished.
+  // Runs the ops of one segment (forward pass, backward pass or update) in order. If the device supports it, copies between spaces run
+  // concurrently with the ops. May return before the device has finished.
   virtual void run(BoundProgram& program, Segment segment, DeferredWork deferred) = 0;
   // Runs the ops one after another, and adds their times to `times`, which is indexed by the op's number in the program.
   virtual void run_timed(BoundProgram& program, Segment segment, DeferredWork deferred,
                          std::vector<OpTime>& times) = 0;
-  // Runs only the deferred ops (OpPlan::is_deferred).
+  // Runs only the deferred ops (OpPlan::is_deferred), which finish the work of the previous run.
   virtual void run_deferred_updates(BoundProgram& program) = 0;
 
   // Measures the highest rates of the device. Overwrites the transient part of the arena and then fills it again. Cost: a
@@ -134,11 +137,12 @@ class ExecutorBackend {
 
 // Allocates the arena and fills it. Errors: kDevice if memory or the device is refused.
 std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, const ExecutorOptions& options);
-// Makes the backend of a GPU in the same way. Errors: as make_cpu_backend(), and kDevice if the program was
-// built without CUDA.
+// Makes the backend of a GPU, and allocates and fills its arena. Errors: as make_cpu_backend(), and kDevice if the program was built
+// without CUDA.
 std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, const ExecutorOptions& options);
 
-// Returns true if an op is skipped in this run: it is deferred, and the previous run left no work for it.
+// Returns true if an op is skipped in this run because it finishes work of the previous run (OpPlan::is_deferred) and there is no such
+// work.
 bool is_idle(const BoundProgram& program, const BoundOp& op, DeferredWork deferred);
 
 // Adds the cost of one run of an op, as its schema states it, to `time`.

@@ -34,7 +34,8 @@ struct ArenaMaps {
   const ArenaMap& of(Space space) const { return space == Space::kDevice ? device : host; }
 };
 
-// The information from which an op is bound: the addresses of its operands, their sizes in this bucket, and the plan.
+// The information from which an op is bound: the addresses of its operands, their sizes for one bucket (sizes of a batch for which the
+// program is compiled), and the plan.
 class BindContext {
  public:
   BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, ArenaMaps arenas,
@@ -62,7 +63,7 @@ class BindContext {
   Queue queue() const { return program_.ops[index_].queue; }
   uint32_t queue_end() const { return program_.ops[index_].queue_end; }
 
-  // Returns the transfers from and to the disk. Errors: kInternal if the plan stores nothing on a disk.
+  // Returns the object that reads and writes the plan's file on a disk. Errors: kInternal if the plan stores nothing on a disk.
   DiskTransfers& disk() const {
     PLIMSOLL_CHECK(arenas_.disk != nullptr,
                    "the op '{}' reads or writes a disk, but the plan stores nothing on a disk",
@@ -83,14 +84,14 @@ class BindContext {
   View output(int i) const {
     return i < view().num_outputs() ? place(op().outputs[static_cast<size_t>(i)]) : View{};
   }
-  // Returns the only input with this role, or a null view if the op has none.
+  // Returns the input with this role in the op's operand table, or a null view if the op has none.
   ConstView input_with(InputRole role) const;
   // Returns the output that row `row` of the op's operand table describes, or a null view if the op does not have this output. Use it for
   // ops with conditional outputs, whose positions differ from their rows in the table.
   View output_row(int row) const;
   int64_t input_elements(int i) const { return view().in_shape(i).elements(bucket_); }
   int64_t output_elements(int i) const { return view().out_shape(i).elements(bucket_); }
-  // Returns the size of one dimension of an operand in this bucket.
+  // Returns the size of one dimension of an operand for the bucket for which the op is bound.
   int64_t input_size(int i, int dim) const { return view().in_shape(i)[dim].at(bucket_); }
   int64_t output_size(int i, int dim) const { return view().out_shape(i)[dim].at(bucket_); }
 
@@ -136,7 +137,7 @@ class BindContext {
   ArenaMaps arenas_;
   RankConnections connections_;
   uint32_t index_;
-  int64_t slot_;  // the slot of the micro-batch (ProgramPlan::num_slots)
+  int64_t slot_;  // the slot that contains the activations of the micro-batch (ProgramPlan::num_slots)
 };
 
 // Read inputs that the host wrote before the run. If a flag or a random counter is absent, the default is returned.
@@ -146,7 +147,8 @@ inline int64_t read_integer(ConstView view, int64_t i = 0) {
 inline Accumulate read_flag(ConstView flag) {
   return flag && read_integer(flag) != 0 ? Accumulate::kAdd : Accumulate::kOverwrite;
 }
-// Combines the seed and the number of the micro-batch, which are inputs, with the site, which is an attribute of the op.
+// Combines the seed and the number of the micro-batch, which are inputs, with the op's attribute `site`, which separates its random draws
+// from those of other ops.
 inline RandomSite read_site(ConstView rng, int64_t site) {
   if (!rng) return {};
   return {.seed = static_cast<uint64_t>(read_integer(rng, 0)),

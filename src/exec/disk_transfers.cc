@@ -146,7 +146,7 @@ void DiskTransfers::wait_for(const IsWanted& is_wanted) {
 }
 
 void DiskTransfers::wait_before(uint32_t position) {
-  // Only this thread changes the list, so it may read the list without the lock.
+  // Only the calling thread adds to the list started_, so it may read the list without the lock.
   if (started_.empty()) return;
   wait_for([&](const DiskTransfer& transfer) { return transfer.end_ <= position; });
 }
@@ -247,7 +247,8 @@ void DiskTransfers::read(std::span<std::byte> destination, int64_t offset) {
 
 void DiskTransfers::write(std::span<const std::byte> bytes, int64_t offset) {
   std::vector<Piece> pieces;
-  // The const_cast is safe, because the bytes are only read. The end of the value is not known, so the rest of the last block is kept.
+  // The const_cast is safe, because the bytes are only read. This function does not know where the value ends, so it does not change the
+  // rest of the last block.
   const DiskTransfer::Part part{.memory = const_cast<std::byte*>(bytes.data()),
                                 .offset = offset,
                                 .bytes = std::ssize(bytes),

@@ -37,7 +37,7 @@ class TransferMemory {
   virtual void mark(size_t /*point*/) {}
   // Waits until the device has finished the work that mark() recorded under this number. Errors: kDevice.
   virtual void wait_for(size_t /*point*/) const {}
-  // Copies from a buffer to the device's memory or the other way, and waits for the end of the copy. Errors: kDevice.
+  // Copies between a buffer and the device's memory, in either direction, and waits until the copy has ended. Errors: kDevice.
   virtual void copy(size_t thread, std::byte* to, const std::byte* from, int64_t bytes) = 0;
 };
 
@@ -45,7 +45,7 @@ class TransferMemory {
 // work that it received.
 std::unique_ptr<TransferMemory> make_cpu_transfer_memory();
 
-// One copy between memory and the file, which may run many times, one at a time.
+// A copy between memory and the file. It can be started many times, but not again before it has ended.
 class DiskTransfer {
  public:
   // Bytes that are contiguous in memory and in the file.
@@ -64,29 +64,30 @@ class DiskTransfer {
     std::byte* memory = nullptr;
     int64_t first = 0;  // the bytes [first, first + bytes) of the file
     int64_t bytes = 0;
-    int64_t block_begin = 0;  // the first byte of the blocks that contain this range
+    int64_t block_begin = 0;  // start of the whole blocks that contain this range
     int64_t block_bytes = 0;
     bool keeps_head =
-        false;  // true if the first block, or the last one, contains bytes of other values, which a write must not change
+        false;  // true if the first or last block contains bytes outside this range, which a write must keep
     bool keeps_tail = false;
   };
-  // Appends the pieces of a part.
+  // Cuts a part into pieces, each of which one request transfers, and appends them.
   static void cut(const Part& part, std::vector<Piece>& pieces);
   bool is_done() const { return num_done_ == pieces_.size(); }
   bool has_open() const { return next_ < pieces_.size(); }
 
   TransferDirection direction_;
   std::vector<Piece> pieces_;
-  // Used by DiskTransfers under its lock.
-  uint32_t end_ = 0;     // the position of the first op that waits for it
-  size_t point_ = 0;     // the number of the mark() after whose work the transfer starts
+  // These members are used by DiskTransfers while it holds its lock.
+  uint32_t end_ = 0;  // the position of the first op that waits for the transfer
+  // The number that was passed to mark(); the transfer starts after the work that was marked.
+  size_t point_ = 0;
   size_t next_ = 0;      // the first piece that no thread has taken
   size_t num_done_ = 0;  // number of pieces that were transferred
 };
 
 class DiskTransfers {
  public:
-  // `most`: the largest number of transfers of a segment. Errors: kDevice if the operating system cannot create a thread.
+  // `most` is the largest number of transfers in one segment of a program. Errors: kDevice if the operating system cannot create a thread.
   DiskTransfers(std::unique_ptr<ScratchFile> file, size_t most,
                 std::unique_ptr<TransferMemory> memory = make_cpu_transfer_memory());
   // Waits for the requests that are being executed, drops all others, and removes the file.
@@ -105,8 +106,8 @@ class DiskTransfers {
   // Waits for all transfers. Errors: as wait_before().
   void wait_for_all();
 
-  // Returns a buffer of kTransferPieceBytes, pinned for a GPU, for the caller's use. Requires: no transfer is under way until
-  // the caller is done with it.
+  // Returns a buffer of kTransferPieceBytes bytes that the caller may use; for a GPU it is pinned. Requires: no transfer runs until the
+  // caller no longer uses the buffer.
   std::span<std::byte> idle_buffer() const;
 
   // Read, write and fill bytes of the file, from and to host memory. Requires: no transfer is under way. Errors: those of the
@@ -141,9 +142,11 @@ class DiskTransfers {
   std::mutex mutex_;
   std::condition_variable has_work_;
   std::condition_variable is_done_;
-  std::vector<std::shared_ptr<DiskTransfer>> started_;  // the transfers of this segment, in order
+  // The transfers of the current segment, in the order in which they were started.
+  std::vector<std::shared_ptr<DiskTransfer>> started_;
   std::array<size_t, kNumTransferDirections> first_open_ =
-      {};  // per direction: threads have taken all pieces of the transfers before this index
+      // For each direction: an index in started_; threads have taken all pieces of the transfers before it.
+      {};
   std::exception_ptr failure_;
   bool stop_ = false;
   std::vector<std::thread> threads_;

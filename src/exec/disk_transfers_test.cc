@@ -1,5 +1,4 @@
-// Transfers between memory and a scratch file: the bytes at every alignment, several transfers at a time, and disks that
-// fail.
+// Tests transfers between memory and a scratch file: values at every alignment, several transfers at a time, and disks that fail.
 #include "exec/disk_transfers.h"
 
 #include <fmt/format.h>
@@ -31,7 +30,7 @@ std::vector<std::byte> bytes_of(int64_t count, int64_t seed) {
   return bytes;
 }
 
-// A value in memory.
+// A value in memory that is copied to and from the file.
 class Value {
  public:
   Value(std::vector<std::byte> bytes, int64_t offset, int64_t value_end)
@@ -52,7 +51,7 @@ void run(DiskTransfers& disk, const std::shared_ptr<DiskTransfer>& transfer) {
   disk.wait_for_all();
 }
 
-// Sizes around those of blocks and pieces.
+// Sizes of values, in bytes: around the sizes of blocks and of pieces, which are the units that one request transfers.
 const std::vector<int64_t> kSizes{1,
                                   511,
                                   kBlockBytes - 1,
@@ -135,7 +134,7 @@ TEST(DiskTransfers, CheckpointsReadAndWritePartsOfValues) {
                           [](std::byte b) { return b == std::byte{0xab}; }));
 }
 
-// A failure is reported by the wait that needs the transfer, at the latest, and by all later ones, and the file is removed.
+// A failure is reported by the first wait that needs the failed transfer, or earlier, and by all later waits. The file is removed.
 TEST(DiskTransfers, AFailingDiskIsReportedByAllLaterWaits) {
   for (const int error_number : {ENOSPC, EIO}) {
     for (const bool reads : {false, true}) {

@@ -135,8 +135,8 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
 
 namespace {
 
-// A range of a value that is divided among ranks. Each rank stores some contiguous ranges of the whole value, one after the other in its
-// memory. Offsets are in bytes.
+// Bytes [offset, offset + bytes) of a persistent value that is divided among ranks. Each rank stores several contiguous ranges of the whole
+// value, one after another in its memory.
 class DividedPiece {
  public:
   DividedPiece(const PersistentBuffer& buffer, int64_t offset, int64_t bytes)
@@ -151,12 +151,12 @@ class DividedPiece {
         bytes, offset, buffer.name, buffer.whole_elements() * width_);
   }
 
-  // Return the offset in the memory of a rank at which the rank's part of this range begins, and the size of that part.
+  // offset_of() returns where the rank's part of this range begins in the rank's memory, and bytes_of() returns the size of that part.
   int64_t offset_of(int64_t rank) const { return elements_before(begin_, rank) * width_; }
   int64_t bytes_of(int64_t rank) const { return elements_before(end_, rank) * width_ - offset_of(rank); }
 
-  // Calls `use` for each contiguous range of the piece that the rank stores, in ascending order, with its offset in the
-  // piece and its size in bytes.
+  // Calls `use` for each contiguous range of these bytes that the rank stores, in ascending order, with the offset of the range from the
+  // first of these bytes and with its size.
   template <typename Use>
   void for_each_run(int64_t rank, const Use& use) const {
     const auto in_bytes = [&](int64_t first, int64_t elements) {
@@ -179,7 +179,7 @@ class DividedPiece {
 
   const PersistentBuffer& buffer_;
   int64_t width_;
-  int64_t begin_, end_;  // elements of the whole value
+  int64_t begin_, end_;  // the range of elements of the whole value
 };
 
 }  // namespace
@@ -211,7 +211,7 @@ void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std:
 }
 
 Executor::OwnBytes Executor::share_of_stage(const std::string& name) const {
-  // The ranks of a tensor-parallel group store the same bytes, so only the first one gets a share.
+  // All ranks of a tensor-parallel group store the same bytes, so only the first rank of the group gets a share.
   const Communicator* group = connections_.of(MeshAxis::kTensor).ranks;
   if (group != nullptr && group->rank() > 0) return {};
   const ValueType type = plan_.type_of(name);
@@ -275,7 +275,7 @@ void Executor::write_divided(const PersistentBuffer& buffer, int64_t offset,
     part.insert(part.end(), bytes.begin() + static_cast<std::ptrdiff_t>(first),
                 bytes.begin() + static_cast<std::ptrdiff_t>(first + count));
   });
-  // The end of the whole value is followed by the padding of this rank, if it has any.
+  // If the write includes the end of the whole value, the rank also writes its padding, which follows there.
   if (buffer.split &&
       offset + std::ssize(bytes) == buffer.whole_elements() * dtype_bytes(buffer.type.dtype)) {
     const int64_t own = piece.offset_of(ranks.rank()) + std::ssize(part);
@@ -314,7 +314,7 @@ void check_sequences(const PersistentBuffer& input, std::span<const int32_t> sta
   }
 }
 
-// Checks the input that lists where groups of rows end, in a value with `tokens` rows.
+// Checks an input of row ends: 0, and then the index after each selected row of a value that has `tokens` rows.
 void check_row_ends(const PersistentBuffer& input, std::span<const int32_t> ends, int64_t tokens) {
   PLIMSOLL_CHECK(!ends.empty() && ends.front() == 0 && ends.back() <= tokens,
                  "the row ends '{}' of a batch must begin with 0 and end at or before the number of tokens, "
@@ -326,7 +326,7 @@ void check_row_ends(const PersistentBuffer& input, std::span<const int32_t> ends
   }
 }
 
-// The upper and lower halves of a range of a split weight while the range is read or written.
+// Buffers for the upper and the lower halves of a range of a split weight, which is stored as two 16-bit values per fp32 element.
 struct Halves {
   std::vector<uint16_t> high, low;
   explicit Halves(size_t whole_bytes) : high(whole_bytes / 4), low(whole_bytes / 4) {
@@ -449,7 +449,7 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
       case InputSource::kAccumulate:
       case InputSource::kLearningRate:
       case InputSource::kUpdateNumber:
-        break;  // set_random(), set_accumulate() and set_update() write these inputs
+        break;  // written by set_random(), set_accumulate() and set_update()
     }
   }
 }
@@ -522,7 +522,7 @@ BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket, PassOfM
   bound.bucket = bucket;
   bound.ops.reserve(target.plan->graph.ops().size());
   for (uint32_t i = 0; i < target.plan->graph.ops().size(); ++i) {
-    // The ops of the optimizer belong to chunk 0, whose backward pass is the last one, and are bound with it.
+    // The ops of the optimizer belong to chunk 0. Its backward pass runs last, so these ops are bound together with the ops of this chunk.
     if (has_chunks && chunk_of(target.plan->graph.ops()[i]) != pass.chunk) continue;
     const ArenaMaps arenas{backend_->arena(Space::kDevice), backend_->arena(Space::kHost), backend_->disk()};
     const BindContext context(plan_, *target.plan, bucket, arenas, connections_, i, pass.slot);
@@ -649,7 +649,7 @@ std::vector<UpdatedParameter> Executor::updated_parameters() {
   std::vector<UpdatedParameter> parameters;
   for (const Op& op : graph.ops()) {
     if (op.segment != Segment::kOptimizer) continue;
-    // An update's operands (graph/ops/update.h): a weight, its gradient, its states, then the next weight.
+    // The operands of an update (graph/ops/update.h) are a weight, its gradient and its states, and then the same for the next weight.
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (op.inputs[i] == kNoValue) continue;
       const Value& value = graph.value(op.inputs[i]);

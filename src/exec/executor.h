@@ -23,25 +23,26 @@ namespace plimsoll {
 
 // The results of a step that the host reads.
 struct StepOutputs {
-  double loss = 0;  // loss of the last micro-batch; 0 in a stage of a pipeline that does not compute it
+  double loss = 0;  // loss of the last micro-batch, or 0 in a pipeline stage that does not compute the loss
   double grad_norm = 0;
   bool is_finite = false;  // true if the loss and all gradients are finite; otherwise nothing was updated
   std::string first_bad =
-      {};  // name of the first gradient that is not finite, or ""; in a pipeline, among the gradients of this stage
+      // Name of the first gradient that is not finite, or ""; a pipeline stage only checks its own gradients.
+      {};
   double loss_scale = 1;      // the loss scale by which the gradients are multiplied
   int64_t skipped_steps = 0;  // number of steps that were skipped in the run so far
 };
 
-// In a pipeline: the slot of the micro-batch (ProgramPlan::num_slots), and the chunk of layers that runs next.
+// In a pipeline: the slot that contains the activations of the micro-batch (ProgramPlan::num_slots), and the chunk of layers that runs.
 struct PassOfMicroBatch {
   int64_t slot = 0;
   int64_t chunk = 0;
 };
 
-// A parameter in the arena, for an update by the caller instead of the optimizer segment.
+// The data of one parameter in the arena, for callers that update parameters themselves instead of running the optimizer segment.
 struct UpdatedParameter {
   std::string name;
-  int64_t count = 0;  // elements of weight, gradient and each state
+  int64_t count = 0;  // number of elements of the weight, and of its gradient and of each state
   View weight;
   ConstView gradient;
   std::vector<View> states;
@@ -60,8 +61,8 @@ class Executor {
   bool runs_ahead() const { return runs_ahead_; }
 
   // Returns the tuning table that the plan should have (see tuning.h). The caller puts it into the plan
-  // before it stages the first batch, because binding a bucket reads it there. Requires: nothing has been written to the arena yet, because
-  // measuring overwrites it. Cost: some seconds on a GPU, nothing on a CPU.
+  // before it stages the first batch, because ops are bound to kernels then, which reads the table. Requires: nothing has been written to
+  // the arena yet, because measuring overwrites it. Cost: some seconds on a GPU, nothing on a CPU.
   TuningTable measure_products() { return backend_->measure_products(plan_); }
 
   // Returns an input or output at the address where the host reads and writes it. Waits for the device, so that outputs are
@@ -86,14 +87,14 @@ class Executor {
   // it. In a pipeline, the ranks of the first stage that stores the buffer get equal shares of it, and all other ranks get an empty range.
   // Requires: no tensor-parallel group divides it.
   OwnBytes own_bytes(const std::string& name) const;
-  // Reads like read(), but without communication between the ranks. Requires: as own_bytes(); the bytes are within the range that
-  // own_bytes() returns.
+  // Reads a part of the range that own_bytes() returns. Unlike read(), does not communicate with the other ranks. Requires: no
+  // tensor-parallel group divides the buffer.
   void read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes);
 
   // Writes a batch into the inputs of a program, as each input declares it (InputRule), and chooses the bucket. The loss
   // is divided by `denominator`. Errors: kInternal for a batch that is larger than planned, that lacks a tensor which the
-  // program declares, or that contains an index outside its table. `pass`: in a pipeline, the slot of the micro-batch and the chunk. A
-  // batch must be staged again before each of its segments if another batch was staged in between.
+  // program declares, or that contains an index outside its table. `pass` is only used in a pipeline. A batch must be staged again before
+  // each of its segments if another batch was staged in between.
   void stage(std::string_view program, const TensorBatch& batch, double denominator,
              PassOfMicroBatch pass = {});
   // Sets the seed and the number of the micro-batch for every random draw of the next run.
@@ -104,15 +105,14 @@ class Executor {
   void set_update(double learning_rate, int64_t step) { set_update(learning_rate, step, skipped_steps()); }
   void set_update(double learning_rate, int64_t step, int64_t skipped);
 
-  // Runs one segment of a program in the bucket of the staged batch. May return before the device has finished.
+  // Runs one segment (forward pass, backward pass or update) of a program for the staged batch. May return before the device has finished.
   void run(std::string_view program, Segment segment);
 
   // Enqueues a copy of all outputs to the host, after all work that is already enqueued. Does not wait.
   void fetch() { backend_->fetch_outputs(); }
-  // Returns an output as of the last fetch(). Waits for that fetch, but, if the plan runs ahead, not for work that was
-  // enqueued after it.
+  // Returns an output as of the last fetch(). Waits for that fetch, but if runs_ahead() not for work that was enqueued after it.
   ConstView fetched(const std::string& name);
-  // Returns true if fetched() would have to wait.
+  // Returns true if the copy of the last fetch() has not arrived, so that fetched() would wait.
   bool is_fetching() const { return backend_->is_fetching(); }
   // Waits until the device has finished all segments, including the work that the last step defers to the next one.
   void wait() {
@@ -176,9 +176,8 @@ class Executor {
   Ceilings measure_ceilings() { return backend_->measure_ceilings(); }
 
   void set_profiling(bool on) { profiling_ = on; }
-  // Returns the times of each op of the program since profiling was switched on. first_times() has the times of the
-  // first run of each segment in a bucket, which is slower: libraries allocate their memory, and pages are touched
-  // for the first time.
+  // Returns the times of each op of the program since profiling was switched on. first_times() has the times of the first run of each
+  // segment for each bucket (sizes of batches), which is slower: libraries allocate their memory, and pages are touched for the first time.
   const std::vector<OpTime>& times(std::string_view program) const { return program_of(program).times; }
   const std::vector<OpTime>& first_times(std::string_view program) const {
     return program_of(program).first_times;
@@ -188,19 +187,20 @@ class Executor {
   struct Program {
     const ProgramPlan* plan = nullptr;
     std::vector<const PersistentBuffer*> inputs;
-    // The bound ops; the key is the number of tokens and of labels of the bucket, the slot and the chunk. Ops are bound when a key is used
-    // for the first time.
+    // The bound ops for each size of batches. The key is the number of tokens and of labels of the bucket, the slot and the chunk. Ops are
+    // bound when a key is used for the first time.
     std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, BoundProgram> by_size;
-    BoundProgram* bound = nullptr;  // program of the staged batch
+    BoundProgram* bound = nullptr;  // the element of by_size for the staged batch
     Bucket bucket;
-    Bucket staged;  // the part of the bucket that the batch fills
+    Bucket staged;  // the sizes of the staged batch, which may be smaller than those of `bucket`
     std::vector<OpTime> times;
     std::vector<OpTime> first_times;
   };
-  // Errors: kInternal if the plan has no such program.
+  // Returns the program with this name. Errors: kInternal if the plan has no such program.
   Program& program_of(std::string_view name);
   const Program& program_of(std::string_view name) const;
-  // Returns the name of the gradient that the optimizer segment reported in this view of the output "first_bad"; "" for none.
+  // Returns the name of the gradient whose number is in `first_bad`, an output of the optimizer segment. Returns "" if the number denotes
+  // no gradient.
   std::string bad_gradient(ConstView first_bad) const;
   BoundProgram& bound_for(Program& program, const Bucket& bucket, PassOfMicroBatch pass);
   void refresh_copies();
@@ -209,11 +209,11 @@ class Executor {
   // Executes the work that the last step deferred to the next one: updates of weights and copies to the host. Has to
   // be called before weights or states are read or written, and before another program reuses the memory.
   void run_deferred_updates();
-  // Reads a weight or a state in a pipeline: the stage that stores it sends it to all others.
+  // Reads a weight or a state that is stored by the pipeline stage `owner`, which sends it to all other stages.
   void read_of_stage(int64_t owner, const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void read_here(const std::string& name, int64_t offset, std::span<std::byte> bytes);
   OwnBytes share_of_stage(const std::string& name) const;
-  // Returns the ranks that divide the buffer.
+  // Returns the connection to the ranks among which the buffer is divided.
   Communicator& owners_of(const PersistentBuffer& buffer) const;
   void read_divided(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes);
   void write_divided(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes);
@@ -223,26 +223,27 @@ class Executor {
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole,
                   ReadFunction read_half);
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);
-  // Returns the input with this source, or null if no program has one.
+  // Returns the input that the host fills from this source, or null if no program has one.
   const PersistentBuffer* input_with(InputSource source) const;
   View input_view(const PersistentBuffer& input) {
     return {backend_->exchange(input.offset), input.type.dtype};
   }
-  // Writes the batch's tensor that has the name of the input into the input, and fills the unused elements of the
-  // bucket.
+  // Writes the batch's tensor that has the name of the input into the input, and fills the elements that the batch does not use.
   void fill_input(const PersistentBuffer& input, const TensorBatch& batch, const Bucket& bucket);
 
   const Plan& plan_;
   RankConnections connections_;
   std::unique_ptr<ExecutorBackend> backend_;
   bool runs_ahead_;
-  bool copies_are_stale_ = true;  // true if the host has written weights since their copies were made
+  bool copies_are_stale_ = true;  // true if the host has written weights since the 16-bit copies were made
   bool is_train_undisturbed_ = false;
-  uint64_t divided_writes_ = 0;  // the combined hash of all write() calls to divided weights
-  bool updated_ = false;         // true if an update ran since the host last wrote optimizer states
+  // Combined hash of the data of all write() calls to weights that are divided among ranks.
+  uint64_t divided_writes_ = 0;
+  bool updated_ = false;  // true if an update ran since the host last wrote optimizer states
   std::map<std::string, Program, std::less<>> programs_;
   int64_t used_scratch_end_ = 0;  // end of the used scratch memory, rounded up to the arena's alignment
-  BoundProgram* deferred_program_ = nullptr;  // the bound program of a step that left deferred work, or null
+  // The bound program of a step that left updates or copies to the next step, or null.
+  BoundProgram* deferred_program_ = nullptr;
   bool profiling_ = false;
 };
 

@@ -37,8 +37,8 @@ class FiniteCheck {
   std::vector<std::byte> piece_;
 };
 
-// Returns true if a batch that is smaller than the bucket fills exactly the first elements of a value of this shape, because only the
-// outermost dimension depends on the batch.
+// Returns true if the part of the value that a batch fills is contiguous at the beginning, because only the outermost dimension depends on
+// the batch. A batch may be smaller than its bucket.
 bool is_filled_from_the_front(const Shape& shape) {
   for (int i = 1; i < shape.rank(); ++i) {
     if (!shape[i].is_constant()) return false;

@@ -14,13 +14,13 @@
 
 namespace plimsoll {
 
-// An implementation of collective operations, with an fp32 buffer on each rank. In operations that divide the data, the buffer consists of
-// one part per rank, in the order of the ranks, all of the same size.
+// An implementation of collective operations, called an exchange, with an fp32 buffer on each rank. For operations that divide data among
+// ranks, the buffer consists of one part per rank, in the order of the ranks, and all parts have the same size.
 class LinkExchanger {
  public:
   virtual ~LinkExchanger() = default;
   virtual LinkExchange exchange() const = 0;
-  // Returns true if the exchange has this operation.
+  // Returns true if this implementation has the operation.
   virtual bool has(Collective collective) const = 0;
   // Copy values to and from the beginning of the buffer.
   virtual void write(std::span<const float> values) = 0;
@@ -28,16 +28,16 @@ class LinkExchanger {
   // Runs the operation in place on the first `count` elements. Rank 0 is the root of a broadcast. Requires: `count` is not greater
   // than the buffer, and consists of a multiple of 16 bytes for each rank.
   virtual void run(Collective collective, int64_t count) = 0;
-  // Runs the operation like run(), possibly several times, and returns the milliseconds of one run on this rank, from a moment at
-  // which all ranks had arrived.
+  // Runs the operation as run() does, possibly several times, and returns the milliseconds of one run on this rank. The time starts when
+  // all ranks are ready.
   virtual double run_ms(Collective collective, int64_t count) = 0;
   // Stops using the memory of other ranks. All ranks must have called this before any of them destroys its object.
   virtual void disconnect() {}
 };
 
-// Returns the exchange between CPUs. `ranks` has to outlive it.
+// Returns the implementation for CPUs. `ranks` must outlive it.
 std::unique_ptr<LinkExchanger> gloo_exchanger(Communicator& ranks, int64_t buffer_elements);
-// Return the exchanges between GPUs, one GPU per rank. `uuid` identifies the GPU. `ranks` must outlive the result. Errors: those of
+// Return the implementations for GPUs, with one GPU per rank. `uuid` identifies the GPU. `ranks` must outlive the result. Errors: those of
 // connect_peers() and connect_gpus(); kDevice in a program without CUDA.
 std::unique_ptr<LinkExchanger> mapped_memory_exchanger(Communicator& ranks, int gpu_ordinal,
                                                        const std::string& uuid, int64_t buffer_elements);
@@ -50,7 +50,7 @@ struct LinkBenchLimits {
   double seconds_per_size = 2;
 };
 
-// Returns the sizes that are measured: powers of 4 times the smallest one, and the largest one.
+// Returns the sizes that are measured: the smallest size times powers of 4, and the largest size.
 std::vector<int64_t> measured_sizes(const LinkBenchLimits& limits);
 // Returns the number of fp32 elements of a buffer that is sufficient for all sizes.
 int64_t link_buffer_elements(const LinkBenchLimits& limits, int num_ranks);

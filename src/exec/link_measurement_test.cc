@@ -65,7 +65,7 @@ TEST(LinkBench, MeasuresEveryOperationOnEveryNumberOfRanks) {
   }
 }
 
-// An exchange in memory whose operations give wrong results or take long.
+// A simulated implementation of collective operations whose results can be wrong and whose operations can take long.
 class FaultyExchanger final : public LinkExchanger {
  public:
   explicit FaultyExchanger(Communicator& ranks, Collective wrong, double fixed_ms)
@@ -75,7 +75,7 @@ class FaultyExchanger final : public LinkExchanger {
   void write(std::span<const float> values) override { inner_->write(values); }
   void read(std::span<float> values) override {
     inner_->read(values);
-    // Makes one number wrong in the part of each of the two ranks.
+    // Makes two numbers wrong: one in each rank's part of the buffer.
     if (last_ != wrong_) return;
     values[values.size() / 4] += 1;
     values[values.size() / 4 * 3] += 1;
@@ -119,7 +119,7 @@ TEST(LinkBench, AWrongResultIsAnErrorThatNamesIt) {
   }
 }
 
-// The exchange reports that one run of the smallest size takes longer than the limit.
+// The simulated implementation reports that one run of the smallest size takes longer than the time limit.
 TEST(LinkBench, TheTimeLimitLeavesOutLargerSizes) {
   testing::run_on_ranks(2, [&](Communicator& ranks) {
     FaultyExchanger exchanger(ranks, Collective::kBroadcast, 500);

@@ -8,12 +8,13 @@
 namespace plimsoll {
 
 struct ProductLibrary {
-  std::string name;             // "oneDNN"
-  std::string version;          // of the library that the program has loaded
-  std::string instruction_set;  // the largest that it may use on this machine, with its own name
+  std::string name;
+  std::string version;  // version of the library that is loaded
+  // The largest instruction set that the library may use on this machine, as the library names it.
+  std::string instruction_set;
 };
 
-// Errors: none. Cost: some microseconds.
+// Returns the facts about oneDNN. Errors: none. Cost: some microseconds.
 inline ProductLibrary cpu_product_library() {
   return {.name = "oneDNN", .version = onednn_version(), .instruction_set = onednn_instruction_set()};
 }

@@ -25,7 +25,8 @@ bool is_quantized(const Plan& plan, const std::string& weight) {
 
 namespace {
 
-// The units (groups of rows that are quantized separately) of a weight that contain the rows of one part of a fused weight.
+// The range of quantization units that contains the rows of one part of a fused weight. A unit is a group of rows that is quantized
+// separately.
 struct PartUnits {
   PartUnits(const WeightSpec& spec, size_t part)
       : rows_per_unit(spec.rows_per_unit()),
@@ -36,7 +37,7 @@ struct PartUnits {
   int64_t count;
 };
 
-// The codes, scales and offsets of some units of a weight.
+// The arrays of a quantized weight (codes, scales and offsets), for some of its quantization units.
 struct QuantizedUnits {
   QuantizedUnits(const Plan& plan, const WeightSpec& spec, int64_t units)
       : is_double(plan.request.model.lora->double_quant && format_of(plan) != QuantizedFormat::kInt8),
@@ -59,10 +60,10 @@ struct QuantizedUnits {
   std::vector<std::byte> codes;
   std::vector<std::byte> scales;
   std::vector<std::byte> second;
-  std::vector<std::byte> offsets;  // one per unit
+  std::vector<std::byte> offsets;  // one fp32 number per unit
 };
 
-// Quantizes all rows of `stored` as one module. The offset of the module, if the format has one, is stored for the first unit.
+// Quantizes all rows of `stored` together. If the format has an offset, it is stored for the first quantization unit.
 void quantize_as_one(const Plan& plan, const WeightSpec& spec, ConstView values, QuantizedUnits& stored) {
   quantize_weight({.w = values,
                    .codes = {stored.codes.data(), DType::kU8},
@@ -95,8 +96,8 @@ void write_quantized(Executor& executor, const WeightSpec& spec, size_t part, Co
   const int64_t elements = part_units.rows_per_unit * spec.shape[1];
   const int64_t block = format_of(plan) == QuantizedFormat::kInt8 ? 1 : kQuantizationBlock * kScaleBlock;
   if (part_units.count == 1 || elements % block == 0) {
-    // Every unit ends at the end of a quantization block. So the whole module can be quantized at once, as bitsandbytes does, and its
-    // offset is stored for each unit.
+    // Every unit ends at the end of a quantization block, so the whole part can be quantized at once, as bitsandbytes does. Its offset is
+    // then stored for each unit.
     QuantizedUnits stored(plan, spec, part_units.count);
     quantize_as_one(plan, spec, values, stored);
     for (size_t at = 4; at < stored.offsets.size(); at += 4)
@@ -104,7 +105,8 @@ void write_quantized(Executor& executor, const WeightSpec& spec, size_t part, Co
     write_units(executor, spec, part_units.first, part_units.count, stored);
     return;
   }
-  // Quantization blocks would cross the ends of units, so each unit is quantized separately.
+  // Quantization blocks would cross the boundaries between the parts of a weight that are quantized separately (units), so each unit is
+  // quantized alone.
   for (int64_t unit = 0; unit < part_units.count; ++unit) {
     QuantizedUnits stored(plan, spec, 1);
     const auto* bytes =

@@ -42,7 +42,8 @@ class Tuner {
  private:
   double elapsed() const { return measurer_.seconds() - begin_; }
 
-  // Measures the matrix products of a bucket that the table lacks. Returns true if the table already contained all of them.
+  // Measures the matrix products of one bucket (sizes of a batch) that are not in the table. Returns true if the table already contained
+  // all of them.
   bool measure_bucket(const ProgramPlan& program, const Bucket& bucket, double until) {
     bool had_all = true;
     for (const auto& [key, product] : list_matmuls(program, bucket, plan_.request)) {
@@ -54,7 +55,7 @@ class Tuner {
     return had_all;
   }
 
-  // An algorithm and the milliseconds of its rounds.
+  // An algorithm and its measured times, one for each round of measurements.
   struct Timed {
     TunedProduct algorithm;
     std::vector<double> ms = {};
@@ -66,7 +67,7 @@ class Tuner {
     return *middle;
   }
 
-  // Measures every algorithm of the list once and removes those that are refused. The order does not change.
+  // Measures every algorithm of the list once, and removes those that the library refuses. Keeps the order.
   void measure_round(const PlannedMatmul& product, std::vector<Timed>& list) {
     std::erase_if(list, [&](Timed& timed) {
       const std::optional<double> ms = measurer_.measure(product, timed.algorithm);

@@ -19,20 +19,21 @@
 namespace plimsoll {
 
 struct TuningLimits {
-  int candidates = 8;  // number of the library's proposals that are measured, its best guess first
-  // Each round measures all candidates, one after another; the median over the rounds counts. A disturbance of some
-  // milliseconds then affects all candidates, or one candidate in few rounds.
+  int candidates = 8;  // number of algorithms proposed by the library that are measured
+  // Number of rounds. In each round every candidate is measured once, and the median of its times over the rounds is used. A disturbance of
+  // some milliseconds then affects either all candidates of a round, or one candidate in a few rounds.
   int rounds = 3;
-  double near = 1.25;  // candidates slower than this times the best of the first round are not measured again
-  // The fastest candidate and the library's first choice are measured again in alternation. The candidate is chosen if both
-  // the rounds and this comparison show that it saves at least `least_gain`: medians of a few runs vary by about 1 % on an
-  // H200, so that one of eight equal candidates looks fastest.
+  // Candidates slower than this factor times the fastest time of the first round are not measured again.
+  double near = 1.25;
+  // Number of rounds in which only the fastest candidate and the library's first choice are measured again, in alternation. The candidate
+  // is chosen if both the rounds and this comparison show that it saves at least `least_gain`: medians of a few runs vary by about 1 % on
+  // an H200, so that one of eight equal candidates looks fastest.
   int duel_rounds = 5;
   double least_gain = 0.02;
   double warm_up_seconds =
       0.25;  // seconds of warm-up, whose times are ignored, because the clocks of an idle GPU first rise
-  double seconds = 3.0;          // time limit for measuring the matrix products of the smaller buckets
-  double largest_seconds = 9.0;  // time limit for matrix products of the largest buckets
+  double seconds = 3.0;  // time limit for measuring the matrix products of all batch sizes but the largest
+  double largest_seconds = 9.0;  // time limit for measuring the matrix products of the largest batches
 };
 
 // The functions that a device provides for tuning.
@@ -51,12 +52,13 @@ class ProductMeasurer {
 };
 
 // Completes the tuning table of the plan's request: measures the matrix products that it lacks, first those of the largest buckets, then,
-// while time is left, those of smaller buckets in tuning_order(). A table of another GPU model, library or workspace is discarded. A table
-// that contains all products of the largest buckets is returned unchanged, so that runs of the same kind use the same algorithms.
+// while time is left, those of smaller buckets in tuning_order(). A table for another GPU model, library version or workspace size is
+// discarded. A table that contains all products of the largest buckets is returned unchanged, so that runs of the same kind use the same
+// algorithms.
 TuningTable tune_products(const Plan& plan, ProductMeasurer& measurer, const TuningLimits& limits = {});
 
-// Returns the indices of a ladder's buckets in the order in which they are measured: the largest, then every eighth below
-// it, every fourth, every second, and the rest.
+// A program is compiled for several buckets, which are sizes of batches in ascending order. Returns their indices in the order in which
+// they are measured: the largest, then every eighth below it, every fourth, every second, and the rest.
 std::vector<size_t> tuning_order(size_t num_buckets);
 
 // The highest measured rates of the device, with which a profile compares the rates of ops. Plans do not use them, but the rates in
@@ -76,8 +78,8 @@ DType product_type(const PlanRequest& request);
 // matrices of this type and `scratch_bytes` fit into `bytes`. Returns 0 if that would be less than 512.
 int64_t ceiling_product_size(int64_t bytes, int64_t scratch_bytes, DType dtype, int64_t most);
 
-// Fills operands with numbers that are uniform over [-1, 1). The bits of the operands determine how much power a product
-// draws, and so how fast it runs.
+// Fills operands with random numbers that are uniform over [-1, 1). The power that a product draws, and therefore its speed, depends on the
+// bits of its operands.
 void fill_with_noise(std::span<std::byte> bytes, DType dtype);
 
 }  // namespace plimsoll

@@ -24,8 +24,8 @@ PlanRequest gpu_request() {
   return request;
 }
 
-// A measurer whose times depend on the number of the candidate. Every measurement takes a tenth of a second of its
-// clock.
+// Simulates a device on which the time of a matrix product depends on the number of the algorithm (the candidate). Its clock advances with
+// each measurement.
 class StubMeasurer final : public ProductMeasurer {
  public:
   std::string card() const override { return card_name; }
@@ -47,7 +47,7 @@ class StubMeasurer final : public ProductMeasurer {
 
   std::string card_name = "NVIDIA H200";
   std::vector<double> times = {1.0, 0.9, 1.1};
-  // Returns the factor by which a measurement of a candidate is disturbed.
+  // Returns the factor by which the measured time of a candidate is changed.
   std::function<double(int turn, int candidate)> disturbance = [](int, int) { return 1.0; };
   double seconds_each = 0.0;
   double clock = 100.0;
@@ -75,7 +75,8 @@ TEST(Tuning, TakesTheFastest) {
   EXPECT_EQ(product.ms, 0.9);
   EXPECT_EQ(product.first_ms, 1.0);
   EXPECT_EQ(product.num_candidates, 3);
-  // Every product of every bucket is in the table, because the time limit is not reached.
+  // The time limit is not reached, so the table contains every matrix product of every bucket (batch sizes for which a program is
+  // compiled).
   for (const ProgramPlan& program : plan.programs) {
     for (const Bucket& bucket : program.ladder) {
       for (const auto& [key, planned] : list_matmuls(program, bucket, plan.request))
@@ -105,13 +106,13 @@ TEST(Tuning, WhatDisturbsForAWhileChangesNoChoice) {
   busy.times = {1.0, 1.01, 0.9};
   busy.disturbance = [](int turn, int) { return turn % 50 < 3 ? 1.2 : 1.0; };
   EXPECT_EQ(chosen(tune_products(plan, busy)), 2);
-  // Candidate 1 seems fast in the three rounds of the selection. The duel of five with candidate 0, the library's
-  // first choice, does not confirm it.
+  // Candidate 1 seems fast in the three rounds of the selection. The five further rounds, in which it is compared only with candidate 0
+  // (the library's first choice), do not confirm it.
   StubMeasurer lucky;
   lucky.times = {1.0, 1.0, 1.0};
   lucky.disturbance = [count = 0](int, int candidate) mutable {
     if (candidate != 1) return 1.0;
-    return count++ % 8 < 3 ? 0.9 : 1.0;  // three rounds, then a duel of five
+    return count++ % 8 < 3 ? 0.9 : 1.0;  // three rounds of the selection, then five rounds of the comparison
   };
   EXPECT_EQ(chosen(tune_products(plan, lucky)), 0);
 }
@@ -141,7 +142,7 @@ TEST(Tuning, RefusedAlgorithmsAreLeftOut) {
 TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
   PlanRequest request = gpu_request();
   StubMeasurer first;
-  // so slow that only the products of the largest buckets are measured within the time limit
+  // So slow that only the products of the largest batches are measured within the time limit.
   first.seconds_each = 0.01;
   request.products.tuning = tune_products(build_plan(request), first);
   EXPECT_GE(first.clock - 100.0, 3.0);
@@ -171,9 +172,9 @@ TEST(Tuning, TimeIsShort) {
                    plan.request)
           .size();
   ASSERT_GT(in_largest, 8u);
-  // A product is measured 19 times: three candidates in three rounds, two in a duel of five.
+  // A product is measured 19 times: three candidates in three rounds, and two candidates in five further rounds.
   constexpr int kEach = 3 * 3 + 2 * 5;
-  // Measuring the largest buckets takes all of the time, so no other bucket is measured.
+  // Measuring the products of the largest batches takes all of the time, so no other batch size is measured.
   StubMeasurer slow;
   slow.seconds_each = 3.0 / static_cast<double>(kEach * in_largest);
   const TuningTable largest_only = tune_products(plan, slow);
@@ -181,8 +182,8 @@ TEST(Tuning, TimeIsShort) {
   for (const auto& [key, product] :
        list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, plan.request))
     EXPECT_NE(largest_only.find(key), nullptr);
-  // Even the largest buckets are not measured completely: after nine seconds the measurement ends. The first
-  // measurement only warms up.
+  // Even the products of the largest batches are not all measured: after nine seconds the measurement ends. The first measurement is a
+  // warm-up that does not count.
   StubMeasurer slower;
   slower.seconds_each = 0.25;
   EXPECT_EQ(tune_products(plan, slower).products.size(), 2u);

@@ -23,7 +23,7 @@ class ConfigReader;
 class ModelBuilder;
 struct GgufForm;
 
-// A key of config.json and the field that it sets.
+// A key of config.json and the field of ModelConfig that it sets.
 using ConfigField = std::variant<int64_t ModelConfig::*, double ModelConfig::*, std::string ModelConfig::*,
                                  std::optional<double> ModelConfig::*, bool ModelConfig::*>;
 struct ConfigKey {
@@ -40,9 +40,9 @@ struct Preset {
   int64_t layers = 0;
   int64_t heads = 0;
   int64_t intermediate_size = 0;
-  int64_t embedding_size = 0;  // 0: hidden_size
+  int64_t embedding_size = 0;  // width of the embeddings; 0 means hidden_size
   void (*adjust)(ModelConfig& config) =
-      nullptr;  // sets all other values that differ from set_defaults(); null if there are none
+      nullptr;  // sets all other values that differ from Architecture::set_defaults(); null if there are none
 };
 
 // The part of a model that turns the encoder's output into logits.
@@ -54,20 +54,20 @@ struct Head {
 };
 
 struct Architecture {
-  std::string_view model_type;  // the value in config.json
-  // the beginning of Hugging Face's class name, which a suffix of HeadKind completes
+  std::string_view model_type;  // value of the key model_type in config.json
+  // The beginning of the name of Hugging Face's class. A suffix that depends on the HeadKind follows it.
   std::string_view class_prefix;
   // True if the name of Hugging Face's class for language modelling ends with HeadKind::old_suffix, as in GPT2LMHeadModel.
   bool has_old_class_names = false;
   // The keys of config.json that only this architecture has, in addition to common_config_keys().
   std::span<const ConfigKey> config_keys;
-  // Sets the defaults that differ from ModelConfig's.
+  // Sets the defaults of this architecture that differ from those of ModelConfig.
   void (*set_defaults)(ModelConfig& config) = nullptr;
   // Refuses configurations with a forward pass that Plimsoll does not compute for this architecture. Errors: kUsage.
   void (*refuse_variants)(const ConfigReader& reader) = nullptr;
-  // Sets the sizes that a file may leave out because they follow from others; null if there are none.
+  // Sets the sizes that a config.json may omit because they follow from other sizes. Null if there are no such sizes.
   void (*complete)(ModelConfig& config, const ConfigReader& reader) = nullptr;
-  // Writes the keys that are not in a one-to-one relation with a field, so that config_keys cannot list them; null if there are none.
+  // Writes the keys that do not correspond to exactly one field, so that config_keys cannot list them. Null if there are no such keys.
   void (*write_config)(nlohmann::json& json, const ModelConfig& config) = nullptr;
   bool has_token_types = false;
   // True if positions start at pad_token_id + 1 and a padding token has the position pad_token_id, as in RoBERTa.
@@ -100,11 +100,11 @@ const Architecture* find_architecture(std::string_view model_type);
 // configuration.
 const Architecture& architecture_of(std::string_view model_type);
 
-// Returns the id of the padding token if positions follow it (Architecture::positions_follow_padding), else -1. The first
-// token of a text has the position after the result.
+// Returns the id of the padding token if positions follow it (Architecture::positions_follow_padding), else -1. The first token of a text
+// has the position (result + 1).
 int64_t position_padding_id(const ModelConfig& config);
 
-// Returns the number of tokens of the longest text that the model has positions for.
+// Returns the largest number of tokens that a text may have, which the positions of the model limit.
 int64_t max_sequence_length(const ModelConfig& config);
 
 // Returns the head of the model's problem type; a head for sequences if the configuration states no type. Errors: kUsage if

@@ -70,8 +70,8 @@ std::string label_text(const Json& label) {
   return label.dump();
 }
 
-// Reads the labels of a map. transformers loads keys that are not 0 to n - 1 too, but then it cannot name every output of
-// the model; here, the labels belong to the outputs in the order of their keys.
+// Reads the labels of a map. If the keys are not 0 to n - 1, transformers loads the map too, but cannot name every output of the model.
+// Plimsoll assigns the labels to the outputs in the order of their keys.
 std::vector<std::string> labels_of(const Json& id2label, std::string_view where) {
   std::map<int64_t, std::string> labels;
   for (const auto& [text, label] : id2label.items()) {
@@ -136,7 +136,8 @@ std::string dtype_of(const ConfigReader& reader) {
               model_type.empty() ? "(absent)" : model_type, fmt::join(names, ", "));
 }
 
-// Checks the heads against the width of the model and against each other.
+// Checks that the width of the model is a multiple of the number of heads, that the number of heads is a multiple of that of key and value
+// heads, and that heads are not too wide.
 void check_heads(const ModelConfig& config, std::string_view where) {
   if (config.head_dim == 0 && config.hidden_size % config.num_attention_heads != 0) {
     throw_error(ErrorCode::kBadData,
@@ -286,8 +287,8 @@ std::string describe_outputs(const ModelConfig& config) {
 
 namespace {
 
-// Sets a key of config.json, and the same key in nested objects: transformers 4 reads rope_theta outside rope_parameters,
-// transformers 5 inside, a written configuration contains both, and readers prefer the inner one.
+// Sets a key of config.json, and the same key in nested objects: for example, transformers 4 reads rope_theta at the top level, and
+// transformers 5 reads it in rope_parameters. A written configuration contains both, and readers prefer the nested key.
 void override_key(Json& json, const std::string& key, const Json& value) {
   json[key] = value;
   for (Json& object : json) {

@@ -17,8 +17,9 @@ namespace plimsoll {
 
 // The config.json from which a configuration was read; empty for a preset.
 struct ConfigSource {
-  std::string json;   // its text, from which a saved configuration keeps every unknown key
-  std::string dtype;  // "bfloat16": the data type of the saved weights, if the text states one
+  std::string json;  // its text; a saved configuration keeps every key of it that Plimsoll does not know
+  // Data type of the saved weights, such as "bfloat16"; empty if the text does not state it.
+  std::string dtype;
   friend bool operator==(const ConfigSource&, const ConfigSource&) = default;
 };
 
@@ -26,39 +27,43 @@ struct ConfigSource {
 struct DropoutRates {
   double hidden_dropout_prob = 0.1;
   double attention_probs_dropout_prob = 0.1;
-  std::optional<double> embedding_dropout_prob;  // absent: hidden_dropout_prob
-  std::optional<double> classifier_dropout;      // absent: hidden_dropout_prob
+  std::optional<double> embedding_dropout_prob;  // if not set, hidden_dropout_prob is used
+  std::optional<double> classifier_dropout;      // if not set, hidden_dropout_prob is used
   friend bool operator==(const DropoutRates&, const DropoutRates&) = default;
 };
 
 // The settings of models with rotary positions: the Llama family and ModernBERT.
 struct DecoderSettings {
-  int64_t num_key_value_heads = 0;  // 0: num_attention_heads
-  int64_t head_dim = 0;             // 0: hidden_size / num_attention_heads
-  int64_t sliding_window = 0;       // window of the layers with a sliding window; 0: none
-  std::vector<bool> slides;         // a flag per layer; empty: every layer has the window
+  int64_t num_key_value_heads = 0;  // 0 means num_attention_heads
+  int64_t head_dim = 0;             // 0 means hidden_size / num_attention_heads
+  // Number of tokens in the window of sliding-window attention; 0 if no layer has a window.
+  int64_t sliding_window = 0;
+  std::vector<bool> slides;  // whether each layer has the window; empty if all layers have it
   bool qkv_bias = false;
   bool output_bias = false;  // true if the projection after attention has a bias
   bool mlp_bias = false;
-  bool head_norms = false;  // q and k of each head are normalized
+  bool head_norms = false;  // true if q and k of each head are normalized
   RopeParameters rope;
   friend bool operator==(const DecoderSettings&, const DecoderSettings&) = default;
 };
 
-// The settings of ModernBERT, whose layers attend to all tokens or to those nearby.
+// The settings of ModernBERT: global layers attend to all tokens, and local layers only to nearby tokens.
 struct LocalAttentionSettings {
   int64_t local_attention =
       128;  // the window: a token attends to half as many tokens before it and half as many after it
   int64_t global_attn_every_n_layers =
       3;  // every n-th layer is global, the others are local; ignored if `slides` is not empty
-  RopeParameters local_rope;  // used by the local layers; `rope` is used by the others
+  // Rotary embedding of local layers; DecoderSettings::rope is that of global layers.
+  RopeParameters local_rope;
   bool norm_bias = false;
   bool classifier_bias = false;  // true if the dense layer of the head has a bias
   bool decoder_bias =
       true;  // true if the matrix product of the head for masked language modelling has a bias
   std::string classifier_activation = "gelu";
-  std::string classifier_pooling = "cls";           // "cls" or "mean"
-  std::optional<double> initializer_cutoff_factor;  // in standard deviations; absent: 3
+  // "cls" if the head for sequences reads the first token, "mean" if it reads the mean of all tokens.
+  std::string classifier_pooling = "cls";
+  // Limit of initial weights in standard deviations; 3 if not set.
+  std::optional<double> initializer_cutoff_factor;
   // Returns true if the layer attends to nearby tokens only.
   bool is_local(int64_t layer, const std::vector<bool>& slides) const {
     return slides.empty() ? layer % global_attn_every_n_layers != 0 : slides[static_cast<size_t>(layer)];
@@ -67,23 +72,25 @@ struct LocalAttentionSettings {
 };
 
 struct ModelConfig : DropoutRates, DecoderSettings, LocalAttentionSettings {
-  std::string model_type = "bert";  // type name of one of architectures()
+  std::string model_type = "bert";  // the type name of an architecture, such as "bert"
   std::string hidden_act = "gelu";  // one of the names in base/activation_names.h
   int64_t vocab_size = 30522;
   int64_t hidden_size = 768;
   int64_t embedding_size =
-      0;  // width of the embeddings, which a projection widens to hidden_size; 0: hidden_size, without a projection
+      // Width of the embeddings; if it differs from hidden_size, a projection follows them; 0 means hidden_size.
+      0;
   int64_t num_hidden_layers = 12;
   int64_t num_attention_heads = 12;
   int64_t intermediate_size = 3072;
   int64_t max_position_embeddings = 512;
   int64_t type_vocab_size = 2;
   int64_t pad_token_id =
-      0;  // id of the padding token, whose word embedding starts as zero and gets no gradient; -1: none
+      // Id of the padding token, whose word embedding starts as zero and gets no gradient; -1 if there is none.
+      0;
   double layer_norm_eps = 1e-12;
   double initializer_range = 0.02;
   int64_t num_labels = 2;
-  std::vector<std::string> id2label;  // empty: LABEL_0, LABEL_1, ...
+  std::vector<std::string> id2label;  // if empty, the labels are LABEL_0, LABEL_1, ...
   std::optional<ProblemType> problem_type;
   // True if the head for language modelling multiplies by the table of word embeddings instead of a separate matrix.
   bool tie_word_embeddings = true;

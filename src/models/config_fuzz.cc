@@ -1,6 +1,5 @@
-// Fuzzes the readers of config.json and --config_overrides. A finding is any result other than a configuration or an
-// Error of bad data or usage, and a configuration that changes when it is written and read again. The first byte
-// selects the reader.
+// Fuzzes the readers of config.json and --config_overrides. The fuzzer reports any result other than a configuration or an Error of bad
+// data or usage. It also reports a configuration that changes when it is written and read again. The first byte selects the reader.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -20,7 +19,7 @@ void check_file(std::string_view text) {
   const std::string written = model_config_json(config);
   ModelConfig again = parse_model_config(written, "fuzz");
   PLIMSOLL_CHECK(model_config_json(again) == written);
-  // The sources differ, because the written text also states the data type of the trained weights.
+  // The stored texts of the two configurations may differ, because the written text also states the data type of the trained weights.
   again.source = config.source;
   if (config.id2label.empty()) again.id2label.clear();
   PLIMSOLL_CHECK(again == config);

@@ -38,7 +38,7 @@ class ConfigReader {
   std::string_view where_;
 };
 
-// Sets the keys to the configuration's values; an optional without a value becomes null.
+// Sets the keys in the JSON object to the values of the configuration. An optional field without a value becomes null.
 void write_config_keys(nlohmann::json& json, const ModelConfig& config, std::span<const ConfigKey> keys);
 
 // Refuses configurations of decoders and of relative positions, which the encoders of transformers also support. If these settings were

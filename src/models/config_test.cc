@@ -1,5 +1,5 @@
-// Faults that fuzzing found in the readers of config.json and --config_overrides, and round trips of presets. Whole
-// files are in tests/bad_input and tests/parity.
+// Tests that the readers of config.json and --config_overrides report errors that fuzzing found, and that presets are the same after
+// writing and reading. Whole files are tested in tests/bad_input and tests/parity.
 #include "models/config.h"
 
 #include <fmt/format.h>

@@ -83,7 +83,8 @@ void set_rate_factors(std::vector<WeightSpec>& specs, const std::map<std::string
     return fmt::format("--learning_rate_factors {}={}", pattern, factors.at(pattern));
   };
   for (const auto& entry : factors) {
-    const std::string& pattern = entry.first;  // a lambda cannot capture a structured binding in clang 14
+    // A reference instead of a structured binding, because clang 14 cannot capture a structured binding in a lambda.
+    const std::string& pattern = entry.first;
     require_match(argument(pattern), pattern, names);
     const bool is_trained = std::any_of(specs.begin(), specs.end(), [&](const WeightSpec& spec) {
       const std::vector<std::string> parts = part_names(spec);
@@ -143,7 +144,7 @@ void freeze_weights(std::vector<WeightSpec>& specs, const std::vector<std::strin
     }
   }
   if (std::none_of(specs.begin(), specs.end(), [](const WeightSpec& spec) { return spec.trainable; })) {
-    // The first parameter belongs to the encoder: "electra.embeddings.word_embeddings.weight".
+    // The first component of the first parameter's name is the encoder: "electra" in "electra.embeddings.word_embeddings.weight".
     const std::string encoder = names.front().substr(0, names.front().find('.'));
     throw_error(ErrorCode::kUsage,
                 "--freeze {}: every parameter is frozen and nothing is left to train; leave the classifier "

@@ -25,7 +25,7 @@ void freeze_weights(std::vector<WeightSpec>& specs, const std::vector<std::strin
 // decides. Errors: kUsage for a pattern that matches no trained parameter, and if query, key and value of a layer get different factors.
 void set_rate_factors(std::vector<WeightSpec>& specs, const std::map<std::string, double>& factors);
 
-// Returns up to three of the names that differ least from the word, by insertions, deletions and substitutions.
+// Returns up to three of the names that differ least from `word`, by insertions, deletions and substitutions.
 std::vector<std::string> nearest_names(std::string_view word, const std::vector<std::string>& names);
 
 }  // namespace plimsoll

@@ -5,8 +5,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the text that matches '*' if the pattern matches the name, "" if the pattern has no '*', or nothing. Only digits
-// match '*'.
+// Returns the part of the name that matches '*' if the pattern matches the name, or "" if a pattern without '*' equals the name. Returns
+// nothing if they do not match. '*' only matches digits.
 std::optional<std::string_view> match_module(std::string_view pattern, std::string_view name) {
   const size_t star = pattern.find('*');
   if (star == std::string_view::npos)

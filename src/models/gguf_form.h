@@ -14,8 +14,9 @@
 
 namespace plimsoll {
 
-// The order of the rows of a matrix in a file. Hugging Face stores a head of queries or keys as the first elements of all
-// rotated pairs, then the second ones. kPairs stores the two elements of a pair next to each other.
+// The order of the rows of a matrix in a file. A rotary embedding rotates pairs of elements of a head. For a head of queries or keys,
+// Hugging Face stores the first elements of all pairs, and then the second elements. kPairs stores the two elements of a pair next to each
+// other.
 enum class GgufRows : uint8_t { kAsStored, kPairs };
 
 // A module of a model and its name in a GGUF file. '*' is the number of a layer in both.
@@ -26,16 +27,18 @@ struct GgufModule {
 };
 
 struct GgufForm {
-  std::string_view architecture;  // general.architecture, which is the prefix of the keys as well
+  // The value of the key general.architecture, which is also the prefix of the model's other keys.
+  std::string_view architecture;
   std::span<const GgufModule> modules;
-  // The matrix that llama.cpp reads in f32, whatever type the others have; "" if there is none.
+  // The name of the matrix that llama.cpp can only read in f32, or "" if there is none.
   std::string_view table_in_f32 = "";
-  // Refuses a configuration that llama.cpp computes in another way. `where` names the configuration. Errors: kUsage.
+  // Refuses configurations for which llama.cpp would compute something else than Plimsoll. `where` names the configuration. Errors: kUsage.
   void (*refuse_variants)(const ModelConfig& config, std::string_view where) = nullptr;
   // Adds the sizes and settings of the model. `prefix` is the architecture and a dot.
   void (*add_metadata)(GgufMetadata& metadata, const ModelConfig& config,
                        const std::string& prefix) = nullptr;
-  // Returns the divisors of the frequencies of rotary pairs, which are stored as a tensor; none if there is no such tensor.
+  // Returns the numbers by which the frequencies of rotary pairs are divided. They are stored as a tensor. Returns an empty list if the
+  // model has no such tensor.
   std::vector<float> (*rope_divisors)(const ModelConfig& config) = nullptr;
   // Returns a sentence for the user about a property of the model that the GGUF file states differently from
   // config.json, or "".

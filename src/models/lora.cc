@@ -22,11 +22,11 @@ constexpr std::string_view kAllLinear = "all-linear";
 constexpr std::string_view kTargets = "lora_target_modules";
 constexpr std::string_view kExcluded = "exclude_modules";
 constexpr std::string_view kWeightSuffix = ".weight";
-// The largest accepted length of an expression for module names, longer than any useful one.
+// The largest accepted length of a regular expression for module names. Useful expressions are shorter.
 constexpr size_t kMaxExpressionLength = 1000;
-// The largest accepted number of digits in such an expression, more than any useful number has.
+// The largest accepted number of digits of a number in such an expression. Useful numbers are shorter.
 constexpr size_t kMaxDigits = 9;
-// The first dropout site of adapters; the sites of the model are numbered from 0 and stay below it.
+// The first random site of the dropout of adapters. The random sites of the model are smaller numbers.
 constexpr int64_t kFirstSite = int64_t{1} << 20;
 
 std::string_view module_of(std::string_view parameter) {
@@ -47,7 +47,7 @@ bool is_part_of(std::string_view parameter, std::string_view module) {
   return false;
 }
 
-// Returns every linear module of the model: the matrices that matrix products read.
+// Returns every linear module of the model, which is a module whose matrix a matrix product reads.
 std::vector<LoraTarget> linear_modules(const std::vector<WeightSpec>& specs) {
   std::vector<LoraTarget> modules;
   for (const WeightSpec& spec : specs) {
@@ -64,7 +64,7 @@ std::vector<LoraTarget> linear_modules(const std::vector<WeightSpec>& specs) {
   return modules;
 }
 
-// Returns the last components of the modules' names, each once: the names that a user may write.
+// Returns the last components of the names of these modules, without repetition. A user may refer to modules by these names.
 std::vector<std::string> short_names(const std::vector<LoraTarget>& modules) {
   std::vector<std::string> names;
   for (const LoraTarget& target : modules) {
@@ -141,7 +141,7 @@ std::regex expression_of(const std::string& text, std::string_view argument) {
   }
 }
 
-// A component of a module's name that is a number, and the component before it.
+// A component of a module's name that is a number, and the part of the name before it.
 struct NumberedPart {
   std::string_view before;
   int64_t number = 0;
@@ -166,8 +166,8 @@ std::vector<NumberedPart> numbered_parts(std::string_view module, int fewest_bef
   return parts;
 }
 
-// Returns the number of the layer that contains a module: the first number after a name that one of the patterns matches, or, without
-// patterns, the first number. Returns -1 if there is none.
+// Returns the number of the layer that contains a module: the first number for which a pattern matches the part of the module's name before
+// the number, or the first number if there are no patterns. Returns -1 if there is none.
 int64_t layer_of(std::string_view module, const std::vector<std::regex>& patterns = {}) {
   const std::vector<NumberedPart> parts = numbered_parts(module, patterns.empty() ? 2 : 1);
   if (patterns.empty()) return parts.empty() ? -1 : parts.front().number;
@@ -217,7 +217,8 @@ void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
               layers.empty() ? kExcluded : "layers_to_transform", kTargets);
 }
 
-// Refuses layers without a list of names. PEFT must be able to read a saved adapter, and it refuses them too.
+// Refuses layers_to_transform unless target_modules is a list of names. PEFT refuses such a configuration, and it must be able to read a
+// saved adapter.
 void check_layers(const LoraConfig& config) {
   const std::vector<std::string>& targets = config.target_modules;
   const bool is_text = is_expression(targets) || (targets.size() == 1 && targets[0] == kAllLinear);
@@ -260,7 +261,7 @@ void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfi
   }
 }
 
-// Returns the modules that suffixes of names, an expression or all-linear choose.
+// Returns the modules that target_modules selects by suffixes of names, by an expression or by all-linear.
 std::vector<LoraTarget> named_modules(const std::vector<WeightSpec>& specs,
                                       const std::vector<LoraTarget>& modules,
                                       const std::vector<std::string>& wanted) {
@@ -294,9 +295,9 @@ class AddLora {
     const std::vector<Op> old_ops = graph_.ops();
     const std::vector<const Op*> bias_of = find_biases(old_ops);
     graph_.replace_ops({});
-    // Maps each value to the value that later ops read instead of it.
+    // The value that replaces each value in all later ops.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
-    // The matrix products that get an adapter, indexed by the value after which the ops of the adapter are inserted.
+    // The matrix products that get an adapter. The ops of an adapter are inserted after the op that produces the value at the same index.
     struct Pending {
       ValueId weight;
       ValueId x;
@@ -351,7 +352,7 @@ class AddLora {
     return emit_dropout(graph_, x, rng, {.p = config_.dropout, .site = site}, module + ".lora_dropout");
   }
 
-  // Returns y plus the outputs of all adapters of the weight `base`, applied to x.
+  // Returns y plus the results of all adapters of the weight `base` for the input x.
   ValueId adapted(ValueId y, ValueId base, ValueId x) {
     const DType dtype = graph_.value(base).type.dtype;
     for (size_t i = 0; i < targets_.size(); ++i) {
@@ -362,7 +363,7 @@ class AddLora {
       const ValueId input = dropped(x, kFirstSite + static_cast<int64_t>(i), target.module);
       ValueId low = emit_matmul(graph_, input, MatmulTranspose::kNo, a, MatmulTranspose::kYes,
                                 target.module + ".lora_A");
-      // Scales the product with A instead of the output, because it is much narrower.
+      // The scale is applied to the product with A, which is much narrower than the output.
       if (config_.scale() != 1.0) {
         low = emit(graph_, columns_op(), {low},
                    {{"first", int64_t{0}}, {"count", config_.r}, {"scale", config_.scale()}},

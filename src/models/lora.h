@@ -19,8 +19,8 @@ namespace plimsoll {
 // or 4 bits with a scale per block (arXiv 2110.02861 and 2305.14314).
 enum class BaseWeights : uint8_t { kAsLoaded, kInt8, kFp4, kNf4 };
 
-// The change that an adapter's initialisation made to the base's adapted weights (PEFT's init_lora_weights "pissa" and
-// "olora"). change_base() computes it.
+// The change that the initialisation of an adapter made to the base model's weights (PEFT's init_lora_weights "pissa" and "olora").
+// change_base() computes it.
 enum class BaseChange : uint8_t { kNone, kPissa, kOlora };
 
 struct LoraConfig {
@@ -28,13 +28,15 @@ struct LoraConfig {
   double alpha = 8.0;
   double dropout = 0.0;
   // Suffixes of module names ("query", "self.query"), or one regular expression for whole names, or
-  // "all-linear": all modules except the classifier. Empty: the default of the architecture.
+  // "all-linear": all modules except the classifier. If empty, the default of the architecture is used.
   std::vector<std::string> target_modules = {};
-  // Modules that get no adapter although target_modules names them: suffixes or one expression.
+  // Modules that get no adapter although target_modules selects them: suffixes of module names, or one regular expression.
   std::vector<std::string> exclude_modules = {};
-  // Numbers of the layers whose modules get adapters; empty: all. Requires suffixes of names, as in PEFT.
+  // Numbers of the layers whose modules get adapters. If empty, all layers are selected. Requires that target_modules contains suffixes of
+  // names, as in PEFT.
   std::vector<int64_t> layers_to_transform = {};
-  // Expressions for the name before a layer's number ("layer"); empty: any name. Used with layers_to_transform.
+  // Regular expressions for the component of a module's name before the layer number, such as "layer". If empty, any component matches.
+  // Used with layers_to_transform.
   std::vector<std::string> layers_pattern = {};
   // Modules that are trained in full and saved with the adapter, in addition to the classifier. An entry selects
   // every module whose name ends with it, as in PEFT: "classifier" also means DistilBERT's "pre_classifier".
@@ -42,7 +44,7 @@ struct LoraConfig {
   bool use_rslora = false;
   BaseChange base_change = BaseChange::kNone;
   BaseWeights base_weights = BaseWeights::kAsLoaded;
-  bool double_quant = false;  // the scales of 4-bit blocks are stored in 8 bits
+  bool double_quant = false;  // true if the scales of 4-bit blocks are stored in 8 bits
   // Modules whose weights are not quantized. Adapter files do not contain this list.
   std::vector<std::string> as_loaded_modules = {};
   double scale() const;
@@ -51,8 +53,8 @@ struct LoraConfig {
 
 // A linear module that gets an adapter.
 struct LoraTarget {
-  std::string module;  // as Hugging Face names it: "bert.encoder.layer.0.attention.self.query"
-  std::string weight;  // the graph's weight that contains its W
+  std::string module;  // name in Hugging Face's models: "bert.encoder.layer.0.attention.self.query"
+  std::string weight;  // name of the graph's weight that contains the module's matrix W
   int64_t first_row = 0;
   int64_t out = 0;
   int64_t in = 0;
@@ -81,7 +83,8 @@ std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::
 // has, as in PEFT. Errors: kUsage for an excluded module, a layer or an unquantized module that the model lacks.
 void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& config);
 
-// Returns true if as_loaded_modules names this weight of the base. Errors: kUsage if it names only some parts of a fused weight.
+// Returns true if as_loaded_modules contains the module of this weight of the base model, so that the weight is not quantized. Errors:
+// kUsage if it contains only some parts of a fused weight.
 bool is_held_as_loaded(const WeightSpec& spec, const LoraConfig& config);
 
 // Returns true if the module is trained in full and saved with the adapter.
@@ -91,18 +94,18 @@ bool is_saved_with_adapter(const std::string& module, const LoraConfig& config);
 // includes "pre_classifier", which ends with "classifier". PEFT fails when it reads an adapter in which such a module is not excluded.
 void exclude_saved_targets(const std::vector<WeightSpec>& specs, LoraConfig& config);
 
-// Freezes the model's weights, except for the modules to save, and appends the adapter's weights.
+// Freezes the model's weights, except for the modules in modules_to_save and the classifier, and appends the weights of the adapter.
 void add_lora_weights(std::vector<WeightSpec>& specs, std::string_view model_type, const LoraConfig& config);
 
-// Inserts the adapters into a forward graph as the model builds it. In training every adapter has its own dropout
-// site. Requires: the targets are modules of the graph's model.
+// Inserts the adapters into a forward graph as the model builds it. In training the dropout of every adapter has its own random site, so
+// that adapters draw different numbers. Requires: the targets are modules of the graph's model.
 void add_lora(Graph& graph, const std::vector<LoraTarget>& targets, const LoraConfig& config, Mode mode);
 
 // Reads and writes adapter_config.json, PEFT's description of an adapter. Thread-safe: pure functions.
 
 struct AdapterConfig {
   LoraConfig lora;
-  std::string base_model;  // "" if the file does not name one
+  std::string base_model;  // name of the base model; "" if the file states none
   // The setting, such as "init_lora_weights mica", that makes PEFT train the adapter in a way that Plimsoll does not implement; "" if there
   // is none. Evaluating and merging do not depend on it.
   std::string trained_otherwise = {};

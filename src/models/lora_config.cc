@@ -107,8 +107,8 @@ void refuse_variants(const Json& config, std::string_view where) {
   }
 }
 
-// The values of PEFT's init_lora_weights. A value without a refusal is accepted: it does not change the base, or change_base() can compute
-// the change.
+// A value of PEFT's init_lora_weights. If `refusal` is empty, the value is accepted, because it does not change the base, or because
+// change_base() can compute the change.
 struct Initialisation {
   std::string_view name;
   std::string_view refusal;
@@ -175,7 +175,7 @@ Json modules_json(const std::vector<std::string>& modules) {
   return is_text ? Json(modules[0]) : Json(modules);
 }
 
-// Returns the initialisation that makes PEFT compute the same base when it reads the adapter.
+// Returns the value of init_lora_weights with which PEFT makes the same change to the base model when it reads the adapter.
 Json initialisation_json(BaseChange change) {
   for (const Initialisation& row : kInitialisations) {
     if (change != BaseChange::kNone && row.change == change) return Json(row.name);

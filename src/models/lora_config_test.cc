@@ -157,9 +157,9 @@ TEST(LoraTargets, LeaveOutWhatIsExcluded) {
   EXPECT_EQ(modules_of({.exclude_modules = {R"(.*layer\.\d\..*)"}}).size(), 4U);
   const size_t all = modules_of({.target_modules = {"all-linear"}}).size();
   EXPECT_EQ(modules_of({.target_modules = {"all-linear"}, .exclude_modules = {"dense"}}).size(), 36U);
-  // These are the pooler and three modules per layer.
+  // In addition to the 36 projections of q, k and v, all-linear selects the pooler and three modules per layer.
   EXPECT_EQ(all, 36U + 1 + 3 * 12);
-  // A foreign adapter may name modules that this model lacks.
+  // An adapter from elsewhere may exclude modules that this model does not have.
   EXPECT_EQ(modules_of({.exclude_modules = {"lm_head"}}).size(), 24U);
 }
 
@@ -169,10 +169,10 @@ TEST(LoraTargets, DefaultsAreThoseOfPeft) {
   EXPECT_EQ(modules_of({}, "roberta-base").size(), 24U);
   EXPECT_EQ(modules_of({}, "xlm-roberta-large").size(), 48U);
   EXPECT_TRUE(default_lora_targets("camembert").empty());
-  // c_attn in each of 12 layers; all-linear adds three modules per layer, and not the head.
+  // The default is c_attn in each of the 12 layers. all-linear selects three more modules per layer, but not the head.
   EXPECT_EQ(modules_of({}, "gpt2").size(), 12U);
   EXPECT_EQ(modules_of({.target_modules = {"all-linear"}}, "gpt2").size(), 48U);
-  // q_proj and v_proj in each layer; all-linear has seven modules per layer, whose matrices have no biases.
+  // The default is q_proj and v_proj in each layer. all-linear selects seven modules per layer.
   for (const char* name : {"Llama-3.2-1B", "Mistral-7B-v0.3", "Qwen2.5-0.5B", "Qwen3-0.6B"}) {
     const size_t layers = static_cast<size_t>(find_preset(name)->num_hidden_layers);
     EXPECT_EQ(modules_of({}, name).size(), 2 * layers) << name;
@@ -190,8 +190,8 @@ TEST(LoraTargets, LieInTheLayersThatAreNamed) {
             std::vector<std::string>{"distilbert.transformer.layer.0.attention.q_lin"});
 }
 
-// Tests the choice of layers against PEFT 0.21, with a BERT of two layers. The layer of a module is the first number
-// in its name that follows a component which the pattern matches, as a whole or after a dot.
+// Tests the choice of layers for a BERT of two layers against PEFT 0.21. The layer number of a module is the first number in its name for
+// which layers_pattern matches the part of the name before the number: either this whole part, or the end of it that follows a dot.
 TEST(LoraTargets, LieInTheLayersOfAPattern) {
   const std::vector<WeightSpec> specs = model_weights(*find_preset("bert-base-uncased"));
   const auto chosen = [&](std::vector<std::string> patterns) {
@@ -248,7 +248,7 @@ TEST(LoraTargets, ExcludeWhatIsSavedByItsEnding) {
   EXPECT_EQ(config.exclude_modules, Names{});
 }
 
-// Query, key and value of a layer are one matrix in memory.
+// Query, key and value of a layer are one matrix in memory, so modules_to_save must contain all three or none.
 TEST(LoraTargets, FusedWeightsAreSavedTogether) {
   std::vector<WeightSpec> specs = model_weights(*find_preset("bert-base-uncased"));
   const LoraConfig all{.target_modules = {"output.dense"}, .modules_to_save = {"query", "key", "value"}};
@@ -275,7 +275,7 @@ TEST(LoraTargets, WhatIsLeftOutIsThereAndLeavesSomething) {
 }
 
 TEST(LoraTargets, HostileExpressionsEndSoon) {
-  // Each of these exhausts the time or the stack of a backtracking matcher.
+  // Each of these expressions would exhaust the time or the stack of a regular-expression matcher that backtracks.
   for (const std::string& expression :
        {std::string("(.*)*(.*)*(.*)*X"), std::string("(([a-z.]+)+)+!"),
         std::string("(a|a|b)*(a{1000}){1000}"), std::string(100000, '('), R"((.*)\1)" + std::string(),

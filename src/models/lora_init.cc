@@ -75,8 +75,8 @@ struct Reflection {
   }
 };
 
-// Replaces W by Q D Q^T W, in which D multiplies the first r rows by 1 - scale. The reflections are computed as in LAPACK's
-// dgeqr2.
+// Replaces W by Q D Q^T W. Q is the orthogonal matrix of the QR decomposition of the first r columns of W, and D multiplies the first r
+// rows by 1 - scale. The reflections that form Q are computed as in LAPACK's dgeqr2.
 void remove_first_columns(const Matrix& w, size_t r, double scale) {
   std::vector<Reflection> reflections;
   for (size_t k = 0; k < r; ++k) {

@@ -96,7 +96,7 @@ TEST(LoraInit, PissaRemovesTheLargestSingularValues) {
   const double c = 0.6;
   const double s = 0.8;
   const auto rotated = [&](double a, double b, double d, double e) {
-    // Rotates rows 0 and 2, then columns 1 and 3, of diag(a, b, d, e) with a fifth row of zeros.
+    // Returns diag(a, b, d, e) with a fifth row of zeros, after a rotation of rows 0 and 2 and a rotation of columns 1 and 3.
     Values w(20, 0.0);
     w[0] = c * a;
     w[8] = s * a;
@@ -111,7 +111,7 @@ TEST(LoraInit, PissaRemovesTheLargestSingularValues) {
   Values w = rotated(5, 3, 2, 1);
   change_base(w, 5, 4, with(BaseChange::kPissa, 2));
   expect_near(w, rotated(0, 0, 2, 1), 1e-14);
-  // The transpose is wider than high.
+  // The transposed matrix tests the case of a matrix that is wider than high.
   const auto transposed = [](const Values& values) {
     Values result(20);
     for (size_t i = 0; i < 5; ++i)
@@ -137,7 +137,7 @@ TEST(LoraInit, PissaLeavesAnOrthogonalRest) {
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < rows; ++j) EXPECT_NEAR(row_dot(rest, i, removed, j, columns), 0.0, limit);
     }
-    // Removing once more from the rest removes the next singular values: the removed norms fall.
+    // Applying PiSSA again to the rest removes the next smaller singular values, so the norm of the removed part is smaller.
     Values twice = rest;
     change_base(twice, rows, columns, with(BaseChange::kPissa, 6));
     EXPECT_LT(norm(difference(rest, twice)), norm(removed));
@@ -145,8 +145,8 @@ TEST(LoraInit, PissaLeavesAnOrthogonalRest) {
   }
 }
 
-// W - s Q_r R_r: with s = 1 the first r columns vanish, and the rest is orthogonal to them. Another s changes only the
-// removed part in proportion.
+// OLoRA computes W - s Q_r R_r. With s = 1 the first r columns become zero, and the rest is orthogonal to these columns. With another s the
+// removed part is multiplied by s.
 TEST(LoraInit, OloraRemovesTheProjectionOntoTheFirstColumns) {
   for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{32, 32}, {48, 20}, {20, 48}}) {
     SCOPED_TRACE(rows);
@@ -177,7 +177,7 @@ TEST(LoraInit, OloraRemovesTheProjectionOntoTheFirstColumns) {
   }
 }
 
-// LAPACK takes the next unit vector for a column that depends on those before it.
+// If a column depends linearly on the columns before it, LAPACK chooses the next unit vector for Q.
 TEST(LoraInit, OloraOfDependentColumns) {
   Values w{0, 1, 2,  //
            0, 3, 4,  //

@@ -19,11 +19,11 @@ namespace plimsoll {
 
 enum class Mode : uint8_t { kTrain, kEvaluate };
 
-// The sizes of the cache from which a model that generates text reads the keys and values of earlier tokens.
+// The sizes of the KV cache, from which a model that generates text reads the keys and values of earlier tokens.
 struct KvCacheSizes {
   int64_t num_pages = 0;
   int64_t page_size = 0;           // tokens per page
-  int64_t pages_per_sequence = 0;  // number of pages of the longest sequence
+  int64_t pages_per_sequence = 0;  // number of pages of the longest possible sequence
 };
 
 // The tokens for which a head that predicts tokens computes logits: kEach for all, kLabelled only for tokens with a label. The latter are

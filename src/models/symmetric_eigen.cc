@@ -19,8 +19,9 @@ using internal::dot;
 // A tridiagonal matrix T = Q^T A Q, and the reflections I - factors[k] v_k v_k^T whose product is Q.
 struct Tridiagonal {
   std::vector<double> diagonal;
-  std::vector<double> below;                     // below[i] couples i and i + 1; the last one is 0
-  std::vector<std::vector<double>> reflections;  // v_k acts on the elements from k + 1 on
+  // The elements next to the diagonal: below[i] is in row i + 1 and column i; the last one is 0.
+  std::vector<double> below;
+  std::vector<std::vector<double>> reflections;  // v_k at index k; it changes only elements from k + 1 on
   std::vector<double> factors;
 };
 
@@ -58,7 +59,8 @@ Tridiagonal reduce(std::vector<double> a, size_t n) {
 
 // Diagonalizes T. Row i of z becomes the eigenvector of diagonal[i]; z starts as the identity.
 void diagonalize(std::vector<double>& d, std::vector<double>& e, std::vector<double>& z, size_t n) {
-  constexpr int kMostSteps = 60;  // EISPACK allows 30; usually fewer than 2 steps per eigenvalue are needed
+  // Largest number of steps per eigenvalue; EISPACK allows 30, and usually fewer than 2 are needed.
+  constexpr int kMostSteps = 60;
   const double eps = std::numeric_limits<double>::epsilon();
   // The tolerance is relative to the whole matrix, because the smallest eigenvalues of A^T A need no higher accuracy.
   double size = 0.0;

@@ -15,13 +15,15 @@ enum class Initializer : uint8_t {
   kNormal,  // normally distributed with the standard deviation that WeightSpec::deviation describes
   kZeros,
   kOnes,
-  kUniform  // between -1 / sqrt(columns) and 1 / sqrt(columns): Kaiming's uniform with the slope sqrt(5)
+  // Uniform between -1 / sqrt(columns) and 1 / sqrt(columns), as PyTorch's kaiming_uniform_ with a = sqrt(5).
+  kUniform
 };
 
-// A tensor of a checkpoint that fills some rows of a weight. The spellings are tried in order.
+// A tensor of a checkpoint that fills some rows of a weight. `disk_names` contains the possible names of the tensor, which are tried in
+// order.
 struct WeightPart {
   std::vector<std::string> disk_names;
-  int64_t first_row = 0;  // first row along dimension 0
+  int64_t first_row = 0;  // first row of the weight that the tensor fills
   int64_t num_rows = 0;
   // Additional names under which a saved model contains the tensor, because versions of transformers read different names.
   std::vector<std::string> copies = {};
@@ -31,20 +33,22 @@ struct WeightSpec {
   std::string name;  // name of the value in the graph
   std::vector<int64_t> shape;
   Initializer initializer = Initializer::kNormal;
-  bool decays = true;  // weight decay applies (not to biases and norms, as in Trainer)
+  // True if weight decay applies to the weight; it does not to biases and norms, as in Trainer.
+  bool decays = true;
   std::vector<WeightPart> parts;
-  int64_t zero_row = -1;     // the row of the padding token, which starts as zero; -1: no row does
-  double rate_factor = 1.0;  // factor of the learning rate
-  bool trainable = true;     // false: it has no gradient and no optimizer states, and keeps its loaded values
+  int64_t zero_row = -1;     // the row of the padding token, which starts as zero, or -1 if no row does
+  double rate_factor = 1.0;  // factor by which the learning rate of the weight is multiplied
+  // False if the weight is frozen: it has no gradient and no optimizer states, and keeps its loaded values.
+  bool trainable = true;
   // The files that contain the weight: model files, adapter files (under PEFT's names), or both.
   bool in_model = true;
   bool in_adapter = false;
   // True for a table with one row per token of the vocabulary or per position. Adapters apply to linear layers, not to tables.
   bool is_table = false;
-  bool transposed = false;  // a checkpoint stores the transposed matrix, as GPT-2's Conv1D does
-  // The distribution of kNormal: `deviation`, or initializer_range if it is not set, times `normal_scale`, cut off at `cutoff` standard
-  // deviations (0: not cut off).
-  double normal_scale = 1.0;  // multiplies the standard deviation
+  bool transposed = false;  // true if a checkpoint stores the transposed matrix, as GPT-2's Conv1D does
+  // Parameters of Initializer::kNormal: the standard deviation is `deviation` (initializer_range if not set) times `normal_scale`. Values
+  // beyond `cutoff` standard deviations are not drawn, unless `cutoff` is 0.
+  double normal_scale = 1.0;
   double cutoff = 0.0;
   std::optional<double> deviation = {};
 

@@ -24,7 +24,7 @@ inline constexpr int64_t kLossScaleGrowthInterval = 2000;
 inline constexpr double kSmallestLossScale = 1.0;
 
 struct LossScale {
-  ValueId scale = kNoValue;  // f32[1]; kNoValue: gradients are not scaled
+  ValueId scale = kNoValue;  // f32[1], or kNoValue if gradients are not scaled
   ValueId good_steps = kNoValue;
   ValueId skipped = kNoValue;
   explicit operator bool() const { return scale != kNoValue; }

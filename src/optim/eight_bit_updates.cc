@@ -22,7 +22,8 @@ std::vector<int64_t> part_elements(const Graph& graph, const Parameter& paramete
   return elements;
 }
 
-// Returns true if the states of a parameter are in 8 bits. If a fused weight consists of several tensors, its smallest tensor decides.
+// Returns true if the states of a parameter are stored in 8 bits. If a fused weight consists of several tensors, all of them must have at
+// least kLeastElements elements.
 bool is_eight_bit(const Graph& graph, const Parameter& parameter) {
   const std::vector<int64_t> elements = part_elements(graph, parameter);
   return !parameter.is_embedding && *std::min_element(elements.begin(), elements.end()) >= kLeastElements;
@@ -39,7 +40,7 @@ Split split(const Graph& graph, std::span<const Parameter> group) {
   return parts;
 }
 
-// Returns the names of the states with codes: "adamw_8bit.m".
+// Returns the names of the states that are stored as 8-bit codes, such as "adamw_8bit.m".
 std::vector<std::string> code_names(const OptimizerRow& row) {
   std::vector<std::string> names;
   for (const std::string_view state : row.states) names.push_back(fmt::format("{}.{}", row.name, state));
@@ -49,8 +50,7 @@ std::string absmax_name(const std::string& state) {
   return state + ".absmax";
 }
 
-// Returns the names that the states have in 8 bits and those that they have in fp32: small tensors and embeddings keep their states in
-// fp32.
+// Returns the names of all kinds of states: those in 8 bits, and those in fp32, which small tensors and embeddings have.
 std::vector<std::string> eight_bit_state_names(const OptimizerRow& row, const OptimizerConfig& config) {
   std::vector<std::string> names;
   for (const std::string& state : code_names(row)) {
@@ -67,8 +67,8 @@ int64_t eight_bit_state_bytes(const OptimizerRow& row, const OptimizerConfig&) {
   return std::ssize(row.states);
 }
 
-// Appends the update of parameters with states in 8 bits. Each state consists of two values: the codes, and the absmax of each quantization
-// block.
+// Appends the update of parameters with states in 8 bits. Each state consists of two values: the codes, and the largest magnitude (absmax)
+// of each quantization block.
 void add_part_in_eight_bits(Graph& graph, const OptimizerRow& row, std::span<const Parameter> group,
                             const OptimizerConfig& config, double weight_decay, ValueId clip,
                             ValueId finite) {

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// The first noise sites of updates. The sites of dropout are smaller numbers, so they do not collide.
+// The first random sites for the noise of updates. Dropout uses smaller numbers, so the sites are distinct.
 constexpr int64_t kFirstSites = int64_t{1} << 30;
 constexpr int64_t kSecondSites = kFirstSites + (int64_t{1} << 29);
 

@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-// A state with name "adamw.m" is the value "adamw.m/WEIGHT", and its next version is
+// A kind of state, such as "adamw.m". The state of a weight is the value "adamw.m/WEIGHT", and its next version is
 // "adamw.m.updated/WEIGHT".
 struct UpdateState {
   std::string name;
@@ -26,10 +26,10 @@ using UpdateStatesOf = std::function<std::vector<UpdateState>(const Parameter&, 
 // graph.
 DType whole_state_dtype(const ValueType& weight);
 
-// Returns the attribute part_rows of an update of this group.
+// Returns the text of the attribute part_rows for an update of these parameters.
 std::string format_part_rows(const Graph& graph, std::span<const Parameter> group);
 
-// kYes: the update rounds its states stochastically, independent of the type of the weights.
+// kYes if the update rounds its states stochastically, whatever the type of the weights is.
 enum class RoundedStates : uint8_t { kNo, kYes };
 // Sets noise_seed and noise_site of an update of this group if it rounds stochastically: with weights that are stored in bf16 only, or with
 // states that are rounded stochastically. Stochastic rounding preserves, on average, changes smaller than the spacing of the numbers.

@@ -28,11 +28,12 @@ struct MetricScheduleOptions {
   ThresholdMode threshold_mode = ThresholdMode::kRelative;  // default of greedy: kAbsolute
   int64_t cooldown = 0;
   double min_lr = 0.0;  // default of greedy: 1e-3
-  double eps = 1e-8;    // smaller changes of the learning rate are not made
+  double eps = 1e-8;    // the learning rate does not change if the change would be smaller than this
   // The following options are used only by greedy.
   double max_lr = 1.0;
   int64_t warmup = 0;
-  bool smooth = false;  // compare the mean of the last window_size metrics
+  // If true, the mean of the last window_size metrics is compared instead of each metric.
+  bool smooth = false;
   int64_t window_size = 50;
   int64_t reset_start = 500;  // number of reductions at min_lr before the schedule starts again
 };
@@ -47,7 +48,7 @@ struct MetricScheduleState {
   int64_t cooldown_left = 0;
   int64_t warmup_left = 0;
   int64_t resets_left = 0;
-  std::vector<double> window;  // the metrics that are averaged, oldest first
+  std::vector<double> window;  // the metrics whose mean is compared, oldest first
   double window_sum = 0.0;
 };
 
@@ -62,8 +63,8 @@ MetricScheduleState start_metric_schedule(const MetricScheduleOptions& options, 
 // an improvement.
 void follow_metric(const MetricScheduleOptions& options, MetricScheduleState& state, double metric);
 
-// Convert the state to named finite numbers for a checkpoint, and back. An infinite `best` is omitted. Errors
-// of the second: kBadData if a number is missing or not possible.
+// Convert the state to named finite numbers for a checkpoint, and back. An infinite `best` is omitted. Errors of state_from_values():
+// kBadData if a number is missing or impossible.
 std::map<std::string, double> state_values(const MetricScheduleState& state);
 MetricScheduleState state_from_values(const MetricScheduleOptions& options,
                                       const std::map<std::string, double>& values);

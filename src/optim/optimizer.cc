@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// The storage format of a parameter. One op updates parameters of one format.
+// The way in which a parameter is stored. All parameters that one op updates are stored in the same way.
 enum class WeightFormat : uint8_t { kWhole, kWithCopy, kSplit };
 WeightFormat format_of(const Parameter& parameter) {
   if (parameter.remainder != kNoValue) return WeightFormat::kSplit;
@@ -33,7 +33,7 @@ size_t end_of_op(const Graph& graph, std::span<const Parameter> group, size_t fi
   return end;
 }
 
-// The number of noise sites of each kind (NoiseSites) that are in use.
+// The number of random sites for noise that are in use, for each kind in NoiseSites.
 using SitesTaken = std::array<int64_t, 2>;
 
 // Returns the distinct factors on the learning rate, in increasing order.
@@ -43,8 +43,8 @@ std::set<double> rate_factors(std::span<const Parameter> parameters) {
   return factors;
 }
 
-// Appends one op, or several, for each group of parameters with one decay, one format and one learning rate. `taken`: the number of noise
-// sites that are in use already; increased by the function.
+// Groups the parameters by weight decay, storage and learning rate, and appends one or more ops for each group. `taken` is the number of
+// random sites for noise that are in use already; the function increases it.
 void add_updates(Graph& graph, std::span<const Parameter> parameters, const OptimizerConfig& config,
                  ValueId clip, ValueId finite, SitesTaken& taken) {
   const OptimizerRow& row = optimizer_row(config.kind);

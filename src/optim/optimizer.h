@@ -36,7 +36,7 @@ struct AdagradOptions {
   friend bool operator==(const AdagradOptions&, const AdagradOptions&) = default;
 };
 
-// The storage of fp32 weights that matrix products read in 16 bits.
+// Determines how fp32 weights are stored that matrix products read in 16 bits.
 enum class MasterWeights : uint8_t {
   kAuto,   // kSplit if matrix products read bf16 and the optimizer supports it, else kWhole
   kWhole,  // fp32 and a copy in 16 bits: 6 bytes per parameter
@@ -58,37 +58,39 @@ struct OptimizerConfig {
   DType variance_dtype = DType::kF32;
   double max_grad_norm = 1.0;  // limit for gradient clipping; 0 switches clipping off
   MasterWeights master_weights = MasterWeights::kAuto;
-  // The largest number of elements that one op updates. A single parameter with more elements still has one op. 0: no
-  // limit. It does not change the results.
+  // The largest number of elements that one op updates. A parameter with more elements is updated by one op nevertheless. 0 means no limit.
+  // The results do not depend on this number.
   int64_t most_elements_at_once = 0;
   // The seed for stochastic rounding, which applies to weights that are stored in bf16 only and to variances in bf16.
   uint64_t noise_seed = 0;
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };
 
-// An optimizer may update some parameters with one kind of op and some with another, such as 8-bit and fp32 updates. Each kind numbers its
-// noise sites separately.
+// An optimizer may update some parameters with one kind of op and some with another, such as 8-bit and fp32 updates. Stochastic rounding
+// draws its noise from numbered random sites, which each kind of op numbers separately.
 enum class NoiseSites : uint8_t { kFirst, kSecond };
-// The kind and the number of the noise sites that a parameter takes: one, or one per tensor if the op treats a fused parameter as several
-// tensors.
+// The kind and the number of the random sites that a parameter needs: one site, or one per tensor if the op treats a fused parameter as
+// several tensors.
 struct TakenSites {
   NoiseSites sites = NoiseSites::kFirst;
   int64_t count = 1;
 };
 
-// A parameter to update. `weight`, or `weight` and `remainder` together, hold the fp32 numbers.
+// A parameter to update. Its fp32 numbers are in `weight`, or in `weight` and `remainder` together.
 struct Parameter {
-  std::string name;  // names of states contain it; empty: the name of `weight`
+  std::string name;  // part of the names of the parameter's states; if empty, the name of `weight` is used
   ValueId weight = kNoValue;
   ValueId gradient = kNoValue;
-  ValueId copy = kNoValue;       // 16-bit copy that matrix products read; the update writes it too
-  ValueId remainder = kNoValue;  // u8[2 n], for a `weight` in bf16 (base/split_f32.h)
+  ValueId copy = kNoValue;  // 16-bit copy that matrix products read; the update writes it too
+  // The lower 16 bits of each fp32 number whose upper 16 bits are in `weight`, as u8[2 n] (base/split_f32.h).
+  ValueId remainder = kNoValue;
   bool decays = true;
-  double rate_factor = 1.0;  // factor of the learning rate
+  double rate_factor = 1.0;  // factor by which the learning rate is multiplied
   bool is_embedding = false;
   // If the parameter consists of several tensors of a checkpoint, such as q, k and v: the number of rows of each.
   std::vector<int64_t> part_rows = {};
-  // Set by add_optimizer(), which assigns consecutive noise sites to the parameters that an op updates, however many ops there are.
+  // Set by add_optimizer(). The parameters of an optimizer have consecutive random sites for noise, so the noise does not depend on how
+  // many ops update them.
   NoiseSites sites = NoiseSites::kFirst;
   int64_t first_site = 0;
 };

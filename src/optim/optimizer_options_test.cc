@@ -37,7 +37,7 @@ TEST(OptimizerOptions, EveryNameThatRunsHasAnOptimizer) {
   EXPECT_GE(checked, 8);
 }
 
-// The rows are data. This test checks what their fields promise about each other and about the code.
+// Checks that the fields of each row of the table of optimizers agree with each other and with the code.
 TEST(Optimizers, EveryRowHasANameForOptimAFamilyWithStatesInFp32AndRulesOfThumb) {
   ASSERT_GE(optimizer_rows().size(), 9u);
   for (const OptimizerRow& row : optimizer_rows()) {
@@ -55,8 +55,8 @@ TEST(Optimizers, EveryRowHasANameForOptimAFamilyWithStatesInFp32AndRulesOfThumb)
     EXPECT_GT(row.flops_per_element, 0.0);
     EXPECT_FALSE(row.rules.empty());
     for (const StateRule& rule : row.rules) EXPECT_TRUE(rule.variant.starts_with(row.label)) << rule.variant;
-    // The first rule of thumb counts the states of a run that has all of them. Without beta1, Adafactor has one
-    // state less.
+    // The first rule of thumb of a row states the bytes of all its states. Adafactor is not checked, because without beta1 it has one state
+    // less.
     if (row.frame != UpdateFrame::kFactored) {
       OptimizerConfig config{.kind = row.kind, .momentum = row.has_optional_momentum ? 0.9 : 0.0};
       EXPECT_EQ(row.rules.front().num_kinds, std::ssize(optimizer_state_names(config)));

@@ -21,7 +21,7 @@ struct OptimizerOption {
   bool is_of_storage = false;
 };
 
-// The settings of an update. Optimizers that differ only in how their states are stored share them.
+// The settings of an optimizer. Optimizers that differ only in how their states are stored share one object.
 struct OptimizerSettings {
   std::span<const OptimizerOption> options = {};
   // Returns the attributes of the update op that contain its constants, except the weight decay.
@@ -40,15 +40,15 @@ struct UpdateBuilder {
   // Returns a lower bound for the bytes of states per parameter: without absmax values and without states
   // that exist per row or column.
   int64_t (*least_state_bytes)(const OptimizerRow&, const OptimizerConfig&);
-  // Returns the noise sites of a parameter.
+  // Returns the random sites for noise that a parameter needs.
   TakenSites (*sites)(const Graph&, const Parameter&);
 };
 const UpdateBuilder& update_builder(UpdateFrame frame);
 
-// The builder of each UpdateFrame, for update_builder(), with the file that defines it.
-extern const UpdateBuilder kPlainUpdates;      // plain_updates.cc
-extern const UpdateBuilder kEightBitUpdates;   // eight_bit_updates.cc
-extern const UpdateBuilder kAdafactorUpdates;  // adafactor.cc
+// The builder for each UpdateFrame. update_builder() returns one of them.
+extern const UpdateBuilder kPlainUpdates;      // defined in plain_updates.cc
+extern const UpdateBuilder kEightBitUpdates;   // defined in eight_bit_updates.cc
+extern const UpdateBuilder kAdafactorUpdates;  // defined in adafactor.cc
 
 // Returns a lower bound for the bytes of states per parameter (UpdateBuilder).
 int64_t least_state_bytes(const OptimizerConfig& config);

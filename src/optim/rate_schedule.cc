@@ -42,7 +42,7 @@ ScheduleCurve parse_curve(const std::string& name) {
   return name == kCurves[1] ? ScheduleCurve::kCosine : ScheduleCurve::kOneMinusSqrt;
 }
 
-// Divides by a count, or by 1 if the count is 0.
+// Returns `numerator` divided by `count`, or by 1 if `count` is 0.
 double over(double numerator, int64_t count) {
   return numerator / static_cast<double>(std::max<int64_t>(1, count));
 }
@@ -51,7 +51,7 @@ double wave(double num_cycles, double progress) {
   return 0.5 * (1.0 + std::cos(std::numbers::pi * num_cycles * 2.0 * progress));
 }
 
-// Maps a factor in [0, 1] to [least, 1].
+// Maps a factor from the range [0, 1] to the range [least, 1].
 double above(double least, double factor) {
   return std::max(0.0, factor * (1.0 - least) + least);
 }

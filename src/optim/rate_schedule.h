@@ -45,7 +45,7 @@ constexpr bool follows_metric(ScheduleKind kind) {
   return kind == ScheduleKind::kReduceLrOnPlateau || kind == ScheduleKind::kGreedy;
 }
 
-// The shape of the warm-up or decay of warmup_stable_decay: "linear", "cosine", "1-sqrt".
+// The shape of the warm-up and of the decay in warmup_stable_decay: "linear", "cosine" or "1-sqrt".
 enum class ScheduleCurve : uint8_t { kLinear, kCosine, kOneMinusSqrt };
 
 // A schedule with all of its parameters. make_schedule creates and checks it.
@@ -56,27 +56,29 @@ struct Schedule {
   int64_t num_training_steps = 1;
   // used by cosine schedules: number of waves, or of restarts for cosine_with_restarts (default 1)
   double num_cycles = 0.5;
-  double power = 1.0;            // used by polynomial
-  double lr_end = 1e-7;          // used by polynomial
-  double min_lr_rate = 0.0;      // minimum over peak: min_lr_rate, min_lr / learning_rate, or min_lr_ratio
-  double timescale = 10000.0;    // used by inverse_sqrt, in steps
+  double power = 1.0;    // used by polynomial
+  double lr_end = 1e-7;  // used by polynomial
+  // Minimum learning rate divided by the peak; from min_lr_rate, min_lr or min_lr_ratio.
+  double min_lr_rate = 0.0;
+  double timescale = 10000.0;    // used by inverse_sqrt; number of steps
   int64_t num_stable_steps = 0;  // used by warmup_stable_decay
   int64_t num_decay_steps = 0;   // used by warmup_stable_decay
-  std::optional<double> warmup_lr_rate = {};  // cosine_warmup_with_min_lr: start of the warm-up over the peak
+  // Used by cosine_warmup_with_min_lr: first learning rate of the warm-up divided by the peak.
+  std::optional<double> warmup_lr_rate = {};
   ScheduleCurve warmup_type = ScheduleCurve::kLinear;  // used by warmup_stable_decay
   ScheduleCurve decay_type = ScheduleCurve::kCosine;   // used by warmup_stable_decay
 };
 
-// One entry of lr_scheduler_kwargs.
+// One option of lr_scheduler_kwargs.
 struct ScheduleOption {
   std::string name;
-  std::variant<double, std::string> value;  // integers are doubles as well; the caller omits a JSON null
+  // Integers are stored as doubles too; an option whose JSON value is null is not listed.
+  std::variant<double, std::string> value;
 };
 
-// Returns a checked schedule. Requires: kind does not follow a metric.
-// Errors: kUsage if an option is unknown to this kind (the message lists those it has), has the wrong type or
-// an impossible value, or one that the kind needs is missing. For constant and constant_with_warmup,
-// options are ignored, as in transformers.
+// Returns a checked schedule. Requires: the schedule does not depend on a metric. Errors: kUsage if an option is unknown to this kind (the
+// message lists those it has), has the wrong type or an impossible value, or one that the kind needs is missing. For constant and
+// constant_with_warmup, options are ignored, as in transformers.
 Schedule make_schedule(ScheduleKind kind, double learning_rate, int64_t num_warmup_steps,
                        int64_t num_training_steps, std::span<const ScheduleOption> options = {});
 

@@ -49,8 +49,7 @@ TEST(Schedule, MatchesTransformersAtEveryStep) {
                                             c.num_training_steps, c.options);
     ASSERT_EQ(static_cast<int64_t>(c.multipliers.size()), c.num_training_steps + 1);
     for (int64_t step = 0; step <= c.num_training_steps; ++step) {
-      // Plimsoll and transformers use the same operations in double in the same order; only a cosine may differ
-      // in its last bit.
+      // Plimsoll and transformers compute in double with the same operations in the same order. Only the last bit of a cosine may differ.
       EXPECT_NEAR(schedule_multiplier(schedule, step), c.multipliers[static_cast<size_t>(step)], 1e-15)
           << c.name << " warm-up " << c.num_warmup_steps << " of " << c.num_training_steps << " step "
           << step;
@@ -134,7 +133,7 @@ TEST(MetricSchedule, MatchesTorchAndTransformersAfterEveryEvaluation) {
       follow_metric(options, state, c.metrics[i]);
       EXPECT_DOUBLE_EQ(state.learning_rate, c.learning_rates[i]) << c.name << " evaluation " << i;
       changed = changed || state.learning_rate != c.learning_rate;
-      // A state that was saved and loaded gives the same results.
+      // A state that is saved and loaded after each evaluation must give the same learning rates.
       state = state_from_values(options, state_values(state));
     }
     EXPECT_TRUE(changed) << c.name << ": the case shows nothing";

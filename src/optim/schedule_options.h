@@ -1,4 +1,4 @@
-// Reads lr_scheduler_kwargs: takes named values from a list, and then refuses the values that no schedule option has read. Internal to this
+// Reads lr_scheduler_kwargs: takes named values from a list, and then refuses the values that the schedule has not read. Internal to this
 // folder. Thread-safe: distinct readers may be used from distinct threads. Borrows the list.
 #pragma once
 
@@ -23,10 +23,11 @@ class ScheduleOptionReader {
   // Returns the integer of this name, or nothing if it is not given. Errors: kUsage if it is not a finite number, not
   // an integer, or below `least`.
   std::optional<int64_t> whole(std::string_view name, int64_t least);
-  // Returns the text of this name, or nothing. Errors: kUsage if it is not one of the choices; the message
-  // lists them.
+  // Returns the text of this name, or nothing if it is not given. Errors: kUsage if the text is not one of `choices`; the message lists
+  // them.
   std::optional<std::string> text(std::string_view name, std::span<const std::string_view> choices);
-  // Checks that all options were read. Errors: kUsage for the first one that was not; the message lists the options of the kind.
+  // Checks that all given options were read. Errors: kUsage for the first option that was not read; the message lists the options of this
+  // kind of schedule.
   void refuse_the_rest() const;
 
  private:

@@ -187,8 +187,8 @@ class CpuBackend final : public ExecutorBackend {
   }
 
  private:
-  // A segment, or a fetch of the outputs, in the queue that ExecutorOptions::runs_ahead simulates. It is executed
-  // only when a caller waits for it, which is the latest time at which a device may execute it.
+  // An element of the queue of a simulated device (ExecutorOptions::runs_ahead): a segment, or a fetch of the outputs. It is executed only
+  // when a caller waits for it, which is the latest time at which a device may execute it.
   struct Enqueued {
     BoundProgram* program = nullptr;
     Segment segment = Segment::kForward;
@@ -228,7 +228,7 @@ class CpuBackend final : public ExecutorBackend {
     }
   }
 
-  // Runs each queued op right before the op that waits for it, which is the latest time at which a device may run it.
+  // Runs each copy and collective operation right before the op that waits for it, which is the latest time at which a device may run it.
   template <typename Runs>
   void run_queued_late(const BoundProgram& program, const Runs& runs) const {
     std::vector<const BoundOp*> under_way;
@@ -309,17 +309,18 @@ class CpuBackend final : public ExecutorBackend {
   const Plan& plan_;
   ExecutorOptions options_;
   CpuArena arena_;
-  // The blocks of the buffers, if the plan keeps buffers separate.
+  // One block per buffer if the plan keeps buffers separate, and none otherwise.
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;
   ArenaMap map_;
-  // outputs of the last fetch, by their offsets, if training runs ahead
+  // The outputs at the time of the last fetch, by their offsets. Only used if training runs ahead.
   std::map<int64_t, std::vector<std::byte>> fetched_;
   std::vector<Enqueued> queue_;         // enqueued segments that have not run yet, in order
   std::optional<CpuArena> host_arena_;  // set if the plan keeps values on the host
   ArenaMap host_map_;
   mutable std::optional<CollectiveThread> collectives_;  // set if the plan has collective operations
   std::unique_ptr<DiskTransfers>
-      disk_;  // if the plan stores values on a disk; destroyed before the arena, which the threads access
+      // Set if the plan stores values on a disk; destroyed before the arena, because its threads access the arena.
+      disk_;
 };
 
 }  // namespace

@@ -18,7 +18,8 @@ namespace plimsoll {
 
 class CollectiveThread {
  public:
-  // `most`: the largest number of ops of a segment. Errors: kDevice if the operating system cannot create a thread.
+  // `most` is the largest number of collective ops in one segment of a program. Errors: kDevice if the operating system cannot create a
+  // thread.
   explicit CollectiveThread(size_t most);
   // Waits for the op that is running, and drops the ops that have not started.
   ~CollectiveThread();
@@ -46,8 +47,8 @@ class CollectiveThread {
   std::mutex mutex_;
   std::condition_variable has_work_;
   std::condition_variable is_done_;
-  std::vector<Started> started_;  // the ops of this segment, in order
-  size_t num_done_ = 0;           // the number of them that have ended
+  std::vector<Started> started_;  // the ops of the current segment, in the order in which they were started
+  size_t num_done_ = 0;           // number of started ops that have ended
   std::exception_ptr failure_;
   bool stop_ = false;
   std::thread thread_;

@@ -21,8 +21,8 @@
 namespace plimsoll {
 namespace {
 
-// While an object of this class exists, the host may wait for the GPU, and the GPU for other ranks. If that takes too long, the
-// thread that watches the other ranks ends the wait of the GPU (Communicator::on_failure), and then require_all_ranks() throws.
+// While an object of this class exists, the host may wait for the GPU, and the GPU for other ranks. If a wait takes too long, a thread that
+// watches the other ranks aborts the work of the GPU (Communicator::on_failure), and require_all_ranks() throws afterwards.
 class WaitForRanks {
  public:
   explicit WaitForRanks(const RankConnections& connections) {
@@ -143,10 +143,10 @@ class CudaBackend final : public ExecutorBackend {
         context, context.queue() == Queue::kCompute ? device_.stream() : side_.stream_of(context.queue()));
   }
 
-  // Replays the segment if it is captured, captures it at its second run, and otherwise enqueues it op by op. A forward pass
-  // after an evaluation or a checkpoint has no deferred work, unlike the captured one: it is enqueued op by op and does not
-  // count as the first run. A segment that moves activations is never captured: replays on an H200 wait for one another at
-  // the link, which then carries 49 to 51 GB/s instead of 55.
+  // Replays the segment if it is captured, captures it at its second run, and otherwise enqueues it op by op. A forward pass after an
+  // evaluation or a checkpoint executes no deferred ops, but a captured one does. Therefore such a pass is enqueued op by op, and it does
+  // not count as the first run. A segment that moves activations is never captured: replays on an H200 wait for one another at the link,
+  // which then carries 49 to 51 GB/s instead of 55.
   void run(BoundProgram& program, Segment segment, DeferredWork deferred) override {
     // Enqueuing may block: the driver makes the host wait if too much work is enqueued on a stream that waits for another rank.
     const WaitForRanks wait(connections_);
@@ -227,7 +227,7 @@ class CudaBackend final : public ExecutorBackend {
   }
 
  private:
-  // Allocates a block and does not fill it, so that initcheck sees reads of bytes that were not written.
+  // Allocates a block without filling it, so that the initcheck tool of compute-sanitizer detects reads of bytes that were not written.
   std::byte* take_block(int64_t bytes) {
     blocks_.emplace_back(device_, bytes, std::nullopt);
     return blocks_.back().data();
@@ -301,9 +301,10 @@ class CudaBackend final : public ExecutorBackend {
   RankConnections connections_;
   CudaDevice device_;
   CudaArena arena_;
-  std::vector<CudaArena> blocks_;  // the blocks of the buffers, if the plan keeps buffers separate
+  // One block per buffer if the plan keeps buffers separate, and none otherwise.
+  std::vector<CudaArena> blocks_;
   ArenaMap map_;
-  std::vector<PinnedMemory> host_blocks_;  // the host's arena, or its buffers if they are separate
+  std::vector<PinnedMemory> host_blocks_;  // one block for the host's arena, or one per buffer
   ArenaMap host_map_;
   HostExchange exchange_;
   SideStreams side_;
@@ -311,7 +312,8 @@ class CudaBackend final : public ExecutorBackend {
   CudaEvent before_op_{CudaEvent::Times::kYes};
   CudaEvent after_op_{CudaEvent::Times::kYes};
   std::unique_ptr<DiskTransfers>
-      disk_;  // if the plan stores values on a disk; destroyed before the arenas, which the threads access
+      // Set if the plan stores values on a disk; destroyed before the arenas, because its threads access them.
+      disk_;
 };
 
 }  // namespace

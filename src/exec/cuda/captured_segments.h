@@ -1,5 +1,5 @@
-// Segments of programs that are captured as CUDA graphs and replayed. Their number is limited by the memory that the plan reserves for
-// them. Only for the CUDA backend; not thread-safe.
+// Segments of programs (forward pass, backward pass or update) that are captured as CUDA graphs and replayed. Their number is limited by
+// the memory that the plan reserves for them. Only for the CUDA backend; not thread-safe.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,8 +13,8 @@
 
 namespace plimsoll {
 
-// The CUDA graph of one segment of a program (its forward pass, backward pass or update) for one bucket, which is a size of batches. Owns
-// the CUDA graph.
+// The CUDA graph of one segment of a program (its forward pass, backward pass or update) for batches of one size (a bucket). Owns the CUDA
+// graph.
 class CapturedSegment {
  public:
   CapturedSegment() = default;
@@ -43,7 +43,8 @@ class CapturedSegment {
       throw;
     }
     PLIMSOLL_CUDA(cudaStreamEndCapture(stream, &graph));
-    // Without the flag, kernels of the graph would have the priority of the stream into which it is launched.
+    // cudaGraphInstantiateFlagUseNodePriority is set, because kernels of the graph would otherwise have the priority of the stream into
+    // which it is launched.
     const cudaError_t error =
         cudaGraphInstantiateWithFlags(&executable_, graph, cudaGraphInstantiateFlagUseNodePriority);
     PLIMSOLL_CUDA(cudaGraphDestroy(graph));

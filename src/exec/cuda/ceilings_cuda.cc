@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// A pair of events on one stream.
+// Measures the time of work on a stream by two events.
 class Stopwatch {
  public:
   explicit Stopwatch(CudaStream stream) : stream_(stream) {}
@@ -51,7 +51,7 @@ double copy_gb_per_s(Stopwatch& stopwatch, CudaStream stream, std::span<std::byt
   return 2e-9 * static_cast<double>(bytes) / seconds;
 }
 
-// Returns the rate of products of n x n matrices, where n is at most 8192, for 1.1e12 operations.
+// Returns the rate of matrix products of n x n matrices. n is at most 8192, for which a product has 1.1e12 operations.
 double best_product_gflops(Stopwatch& stopwatch, CudaDevice& device, std::span<std::byte> memory,
                            const PlanRequest& request) {
   const DType dtype = product_type(request);
@@ -63,7 +63,7 @@ double best_product_gflops(Stopwatch& stopwatch, CudaDevice& device, std::span<s
     return kCublasLtWorkspaceBytes + (fp32 == Fp32Products::kTf32x3 ? tf32x3_split_bytes(problem) : 0);
   };
   set_size(ceiling_product_size(std::ssize(memory), kCublasLtWorkspaceBytes, dtype, 8192));
-  // tf32x3 needs scratch memory for its split operands, so the product has to become smaller until everything fits.
+  // With tf32x3 a product needs scratch memory for its operands, which are split into two terms, so n is reduced until everything fits.
   while (problem.n > 0 &&
          scratch_bytes() + 3 * problem.n * problem.n * dtype_bytes(dtype) > std::ssize(memory)) {
     set_size(problem.n - 128);

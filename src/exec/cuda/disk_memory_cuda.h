@@ -16,7 +16,7 @@ namespace plimsoll {
 
 class CudaTransferMemory final : public TransferMemory {
  public:
-  // `ops`: the stream whose work transfers wait for. `most`: the largest number of transfers of a segment.
+  // Transfers wait for the work on the stream `ops`. `most` is the largest number of transfers in one segment of a program.
   CudaTransferMemory(int ordinal, CudaStream ops, size_t most)
       : ordinal_(ordinal), ops_(ops), buffers_(kDiskBuffersBytes), streams_(2 * kThreadsPerDirection) {
     points_.reserve(most);
@@ -37,7 +37,7 @@ class CudaTransferMemory final : public TransferMemory {
   int ordinal_;
   CudaStream ops_;
   PinnedMemory buffers_;
-  std::vector<CudaSideStream> streams_;  // one per thread that transfers pieces
+  std::vector<CudaSideStream> streams_;  // one stream per thread that transfers data
   std::vector<CudaEvent> points_;
 };
 

@@ -15,14 +15,14 @@ namespace plimsoll {
 
 class HostExchange {
  public:
-  // Fills the twin with `fill`. `map` and `device` must outlive the object.
+  // Fills the twin (the copy of the inputs and outputs in pinned host memory) with `fill`. `map` and `device` must outlive the object.
   HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap& map, uint8_t fill);
 
   // Fills the outputs on the device, because they may be read before a program has written them, and separate buffers are not filled when
   // they are allocated.
   void fill_outputs(uint8_t fill);
 
-  // Returns the address in the twin of the input or output at this offset of the arena. Errors: kInternal for another
+  // Returns the address in the twin (pinned host memory) of the input or output at this offset of the arena. Errors: kInternal for another
   // offset.
   std::byte* at(int64_t offset) const;
 
@@ -43,8 +43,10 @@ class HostExchange {
     int64_t end = 0;
   };
   struct Sent {
-    bool is_changed = false;    // the host has changed these inputs since they were copied to the device
-    bool is_in_flight = false;  // a copy to the device may still be reading the twin
+    // True if the host has changed these inputs since they were copied to the device.
+    bool is_changed = false;
+    // True if a copy to the device may still be reading the inputs from pinned host memory.
+    bool is_in_flight = false;
   };
 
   std::array<Range, 2> batch_ranges() const;
@@ -55,16 +57,16 @@ class HostExchange {
 
   CudaDevice& device_;
   const ArenaMap& map_;
-  Range all_ = {};      // all inputs, followed by all outputs
-  Range update_ = {};   // the inputs of Inputs::kUpdate
-  Range outputs_ = {};  // all outputs; ends where all_ ends
+  Range all_ = {};      // the range of all inputs and outputs in the arena; inputs come first
+  Range update_ = {};   // the range of the inputs of Inputs::kUpdate
+  Range outputs_ = {};  // the range of all outputs, at the end of all_
   int64_t staged_begin_ = 0;
-  PinnedMemory twin_;               // a copy of all_
+  PinnedMemory twin_;               // a copy of the range all_ in pinned host memory
   Sent sent_[2] = {};               // indexed by Inputs
-  bool outputs_stale_ = false;      // a segment ran after the last fetch
-  bool outputs_in_flight_ = false;  // a fetch was started, and no caller has waited for it
+  bool outputs_stale_ = false;      // true if a segment ran after the last fetch
+  bool outputs_in_flight_ = false;  // true if a fetch was started and no caller has waited for it
   CudaSideStream staging_;
-  CudaEvent staged_;  // recorded when the batch has been copied out of the twin
+  CudaEvent staged_;  // recorded when the batch has been copied out of pinned host memory
   CudaEvent taken_;   // recorded when the batch has been copied out of the staging buffer
   CudaEvent update_sent_;
   CudaEvent fetched_;

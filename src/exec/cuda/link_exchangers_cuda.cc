@@ -1,4 +1,4 @@
-// The exchanges between GPUs that link_measurement.h measures.
+// The implementations of collective operations between GPUs that link_measurement.h measures.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ int num_timed_calls(int64_t count) {
   return count * kFloatBytes < (int64_t{1} << 20) ? 20 : 2;
 }
 
-// The base of both exchanges: it has a buffer on the GPU and measures the time.
+// The base class of the two implementations of collective operations between GPUs. It owns a buffer on the GPU and measures times.
 class GpuExchanger : public LinkExchanger {
  public:
   GpuExchanger(int gpu_ordinal, int64_t buffer_bytes)
@@ -73,8 +73,8 @@ class GpuExchanger : public LinkExchanger {
   CudaEvent end_{CudaEvent::Times::kYes};
 };
 
-// Returns the number of bytes of the buffer and of scratch memory together. Scratch memory for small data is as large as the data; for
-// larger data it may be smaller.
+// Returns the bytes of the buffer plus the bytes of scratch memory. For small data, scratch memory is as large as the data; for larger data
+// it may be smaller.
 int64_t peers_buffer_bytes(int64_t elements, int num_ranks) {
   const int64_t scratch =
       std::max(kSmallTensorBytes, peer_scratch_bytes_of(elements, kFloatBytes, num_ranks));
@@ -85,7 +85,8 @@ DividedTensor divided(const ReducedTensor& tensor, int num_ranks) {
   return {.data = tensor.data, .count = tensor.count, .slice = tensor.count / num_ranks};
 }
 
-// Executes the operations in the same way as training. broadcast uses the same copy engines and waits at the same points.
+// Collective operations by kernels on GPUs that map each other's memory, executed in the same way as in training. A broadcast uses the same
+// copy engines, and waits at the same points, as the other operations.
 class MappedMemoryExchanger final : public GpuExchanger {
  public:
   MappedMemoryExchanger(Communicator& ranks, int gpu_ordinal, const std::string& uuid,

@@ -14,18 +14,18 @@
 namespace plimsoll {
 namespace {
 
-// Consecutive runs read their operands from different parts of this many bytes, which is at least twice the cache of an
-// H200 (50 MiB) and of newer GPUs, so that no run finds its operands in the cache.
+// Each run reads its operands from another part of a memory range of this size, so that no run finds its operands in the cache. The size is
+// at least twice the cache of an H200 (50 MiB) and of newer GPUs.
 constexpr int64_t kRotatedBytes = 320 * kMiB;
 constexpr int kRuns = 3;
-// The size of the block of numbers from which all operands are filled by copies.
+// The bytes of the pattern of numbers that is copied repeatedly to fill all operands.
 constexpr int64_t kPatternBytes = kMiB;
 
 int64_t aligned(int64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
-// The offsets of the operands in a set.
+// The offsets of the operands of one matrix product; the left operand has offset 0. `bytes` is their total size.
 struct Operands {
   explicit Operands(const MatmulProblem& p)
       : b(aligned(p.m * p.k * dtype_bytes(p.a))),

@@ -37,7 +37,7 @@ class SideStreams {
 
   CudaStream stream_of(Queue queue) const { return streams_[index_of(queue)]->get(); }
 
-  // Has to be called before a segment, when no queued op is in flight.
+  // Has to be called before a segment (forward pass, backward pass or update), when no op of these streams is in flight.
   void begin() {
     in_flight_.clear();
     num_started_ = 0;
@@ -74,10 +74,11 @@ class SideStreams {
   CudaStream ops_;
   CudaEvent ops_so_far_;
   std::array<std::optional<CudaSideStream>, kNumQueues> streams_;
-  std::vector<CudaEvent> ends_;  // ends of the queued ops of a segment, in the order of their starts
+  // One event per op of these streams in a segment, recorded at the end of the op; in the order in which the ops were started.
+  std::vector<CudaEvent> ends_;
   size_t num_started_ = 0;
   std::vector<std::pair<uint32_t, CudaEvent*>>
-      in_flight_;  // the position of the op that waits, and the event that it waits for
+      in_flight_;  // the position of the op that must wait, and the event for which it waits
 };
 
 }  // namespace plimsoll

@@ -20,8 +20,8 @@ struct ListedBinding {
   // The type of the kernel functions that the binding calls; null if the kernel family provides the call itself.
   const std::type_info* function = nullptr;
 };
-// Return the rows of bindings.inc with the types of the functions that they call on a CPU and on a GPU. The second list is empty in builds
-// without CUDA.
+// Return the bindings that bindings.inc lists, with the types of the kernel functions that they call, for a CPU and for a GPU. The second
+// list is empty in builds without CUDA.
 std::vector<ListedBinding> listed_cpu_bindings();
 std::vector<ListedBinding> listed_cuda_bindings();
 // Return the functions of the implementations in the kernel catalog for a CPU and for a GPU. The latter exists only in builds with CUDA.

@@ -24,7 +24,7 @@ TEST(Bindings, EveryOpHasExactlyOne) {
   EXPECT_EQ(bound.size(), all_ops().size());
 }
 
-// Expects that the rows of the kernel to which an op is lowered name functions of the type that its binding calls.
+// Expects that all kernels of the catalog to which an op can be lowered have functions of the type that the op's binding calls.
 void expect_functions(const std::vector<ListedBinding>& bindings, std::span<const KernelFunction> functions,
                       bool on_gpu) {
   int checked = 0;
@@ -56,8 +56,8 @@ TEST(Bindings, CallTheFunctionsOfTheRowsForAGpu) {
   expect_functions(bindings, cuda_functions(), true);
 }
 
-// Families that choose the function themselves must also have kernels for both devices. On a CPU the reference
-// kernel is enough.
+// Kernel families that choose the kernel function themselves must also have kernels for both devices. On a CPU the reference kernel is
+// enough.
 TEST(Bindings, EveryOpHasARowForEachDevice) {
   for (const OpSchema* op : all_ops()) {
     const std::vector<const KernelRow*> rows = kernel_rows_of(lowering_of(*op).kernel);

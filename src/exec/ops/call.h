@@ -28,14 +28,14 @@ class AccumulateFlag {
   ConstView flag_;
 };
 
-// The random state (seed and number of the micro-batch) for the random draws of an op at its site. An op without it draws no random
-// numbers.
+// The random state of an op: the seed and the number of the micro-batch, and the op's site, which separates its random draws from those of
+// other ops. An op without a random state draws no random numbers.
 class RandomState {
  public:
   explicit RandomState(const BindContext& context)
       : rng_(context.input_with(InputRole::kRandomState)),
         site_(context.attributes().integer_or("site", 0)) {}
-  // Keeps the first block of the arguments, which is the same in every run.
+  // Reads the random state into the arguments. Does not change `first_block`, which binding has set.
   template <typename Args>
   void read(Args& args) const {
     if constexpr (requires { args.where; }) {
@@ -89,7 +89,7 @@ class NumSequences {
   ConstView num_sequences_;
 };
 
-// The type of the functions of a kernel for the CPU whose arguments kArgs makes.
+// The type of the CPU functions of a kernel. The function kArgs makes their arguments.
 template <auto kArgs>
 using CpuCall = void(const decltype(kArgs(std::declval<const BindContext&>()))&);
 
@@ -107,8 +107,8 @@ std::function<void()> bind_call(const BindContext& context) {
   };
 }
 
-// Returns a call like bind_call() of a kernel that works on a list of tensors. The arguments borrow the list, which is
-// stored in the call.
+// Returns a call as bind_call() does, for a kernel that works on a list of tensors. The arguments borrow the list, which is stored in the
+// call.
 template <auto kArgs, auto kTensors>
 std::function<void()> bind_tensors_call(const BindContext& context) {
   return [run = cpu_function(context.kernel()).as<CpuCall<kArgs>>(), args = kArgs(context),

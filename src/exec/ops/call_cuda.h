@@ -12,7 +12,8 @@
 
 namespace plimsoll {
 
-// The type of the functions of a CUDA kernel whose arguments kArgs makes and that reads the operands RunTime.
+// The type of the functions of a CUDA kernel. Their parameters are the arguments that the function kArgs makes, one operand per type in
+// RunTime, and the stream.
 template <auto kArgs, typename... RunTime>
 using CudaCall = void(const decltype(kArgs(std::declval<const BindContext&>()))&,
                       decltype(std::declval<const RunTime&>().on_device())..., CudaStream);
@@ -28,7 +29,7 @@ std::function<void()> bind_launch(const BindContext& context, CudaStream stream)
           ... operands = RunTime(context), stream] { run(args, operands.on_device()..., stream); };
 }
 
-// Returns a launch like bind_launch() of a kernel that works on a list of tensors, which is stored in the call.
+// Returns a launch as bind_launch() does, for a kernel that works on a list of tensors, which is stored in the call.
 template <auto kArgs, auto kTensors>
 std::function<void()> bind_tensors_launch(const BindContext& context, CudaStream stream) {
   return [run = cuda_function(context.kernel()).as<CudaCall<kArgs>>(), args = kArgs(context),

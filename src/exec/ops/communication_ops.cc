@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the memory of the other GPUs for a collective operation of the stages of a pipeline, whose tensor is at another offset of each
-// arena; null for other operations and on a CPU.
+// Returns the memory of the other GPUs for a collective operation between the stages of a pipeline, in whose arenas the tensor has
+// different offsets. Returns null for other operations and on a CPU.
 std::shared_ptr<PeerMemory> peers_at_offsets(const BindContext& context) {
   PeerMemory* peers = context.connections().peers;
   if (peers == nullptr || !is_collective_of_stages(context.op())) return nullptr;
@@ -25,7 +25,7 @@ std::shared_ptr<PeerMemory> peers_at_offsets(const BindContext& context) {
     for (const StageExchange& exchange : stage.exchanges) {
       if (exchange.axis == axis) of_axis.push_back(exchange.offset);
     }
-    // In operations of the first and the last stage, the stages in between have no tensor.
+    // In operations between the first and the last stage only, the stages in between do not take part and have no tensor.
     if (!of_axis.empty()) offsets.push_back(of_axis.at(static_cast<size_t>(number)));
   }
   PLIMSOLL_CHECK(std::ssize(offsets) == peers->size(),
@@ -34,7 +34,8 @@ std::shared_ptr<PeerMemory> peers_at_offsets(const BindContext& context) {
   return std::make_shared<PeersAtOffsets>(*peers, std::move(offsets));
 }
 
-// Returns the buffer from which the stage `from` sends a value to this stage, at the address at which this rank maps it.
+// Returns the buffer from which the stage `from` sends a value to this stage. The address is the one at which this rank has mapped the
+// memory of that stage.
 ConstView room_of_sender(const BindContext& context, PeerMemory& peers, int64_t from) {
   const StagePlan& sender = context.plan().stages.at(static_cast<size_t>(from));
   const std::string& name = context.graph().value(context.op().outputs[ReceiveOp::kY]).name;

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the arguments of an activation whose backward kernel reads x or y, as the forward op saved it.
+// Returns the arguments of an activation function whose backward kernel reads either x or y.
 template <typename Args>
 Args pointwise_args(const BindContext& context) {
   return {.x = context.input(PointwiseOp::kX),
@@ -87,7 +87,7 @@ AccumulateArgs accumulate_args(const BindContext& context) {
     slice = slice_of_rank(*slices, whole, context.communicator().rank());
     d.data = static_cast<const std::byte*>(d.data) + slice.first * dtype_bytes(d.dtype);
   }
-  // If there is no value to add to, the op copies d.
+  // Without a value to which d is added, the op copies d.
   const ConstView sum = context.output(AccumulateOp::kSum);
   return {{.a = context.has_input(AccumulateOp::kInto) ? context.input(AccumulateOp::kInto) : sum,
            .b = d,
@@ -144,7 +144,7 @@ ColumnsFwdArgs columns_args(const BindContext& context) {
           .first = context.attributes().integer("first"),
           .scale = context.attributes().number("scale")};
 }
-// Copies all columns of the rows of this rank.
+// Selecting the rows of this rank is a copy of all columns from the first of these rows on.
 ColumnsFwdArgs own_rows_args(const BindContext& context) {
   const ConstView x = context.input(OwnRowsOp::kX);
   const int64_t rows = context.output_size(OwnRowsOp::kY, 0), columns = context.output_size(OwnRowsOp::kY, 1);
@@ -252,7 +252,7 @@ std::vector<CopyArgs> copy_args(const BindContext& context) {
                   .to = static_cast<std::byte*>(to.data),
                   .bytes = std::min(context.input_elements(i), context.output_elements(i)) * width};
     if (slice) {
-      // The source or the destination contains the whole value, and is then the longer of the two.
+      // Either the source or the destination contains the whole value; that one is longer.
       const int64_t whole = std::max(context.input_elements(i), context.output_elements(i));
       const int64_t numbers = whole / slice->of;
       copy.from += slice->first_in(context.input_elements(i), numbers) * width;

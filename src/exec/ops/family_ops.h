@@ -70,7 +70,7 @@ std::function<void()> bind_attention_bwd_cpu(const BindContext& context);
 // The functions that make the arguments of element-wise kernels, of copies and of dequantization. Thread-safe:
 // pure functions.
 
-ActivationFwdArgs activation_args(const BindContext& context);  // for relu and tanh
+ActivationFwdArgs activation_args(const BindContext& context);  // arguments of relu and tanh
 ActivationBwdArgs activation_bwd_args(const BindContext& context);
 GeluFwdArgs gelu_args(const BindContext& context);
 GeluBwdArgs gelu_bwd_args(const BindContext& context);
@@ -87,7 +87,8 @@ ScaleShiftBwdArgs scale_shift_bwd_args(const BindContext& context);
 ColumnsFwdArgs columns_args(const BindContext& context);
 AddColumnsFwdArgs add_columns_args(const BindContext& context);
 ColumnsFwdArgs own_rows_args(const BindContext& context);
-// Returns RandomSite::first_block for an op whose first input has the rows of this rank only; 0 if it has all rows.
+// Returns the number of the first block of random numbers that this rank draws (RandomSite::first_block). It is above 0 only if the first
+// input of the op has just this rank's rows.
 uint64_t first_random_block(const BindContext& context);
 CastFwdArgs cast_args(const BindContext& context);
 DropoutFwdArgs dropout_args(const BindContext& context);
@@ -99,7 +100,7 @@ std::function<void()> bind_quantize_fp8_cpu(const BindContext& context);
 // Returns the arguments of each value that the op copies.
 std::vector<CopyArgs> copy_args(const BindContext& context);
 std::function<void()> bind_copy_cpu(const BindContext& context);
-// Returns the function that starts the transfer of a copy from or to a disk, for which the backend waits; null for other
+// For a copy from or to a disk, returns the function that starts the transfer; the backend waits for its end. Returns null for other
 // copies.
 std::function<void()> bind_disk_copy(const BindContext& context);
 
@@ -186,11 +187,11 @@ std::function<void()> bind_linear_cross_entropy_with_gradients_cpu(const BindCon
 // The functions that make the arguments of matrix products and of the ops around them. Thread-safe: pure
 // functions.
 
-// Returns the matrix product of an op in this bucket, for the implementation that the plan chose.
+// Returns the description of the op's matrix product with its sizes, for the implementation that the plan chose.
 PlannedMatmul planned_matmul(const BindContext& context);
 // Returns the sizes and types of the layer that linear_gelu or linear_norm computes.
 LinearProblem linear_problem(const BindContext& context);
-MatmulArgs matmul_args(const BindContext& context);  // for matmul and linear_gelu
+MatmulArgs matmul_args(const BindContext& context);  // arguments of matmul and of linear_gelu
 MatmulArgs linear_add_args(const BindContext& context);
 MatmulArgs scaled_matmul_args(const BindContext& context);
 LinearNormArgs linear_norm_args(const BindContext& context);
@@ -219,7 +220,7 @@ BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context);
 
 std::vector<OptimizerTensor> norm_tensors(const BindContext& context);
 // Return the list of tensors of an update: for each parameter the parameter, its gradient, its states, and its copy or lower half if it has
-// one. If states are not one number per element, the list contains one entry per part of a fused parameter (graph/ops/update.h).
+// one. If the states are not in the shape of the parameter, the list contains one entry per part of a fused parameter (graph/ops/update.h).
 std::vector<OptimizerTensor> plain_update_tensors(const BindContext& context);
 std::vector<OptimizerTensor> eight_bit_update_tensors(const BindContext& context);
 std::vector<AdafactorTensor> factored_update_tensors(const BindContext& context);
@@ -235,7 +236,7 @@ auto update_tensors(const BindContext& context) {
   }
 }
 
-// Returns the arguments of the update that kReference computes.
+// Returns the arguments of the update kernel whose reference implementation is kReference.
 template <auto kReference>
 auto update_args(const BindContext& context) {
   const auto make = []<typename Args>(void (*)(const Args&)) { return Args(); };

@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the arguments that losses of one label per row share, forward and backward.
+// Returns the arguments that are common to the forward and backward kernels of losses with one label per row.
 template <typename Args>
 Args class_loss_args(const BindContext& context) {
   static_assert(int{ClassLossBwdOp::kLogits} == ClassLossOp::kLogits &&
@@ -21,13 +21,13 @@ Args class_loss_args(const BindContext& context) {
   return args;
 }
 
-// Returns the classes of this rank of a tensor-parallel group. `columns`: the number of columns of the rank's logits.
+// Returns the range of classes that this rank of a tensor-parallel group has. `columns` is the number of columns of the rank's logits.
 ClassShare class_share_of(const BindContext& context, int64_t columns) {
   return class_share(context.communicator(MeshAxis::kTensor).rank(), columns,
                      context.attributes().integer(kAllClasses));
 }
 
-// Returns the arguments that class_sums_loss and its gradient share.
+// Returns the arguments that are common to class_sums_loss and its backward op.
 template <typename Args>
 Args sums_loss_args(const BindContext& context) {
   static_assert(int{ClassSumsLossBwdOp::kSums} == ClassSumsLossOp::kSums &&
@@ -45,7 +45,7 @@ Args sums_loss_args(const BindContext& context) {
   return args;
 }
 
-// Returns the arguments that the ops of a classifier with its loss share.
+// Returns the arguments that are common to the ops that compute a classifier's last matrix product together with its loss.
 template <typename Args, typename Operands>
 Args classifier_args(const BindContext& context) {
   Args args;
@@ -59,7 +59,7 @@ Args classifier_args(const BindContext& context) {
   return args;
 }
 
-// Returns the arguments that the same ops share if the ranks divide the classes.
+// Returns the arguments that are common to these ops if the classes are divided among the ranks of a tensor-parallel group.
 template <typename Args, typename Operands>
 Args divided_classifier_args(const BindContext& context) {
   Args args;
@@ -73,8 +73,8 @@ Args divided_classifier_args(const BindContext& context) {
   return args;
 }
 
-// Returns the call of the reference, or the call of the fast kernel, which works on chunks of rows and is prepared by
-// `prepare`.
+// Returns a call of the reference kernel if the plan chose it, and otherwise a call of the fast kernel, which `prepare` creates and which
+// works on chunks of rows.
 template <typename Args, typename Prepare>
 std::function<void()> bind_chunks(const BindContext& context, const Args& args,
                                   void (*reference)(const LinearCrossEntropyProblem&, const Args&),
@@ -85,8 +85,7 @@ std::function<void()> bind_chunks(const BindContext& context, const Args& args,
   return [prepared, args] { prepared->run(args); };
 }
 
-// Returns the same call as bind_chunks(), for ops that add to gradients of parameters if the accumulate flag
-// says so.
+// Returns a call as bind_chunks() does, for ops that add to gradients of parameters if the accumulation flag is 1.
 template <typename Args, typename Prepare>
 std::function<void()> bind_accumulating_chunks(const BindContext& context, Args args,
                                                void (*reference)(const LinearCrossEntropyProblem&,

@@ -10,10 +10,10 @@ namespace plimsoll {
 
 namespace {
 
-// Makes the output of a product visible to compute-sanitizer's initcheck, which does not see the writes of Hopper's copy engine, by
-// which a product may store its output, and would report every reader of the output. If the plan has separate buffers, which it has
-// for such tools, the bytes that the product will write are first set to NaNs. A read before the product has run is still detected,
-// because the NaNs propagate to later results. This is not done for a product that may add to its output.
+// Marks the output of a product as written for the initcheck tool of compute-sanitizer. A product may store its output by Hopper's copy
+// engine, whose writes initcheck does not see, so it would report every op that reads the output. If the plan has separate buffers, which
+// are meant for such tools, the bytes that the product will write are first set to NaNs. A read before the product has run is still
+// detected, because the NaNs propagate to later results. This is not done for a product that may add to its output.
 std::function<void()> visible_to_initcheck(const BindContext& context, std::function<void()> product,
                                            CudaStream stream) {
   if (!context.request().separate_buffers || AccumulateFlag(context).on_device() != nullptr) return product;
@@ -30,7 +30,7 @@ std::function<void()> visible_to_initcheck(const BindContext& context, std::func
   };
 }
 
-// Returns whether the weight of a matrix product stays constant during a run, so that it can be prepared once.
+// Returns whether the weight of a matrix product stays constant during a run of the program, so that it can be prepared once.
 SecondOperand weight_of(const BindContext& context) {
   return context.is_constant_weight(MatmulOp::kB) ? SecondOperand::kConstant : SecondOperand::kVariable;
 }
@@ -42,8 +42,8 @@ const TunedProduct* tuned_choice(const BindContext& context, const PlannedMatmul
   return table.nearest(product_key(matmul.problem, matmul.fp32));
 }
 
-// Prepares a matrix product with a kernel of Plimsoll, or with the library, which uses its tuned algorithm if tuning has found one. The
-// choice is made again for the number of rows of the bucket in `context`, because the plan chose the kernel for the largest bucket.
+// Prepares a matrix product with a kernel of Plimsoll, or with the library, which uses its tuned algorithm if tuning has found one. A
+// kernel for few rows is used if the bucket in `context` has few rows, because the plan chose its kernel for the largest bucket.
 std::shared_ptr<CudaMatmul> prepare(const BindContext& context) {
   const PlannedMatmul matmul = planned_matmul(context);
   if (matmul_takes_few_rows_cuda(matmul.problem, context.target().sm))

@@ -29,10 +29,11 @@ View input_from(const BindContext& context, int input, int64_t element, int64_t 
   return at_element(context.input(input), is_divided ? begin_of_slice : element);
 }
 
-// One part of a parameter of an update op: the rows that are one tensor in a checkpoint.
+// One part of a parameter that an op updates: the rows that are one tensor in a checkpoint.
 struct UpdatePart {
-  int input = 0;  // index of the input that is the parameter itself; its other operands follow
-  int copy = -1;  // index of the op's input: the 16-bit copy, or -1
+  // Index of the op's input that is the parameter; the other operands of the parameter follow it.
+  int input = 0;
+  int copy = -1;  // index of the op's input that is the 16-bit copy, or -1 if there is none
   int64_t index = 0;
   int64_t first_row = 0, rows = 0, row_elements = 0;
 
@@ -67,8 +68,8 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   tensors.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     const int64_t elements = context.input_elements(i);
-    // Each rank reads the part of the gradients that counts in its norm. In a tensor-parallel group these are the rank's part of every
-    // divided gradient, and a slice of every other one, which is equal on all ranks. In a pipeline each stage reads all its gradients.
+    // Each rank reads the part of the gradients that counts in its norm. In a tensor-parallel group a rank reads its part of every divided
+    // gradient, and a slice of every gradient that all ranks have. In a pipeline each stage reads all its gradients.
     const bool is_whole = mesh_axis_of(context.attributes()) == MeshAxis::kPipeline;
     const Slice slice = is_whole || context.view().input(i).split
                             ? Slice{.first = 0, .elements = elements, .of = elements}
@@ -113,8 +114,8 @@ std::vector<OptimizerTensor> eight_bit_update_tensors(const BindContext& context
   int64_t block = 0;  // index of the part's first quantization block in the array of block maxima (absmax)
   for (const UpdatePart& part : update_parts(context)) {
     if (part.index == 0) block = 0;
-    // The slice that the op works on begins with a block. A part without elements in the slice stays in the list, because the position in
-    // the list determines the random noise.
+    // The slice that this op updates begins at the start of a quantization block. A part that has no elements in the slice stays in the
+    // list, because the random noise of a part depends on its position in the list.
     const Slice slice = slice_of_op(context, context.input_elements(part.input));
     const int64_t first = std::clamp(slice.first, part.first(), part.first() + part.count());
     const int64_t end = std::clamp(slice.first + slice.elements, part.first(), part.first() + part.count());

@@ -21,8 +21,8 @@ namespace plimsoll {
 // Returns the block that a module belongs to, or an empty name for a module outside all blocks.
 std::string_view block_of(std::string_view module);
 
-// Returns true for every forward op that passes a value to a forward op outside its block or to the host. An op
-// outside all blocks ends one if it passes a value to any block.
+// Returns true for every forward op that passes a value to a forward op outside its block or to the host. For an op outside all blocks this
+// is true if it passes a value to an op of any block.
 std::vector<bool> find_block_ends(const Graph& graph);
 
 // Returns the name of the last block of the forward pass if no later op works on rows of tokens, and an empty name otherwise. The backward
@@ -37,16 +37,16 @@ std::vector<bool> find_repeated_ops(const Graph& graph);
 
 // Finds the position at which each op of a queue other than kCompute (graph/ops/op.h) must have ended: a copy between memory spaces, or a
 // collective operation. The op must have ended before the first of these ops starts:
-//  - an op that reads a result, or that names it in `after`;
-//  - an op that takes over the bytes of an operand or of a result, except a copy of other elements of the same value;
+//  - an op that reads a result, or that lists a result in its operand list `after`, which orders copies;
+//  - an op whose output reuses the bytes of an operand or of a result, unless both ops copy different elements of one value;
 //  - an op with the attribute `ended` = n, which waits for the first n copies of its segment to the host;
 //  - at the latest, the first op of the next segment.
-// Until then no other op may use the bytes that it reads or writes; liveness relies only on that. Pure functions;
-// thread-safe.
+// Until that position no other op may use the bytes that the queued op reads or writes. The analysis of liveness relies on this rule. Pure
+// functions; thread-safe.
 
 struct QueuedOp {
   uint32_t op = 0;   // position of the queued op
-  uint32_t end = 0;  // it has ended before the op at this position: at least op + 1
+  uint32_t end = 0;  // the op at this position waits until the queued op has ended; greater than `op`
   Queue queue = Queue::kToHost;
 };
 
@@ -54,27 +54,28 @@ struct QueuedOp {
 bool reads_disk(const Graph& graph, const Op& op);
 bool writes_disk(const Graph& graph, const Op& op);
 
-// Returns every op of a queue other than kCompute, in the order of the ops.
+// Returns every op of a queue other than kCompute (copies and collective operations), in the order of the ops.
 std::vector<QueuedOp> find_queued_ops(const Graph& graph);
 
-// Returns the values that an op of a queue other than kCompute reads while it runs: the copied values of a copy, and every input of a
-// collective operation.
+// Returns the values that an op of a queue other than kCompute may still be reading after later ops have started: the copied values of a
+// copy, and every input of a collective operation.
 std::span<const ValueId> values_in_use(const Op& op);
 
-// The ops that a run of a program executes for the previous run: they update weights with gradients that the previous run left, or copy
-// optimizer states that it left back to the host. All are in the forward segment. They are skipped if there was no previous run, or if
-// their work is done already. Pure functions; thread-safe.
+// The ops that a run of a program executes for the previous run: they update weights with gradients that the previous run left on the
+// device, or copy optimizer states that it left there back to the host. Values that one run leaves for the next run are called deferred.
+// All are in the forward segment. They are skipped if there was no previous run, or if their work is done already. Pure functions;
+// thread-safe.
 
 // Returns one entry per op. It is true for ops that read deferred values, for copies of the results of these ops to the host or to a disk,
 // and for copies to the device of values that only these ops read.
 std::vector<bool> find_deferred_ops(const Graph& graph);
 
-// Returns the last segment in which a run writes a value that deferred ops read: after it, the next run has deferred
-// work. Returns nothing if there are no such ops. `is_deferred` is the result of find_deferred_ops().
+// Returns the last segment (forward, backward or optimizer) in which a run writes a value that deferred ops read. When this segment has
+// run, the next run has deferred work. Returns nothing if there are no such ops. `is_deferred` is the result of find_deferred_ops().
 std::optional<Segment> find_deferring_segment(const Graph& graph, const std::vector<bool>& is_deferred);
 
-// The order that ops must keep: data dependences, and readers of a value before the op that takes over its bytes.
-// This is happens-before between ops that run on one stream in the order of the list; the analyses of liveness and
+// The order that ops must keep: an op follows the producers of its operands, and an op that writes into the bytes of a value follows all
+// readers of that value. This is happens-before between ops that run on one stream in the order of the list; the analyses of liveness and
 // schedule build on it.
 
 // A list of positions of ops for each value of a graph, or for each op. One array contains all lists, because a graph has thousands of
@@ -82,7 +83,7 @@ std::optional<Segment> find_deferring_segment(const Graph& graph, const std::vec
 class OpLists {
  public:
   OpLists() = default;
-  // `ends`: the end of each list in `positions`, in which the lists follow one another.
+  // `positions` contains the lists one after another, and `ends` contains the index in `positions` at which each list ends.
   OpLists(std::vector<uint32_t> ends, std::vector<uint32_t> positions)
       : ends_(std::move(ends)), positions_(std::move(positions)) {}
 
@@ -120,10 +121,10 @@ struct OpKinds {
 // Returns the kinds in the order of their first ops.
 OpKinds find_op_kinds(const Graph& graph);
 
-// Follows the content of the unused tail rows of every value through a program, and refuses a program in which a
-// reduction would read tail rows that are not zero.
+// Determines for every value of a program what its tail rows contain, which are the rows of a bucket after the last real token. Refuses a
+// program in which a reduction would read tail rows that are not zero.
 
-// Returns the content of the tail rows of every value (Tail in graph/ops/op.h). Errors: kInternal naming the op and the operand that would
+// Returns for every value what its tail rows contain (Tail in graph/ops/op.h). Errors: kInternal naming the op and the operand that would
 // read a tail that is not zero.
 std::vector<Tail> find_tails(const Graph& graph);
 

@@ -9,7 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the inputs that an op reads. A copy does not read the inputs that it overwrites or waits for.
+// Returns the inputs that an op reads. A copy between memory spaces also has inputs that it only overwrites or waits for; these are not
+// returned.
 std::span<const ValueId> read_by(const Op& op) {
   if (op.def != &copy_op()) return op.inputs;
   return copied_values(op);

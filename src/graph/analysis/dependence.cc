@@ -30,7 +30,7 @@ OpLists lists_of(size_t num_lists, const AddAll& add_all) {
 OpLists find_readers(const Graph& graph) {
   std::vector<uint32_t> last(graph.values().size());
   return lists_of(graph.values().size(), [&](const auto& add) {
-    // An op that reads a value several times is one reader.
+    // An op that reads a value several times is listed only once as a reader.
     std::ranges::fill(last, static_cast<uint32_t>(graph.ops().size()));
     for (uint32_t i = 0; i < graph.ops().size(); ++i) {
       for (ValueId id : graph.ops()[i].inputs) {

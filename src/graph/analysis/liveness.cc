@@ -15,15 +15,15 @@ ValueId root_of(const Graph& graph, ValueId id) {
 
 namespace {
 
-// Returns true if a copy only overwrites this operand and does not read it.
+// Returns true if the op is a copy that writes into the bytes of this input without reading them.
 bool is_place(const Graph& graph, const Op& op, size_t input) {
   if (op.def != &copy_op() || input < copied_values(op).size()) return false;
   return std::ranges::any_of(
       op.outputs, [&](ValueId output) { return graph.value(output).version_of == op.inputs[input]; });
 }
 
-// Returns true if this version of a deferred value belongs to the current run, because this version, or an older one that it derives from,
-// was written without reading the content that the previous run left.
+// Returns true if this version of a deferred value (a value that one run leaves for the next run) has content of the current run. This is
+// so if an op wrote this version, or an older version of the value, without reading the content from the previous run.
 bool is_new(const Graph& graph, ValueId id) {
   for (; graph.value(id).version_of != kNoValue; id = graph.value(id).version_of) {
     const ValueId older = graph.value(id).version_of;
@@ -44,10 +44,12 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
 
 std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedOp> all_queued) {
   constexpr uint32_t kUnseen = std::numeric_limits<uint32_t>::max();
-  constexpr uint32_t kUntracked = kUnseen - 1;  // a root that is neither transient nor deferred
+  // marks values whose liveness is not analysed because they are persistent, inputs or outputs
+  constexpr uint32_t kUntracked = kUnseen - 1;
   const std::vector<Value>& values = graph.values();
   bool has_deferred = false;
-  std::vector<uint32_t> lifetime_of(values.size());  // index in the list of lifetimes, by root value
+  // For the oldest version of each value: the index of its buffer in `lifetimes`.
+  std::vector<uint32_t> lifetime_of(values.size());
   std::vector<ValueId> roots;
   roots.reserve(values.size());
   for (uint32_t i = 0; i < values.size(); ++i) {
@@ -83,7 +85,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedO
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       const ValueId id = op.inputs[k];
       if (id == kNoValue) continue;
-      // Overwriting the deferred content of the previous run does not count as reading it.
+      // A copy into a deferred value (which contains data of the previous run) does not count as reading it.
       const bool is_deferred = has_deferred && graph.value(roots[index_of(id)]).storage == Storage::kDeferred;
       if (is_deferred && is_place(graph, op, k)) continue;
       touch(id, i);
@@ -121,7 +123,8 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
     const int64_t bytes = (range.bytes + alignment - 1) / alignment * alignment;
     change[range.first] += bytes;
     change[range.last + 1] -= bytes;
-    // A deferred buffer is also live from the start of the run to its last reader.
+    // A deferred buffer contains data of the previous run. It is also live at the beginning of the run, up to the last op that reads these
+    // data.
     if (range.first > range.last) change[0] += bytes;
   }
   int64_t sum = 0;

@@ -16,26 +16,27 @@
 
 namespace plimsoll {
 
-// One transient or deferred buffer: the root value (no version_of) and all its versions. A deferred buffer is live
-// from the op that writes it without reading the content of the run before, to the end of the run, and in the next
-// run from the start to the last op that reads or changes that content: its first position comes after its last.
+// One transient or deferred buffer: the oldest version of a value (the root) and all newer versions in the same bytes. A deferred buffer is
+// written in one run and read in the next. It is live from the first op that writes the content of the current run to the end of the run,
+// and in the next run from the start to the last op that reads or changes this content. Therefore `first` is greater than `last`.
 struct LiveRange {
   ValueId root = kNoValue;
-  int64_t bytes = 0;   // bytes of the largest version in the given bucket
+  int64_t bytes = 0;   // bytes of the largest version of the value, for the sizes of the given bucket
   uint32_t first = 0;  // position of the first op that writes it
   uint32_t last = 0;   // position of the last op during which it may be read or written
 };
 
-// A live range for buckets of any size: positions depend on the graph alone, and the bytes follow from the bucket.
+// A live range for batches of any size: the positions depend on the graph alone, and the bytes follow from the bucket, which states the
+// sizes of a batch.
 struct Lifetime {
   ValueId root = kNoValue;
   uint32_t first = 0;
   uint32_t last = 0;
-  ValueIds sizes = {};  // one version of each type; the largest version in a bucket determines the bytes
+  ValueIds sizes = {};  // one version per distinct type; the largest of them determines the bytes
 };
 
-// Returns every transient and deferred buffer of a program in the order in which ops touch them. Requires: the graph
-// verifies. `queued`: find_queued_ops(graph).
+// Returns every buffer of a program that is used within one run (transient) or passed from one run to the next (deferred), in the order in
+// which ops touch them. Requires: the graph verifies. `queued` must be the result of find_queued_ops(graph).
 std::vector<Lifetime> find_lifetimes(const Graph& graph);
 std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedOp> queued);
 LiveRange live_range(const Graph& graph, const Lifetime& lifetime, const Bucket& bucket);
@@ -50,8 +51,8 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
 // Returns the most bytes that are live at any op, with every buffer rounded up to a multiple of 64. Scratch memory of kernels is not
 // part of it.
 int64_t peak_bytes(const Graph& graph, const Bucket& bucket);
-// Puts the ops into another order (Graph::reorder_ops()) if the peak in this bucket then is below `limit`. Otherwise the graph stays
-// as it is.
+// Reorders the ops (Graph::reorder_ops()) if the new order has a peak below `limit` for batches of the size `bucket`. Otherwise leaves the
+// graph unchanged.
 void reorder_if_peak_is_below(Graph& graph, std::span<const uint32_t> order, const Bucket& bucket,
                               int64_t limit);
 

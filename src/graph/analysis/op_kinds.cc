@@ -35,7 +35,7 @@ std::vector<uint32_t> number_types(const Graph& graph) {
   // slots are free.
   constexpr uint32_t kFree = 0;
   std::vector<uint32_t> first(std::bit_ceil(2 * values.size() + 2),
-                              kFree);  // one more than the position of the value
+                              kFree);  // index of the value plus 1, or kFree
   const size_t mask = first.size() - 1;
   for (const Value& value : values) {
     const size_t hash = hash_of_type(value.type);
@@ -63,7 +63,7 @@ class KindOfOp {
     for (const ValueIds* ids : {&op.inputs, &op.outputs}) {
       for (ValueId id : *ids) hash = mixed(hash, type_of(id));
     }
-    // Integer attributes are hashed too, because many ops only differ in the site of their dropout.
+    // Integer attributes are hashed too, because many ops differ only in the attribute `site`, which selects the random draws of a dropout.
     for (const auto& [name, value] : op.attributes.items()) {
       if (const auto* integer = std::get_if<int64_t>(&value)) hash = mixed(hash, *integer);
     }

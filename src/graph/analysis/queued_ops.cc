@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns true for two copies of slices of a value that have no element in common.
+// Returns true if both ops copy slices of one parameter and the slices have no element in common.
 bool are_apart(const Op& a, const Op& b) {
   if (a.def != &copy_op() || b.def != &copy_op()) return false;
   const std::optional<Slice> one = slice_of(a.attributes), other = slice_of(b.attributes);
@@ -18,8 +18,7 @@ bool are_apart(const Op& a, const Op& b) {
          (one->first + one->elements <= other->first || other->first + other->elements <= one->first);
 }
 
-// A list of numbers for each value, most of which are empty. All lists share one array, so that many short lists need few
-// allocations.
+// A list of numbers for each value. Most lists are empty, and all share one array, so that many short lists need few allocations.
 class ListPerValue {
  public:
   explicit ListPerValue(size_t num_values) : first_(num_values, kEnd) {}
@@ -66,16 +65,16 @@ std::span<const ValueId> values_in_use(const Op& op) {
 
 std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
   std::vector<QueuedOp> queued;
-  // For each value, the queued ops that read it (read_by) and those that write it (written_by). Several copies can write one
-  // value, each of them other elements.
+  // For each value, the queued ops (copies and collective operations, which run at the same time as later ops) that read it (read_by) and
+  // those that write it (written_by). Several copies can write different elements of one value.
   ListPerValue read_by(graph.values().size());
   ListPerValue written_by(graph.values().size());
-  std::vector<uint32_t> to_host;  // the copies of this segment to the host
+  std::vector<uint32_t> to_host;  // the copies to the host in the current segment
   const auto end_by = [&](uint32_t i, uint32_t position) {
     queued[i].end = std::min(queued[i].end, position);
   };
-  // Records that the op at `position` waits for the queued ops in the list of `older`, except copies whose elements the op does not access.
-  // If `newer` is a value, its list becomes these copies, because a later op may have to wait for them.
+  // Records that the op at `position` waits for the queued ops in the list of the value `older`. It does not wait for copies of elements
+  // that it does not access. If `newer` is a value, these copies become the list of `newer`, because a later op may have to wait for them.
   const auto disturb = [&](ListPerValue& lists, ValueId older, uint32_t position, ValueId newer) {
     if (newer != kNoValue) lists.clear(newer);
     lists.for_each(older, [&](uint32_t i) {
@@ -89,7 +88,8 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
     if (i > 0 && !run_together(graph.ops()[i - 1], op)) {
-      // At the start of another segment, or of the pass of another chunk of layers, all earlier queued ops must have ended.
+      // Two adjacent ops do not run together if a segment or the pass of a chunk of layers begins between them. All queued ops of the
+      // earlier segment or pass must have ended there.
       for (auto k = static_cast<uint32_t>(queued.size());
            k-- > 0 && !run_together(graph.ops()[queued[k].op], op);)
         end_by(k, i);
@@ -101,8 +101,8 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
     for (ValueId id : op.outputs) {
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
-      // The op writes a newer version of the value into the same bytes. Queued copies whose elements the op does not write may still be
-      // running, so they move to the lists of readers and writers of the newer version.
+      // The op writes a newer version of the value into the same bytes. Copies whose elements the op does not write may still be running,
+      // so they move to the lists of readers and writers of the newer version.
       if (!read_by.is_empty(older)) disturb(read_by, older, i, id);
       if (!written_by.is_empty(older)) disturb(written_by, older, i, id);
     }

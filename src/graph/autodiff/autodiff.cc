@@ -50,7 +50,8 @@ class Backward final : public GradientContext {
   ValueId sum_of(ValueId id) {
     std::vector<ValueId>& terms = terms_[index_of(id)];
     while (terms.size() > 1) {
-      // Two terms of a gradient may have different types, because ops may state the type of a gradient. They are added in the wider type.
+      // Two terms of a gradient may have different types, because the gradient rule of an op can choose the type of the gradient. They are
+      // added in the wider type.
       const DType widest = wider(graph_.value(terms[0]).type.dtype, graph_.value(terms[1]).type.dtype);
       const ValueId sum = emit(graph_, add_op(), {in_type(terms[0], widest), in_type(terms[1], widest)}, {},
                                "d_" + graph_.value(id).name);
@@ -60,7 +61,7 @@ class Backward final : public GradientContext {
     return terms.empty() ? kNoValue : terms[0];
   }
 
-  // Returns the gradients of parameters, and marks them.
+  // Returns the gradients of the values in `wanted`, and marks them as gradients of parameters.
   std::vector<ValueId> gradients_of(std::span<const ValueId> wanted) {
     std::vector<ValueId> gradients;
     for (const ValueId id : wanted) {

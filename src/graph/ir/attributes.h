@@ -1,6 +1,6 @@
-// Named constants of an op: integers, numbers and words. They are sorted by name, so that two ops with the same
-// attributes compare equal and print the same text. Copies of an op share one list of attributes, and set() gives an op a list of its own,
-// because passes often copy ops and rarely change their attributes. Thread-safe: values only.
+// Named constants of an op: integers, floating-point numbers and strings. They are sorted by name, so that two ops with the same attributes
+// compare equal and print the same text. Copies of an op share one list of attributes, and set() gives an op a list of its own, because
+// passes often copy ops and rarely change their attributes. Thread-safe: values only.
 #pragma once
 
 #include <cstdint>

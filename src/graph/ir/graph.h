@@ -70,11 +70,12 @@ std::string_view storage_name(Storage storage);
 
 // The source of the values that the host writes into an input, and when it writes them.
 enum class InputSource : uint8_t {
-  kBatch,         // with each batch: the batch's tensor of the same name
+  kBatch,         // written with each batch: the batch's tensor with the name of the input
   kNumSequences,  // written with each batch: its number of sequences
-  kDenominator,   // with each batch: the number by which the sum of losses is divided
-  kRandom,        // with each batch: the seed and the number of the micro-batch
-  kAccumulate,  // with each batch: 1 if gradients are added to the gradients of earlier micro-batches, else 0
+  kDenominator,   // written with each batch: the number by which the sum of losses is divided
+  kRandom,        // written with each batch: the seed and the number of the micro-batch
+  // Written with each batch: 1 if its gradients are added to those of earlier micro-batches, else 0.
+  kAccumulate,
   kLearningRate,  // written before each update
   kUpdateNumber   // written before each update: its number, from 1
 };
@@ -87,21 +88,22 @@ enum class InputContent : uint8_t {
   kAny,
   kTableRows,       // indices of rows of a table, which kernels do not check
   kSequenceStarts,  // the start of each sequence, then the number of tokens
-  kRowEnds          // 0, then (index + 1) of each row that is read, in ascending order
+  kRowEnds          // 0, then (index + 1) of each row that first_token selects, in ascending order
 };
 
 // The declaration of how an input is filled.
 struct InputRule {
   InputSource source = InputSource::kBatch;
   InputContent content = InputContent::kAny;
-  int64_t table_rows = 0;  // kTableRows: number of rows of the table
+  int64_t table_rows = 0;  // number of rows of the table; only used if `content` is kTableRows
   // The value that is written into the elements of the input that the batch does not fill. Not used for kSequenceStarts, whose remaining
   // elements are set to the number of tokens, and for kRowEnds, whose remaining elements repeat the last element of the batch.
   int32_t unused = 0;
   // For an input of positions: a padding token, which has this id, gets the id as its position, and the other tokens are numbered from id +
-  // 1 on. -1: all tokens are numbered from 0.
+  // 1 on. If it is -1, all tokens are numbered from 0.
   int32_t position_padding_id = -1;
-  double factor = 1.0;  // kLearningRate: the factor on the learning rate
+  // Factor by which the learning rate is multiplied; only used if `source` is kLearningRate.
+  double factor = 1.0;
   friend bool operator==(const InputRule&, const InputRule&) = default;
 };
 
@@ -115,7 +117,8 @@ constexpr size_t index_of(Space space) {
 // Returns "device", "host" or "disk".
 std::string_view space_name(Space space);
 
-// The part of a step that an op belongs to. Segments run in the order of the step schedule, which is plan data.
+// The part of a step that an op belongs to: the forward pass, the backward pass or the update. Segments run in the order of the step
+// schedule, which is plan data.
 enum class Segment : uint8_t { kForward, kBackward, kOptimizer };
 inline constexpr int kNumSegments = 3;
 constexpr size_t index_of(Segment segment) {
@@ -143,7 +146,7 @@ struct Value {
   InputRule input = {};  // set if the value is an input
   // Set if each rank stores only its slice of the value; `type` is then the type of the whole value.
   std::optional<RankSlices> divided = {};
-  // Set if the ranks of a tensor-parallel group divide the value; `type` is then the type of the part that this rank stores.
+  // Set if the value is divided among the ranks of a tensor-parallel group; `type` is then the type of the part that this rank stores.
   SharedOptional<TensorSplit> split = {};
 
   // Returns the number of elements that this rank has.
@@ -185,7 +188,7 @@ class Graph {
   OpId add_op(const OpDef& def, ValueIds inputs, Attributes attributes = {},
               std::span<const std::string> output_names = {});
 
-  // Sets the segment and the module of the ops and values that are added from now on.
+  // Sets the segment (forward, backward or optimizer) and the module of the ops and values that are added from now on.
   void set_segment(Segment segment) { segment_ = segment; }
   Segment segment() const { return segment_; }
   void set_module(std::string_view module);
@@ -239,7 +242,7 @@ class Graph {
   ModuleId module_{0};
 };
 
-// One op within its graph, for the rules of its definition.
+// An op and its graph. The methods of OpDef receive it, so that they can look up the op's operands.
 struct OpView {
   const Graph& graph;
   const Op& op;

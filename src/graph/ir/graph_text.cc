@@ -31,8 +31,8 @@ std::string space_text(const Value& value) {
   return value.space == Space::kDevice ? "" : fmt::format(" !{}", space_name(value.space));
 }
 
-// Returns " !split=2/8+8/8x2" for a value of which each of two ranks has half of two parts of 8 elements; the whole value has the
-// shape [8,2].
+// Returns for example " !split=2/8+8/8x2". In this example 2 ranks divide a value of shape [8,2], which consists of two parts of 8
+// elements, and each rank has half of each part.
 std::string split_text(const Value& value) {
   if (!value.split) return "";
   std::vector<int64_t> sizes;
@@ -70,7 +70,7 @@ std::string op_text(const Graph& graph, const Op& op) {
   return line + "\n";
 }
 
-// Reads one line from left to right.
+// A line of text that is parsed from left to right.
 class Line {
  public:
   Line(std::string_view text, int number) : text_(text), number_(number) {}
@@ -126,7 +126,7 @@ std::optional<RankSlices> parse_division(Line& line) {
   return slices;
 }
 
-// Reads the result of split_text().
+// Parses the text that split_text() returns.
 std::optional<TensorSplit> parse_split(Line& line) {
   if (!line.take("!split=")) return std::nullopt;
   TensorSplit split{.ranks = parse_size_of_division(line)};

@@ -52,7 +52,7 @@ TEST(GraphText, RoundTripsAllOfIt) {
   EXPECT_EQ(graph.value(graph.find("w")).type.shape[0].at({.tokens = 5, .sequences = 2}), 20);
 }
 
-// Returns the error message for the text with this line instead of the line of the op.
+// Parses a graph whose only op is `line`, and returns the error message.
 std::string refusal(const std::string& line) {
   const std::string text = "graph g {\n  input %x: f32[T,4]\n" + line + "\n}\n";
   try {

@@ -87,8 +87,8 @@ class NameIndex {
     }
   }
 
-  std::vector<Slot> slots_;  // a power of two
-  size_t num_used_ = 0;      // including erased slots
+  std::vector<Slot> slots_;  // their number is a power of two
+  size_t num_used_ = 0;      // number of slots that contain a name or have been erased
 };
 
 }  // namespace plimsoll

@@ -19,11 +19,12 @@
 
 namespace plimsoll {
 
-// T: tokens of the bucket (rows). B: sequences of the bucket. L: tokens with a label, in programs that compute a loss for only
-// these.
+// A bucket states the sizes of a batch for which a program is compiled. T: number of tokens, which are rows. B: number of sequences. L:
+// number of tokens with a label, in programs that compute a loss for only these.
 enum class Symbol : uint8_t { kNone, kTokens, kSequences, kLabels };
 
-// The capacity of a bucket. `longest` bounds the length of one sequence; scratch may depend on it, but no shape does.
+// A bucket: the sizes of a batch for which a program is compiled. `longest` bounds the length of one sequence; scratch may depend on it,
+// but no shape does.
 using Bucket = BatchSize;
 
 // factor * symbol / divisor + offset; a constant has no symbol and factor 0. A divisor above 1 is the number of ranks of a tensor-parallel
@@ -47,7 +48,7 @@ struct Dim {
     part.divisor = static_cast<int32_t>(ranks);
     return part;
   }
-  // Returns the dimension whose part this one is, or this dimension if it is not divided.
+  // If this dimension is divided among ranks, returns the undivided dimension; otherwise returns this dimension.
   constexpr Dim whole() const {
     Dim all = *this;
     all.divisor = 1;
@@ -98,11 +99,12 @@ class Shape {
     PLIMSOLL_CHECK(rank_ > 0);
     return dims_[static_cast<size_t>(rank_) - 1];
   }
-  // Returns true if the rows of this shape are tokens, so that it has tail rows, which a batch may leave unused.
+  // Returns true if the rows of this shape are tokens, so that it has tail rows, which are the rows after the last token if a batch is
+  // smaller than the bucket.
   bool has_token_rows() const { return rank_ > 0 && dims_[0].symbol == Symbol::kTokens; }
   // Returns the number of ranks that divide the rows among them, or 1.
   int64_t row_ranks() const { return rank_ > 0 ? dims_[0].divisor : 1; }
-  // Returns the same shape with other rows. Requires: it has a dimension.
+  // Returns this shape with another first dimension. Requires: the shape has a dimension.
   Shape with_rows(const Dim& rows) const {
     PLIMSOLL_CHECK(rank_ > 0);
     Shape shape = *this;

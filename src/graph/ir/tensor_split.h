@@ -20,8 +20,9 @@ namespace plimsoll {
 // Unlike a value that RankSlices divides, a value with a TensorSplit has the type of the rank's own part: ops compute with it.
 struct TensorSplit {
   int64_t ranks = 1;
-  std::vector<int64_t> parts = {};  // elements of the parts of a cycle; `ranks` divides each
-  Shape whole = {};                 // shape of the whole value
+  // Number of elements of each part of a cycle; all are multiples of `ranks`.
+  std::vector<int64_t> parts = {};
+  Shape whole = {};  // shape of the whole value
 
   int64_t whole_elements() const { return whole.elements({}); }
   int64_t cycle() const { return std::accumulate(parts.begin(), parts.end(), int64_t{0}); }
@@ -58,9 +59,9 @@ struct TensorSplit {
     }
   }
 
-  // Return the number of rows that each rank has if `ranks` divide a value into runs of neighbouring rows, and this division. If
-  // `ranks` does not divide the rows, the rows of a rank are rounded up to a multiple of kPaddedRows, so that each row of 16-bit logits
-  // begins at 16 bytes; the last ranks then have padding.
+  // rows_of_rank() returns the number of neighbouring rows that each rank has if a value is divided among `ranks` by rows, and of_rows()
+  // returns this division. If `ranks` does not divide the rows, the rows of a rank are rounded up to a multiple of kPaddedRows, so that
+  // each row of 16-bit logits begins at 16 bytes; the last ranks then have padding.
   static constexpr int64_t kPaddedRows = 8;
   static int64_t rows_of_rank(int64_t rows, int64_t ranks) {
     if (rows % ranks == 0) return rows / ranks;
@@ -71,7 +72,7 @@ struct TensorSplit {
     return {.ranks = ranks, .parts = {ranks * rows_of_rank(whole[0].offset, ranks) * width}, .whole = whole};
   }
 
-  // Returns the division of a vector that stores `numbers` elements for each element of this value.
+  // Returns the division of a vector that contains `numbers` elements for each element of this value, such as the bytes of a 16-bit weight.
   TensorSplit flattened(int64_t numbers) const {
     TensorSplit split{.ranks = ranks, .parts = parts, .whole = Shape{numbers * whole_elements()}};
     for (int64_t& part : split.parts) part *= numbers;

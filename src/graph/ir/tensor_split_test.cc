@@ -53,7 +53,7 @@ TEST(TensorSplit, NumbersTheElementsOfEachRank) {
 }
 
 // If the number of rows is not divisible by the number of ranks, all ranks have the same number of rows, and the rows of the last ranks are
-// partly or entirely padding. flattened(2) is the division of the lower halves of the weight, with two bytes per element.
+// partly or entirely padding. flattened(2) has two elements for each element of the value, and its padding doubles too.
 TEST(TensorSplit, PadsRowsThatTheRanksDoNotDivide) {
   const TensorSplit two = TensorSplit::of_rows(Shape{37, 2}, 2), four = TensorSplit::of_rows(Shape{37}, 4);
   EXPECT_EQ(TensorSplit::rows_of_rank(37, 2), 24);

@@ -33,7 +33,7 @@ std::string violation(const std::function<void(Graph&)>& breaks) {
   return find_violation(graph).value_or("none");
 }
 
-// Puts the ops into this order, which may leave some out or repeat some.
+// Replaces the ops by those at the indices in `order`, which may omit or repeat ops.
 void reorder(Graph& graph, const std::vector<size_t>& order) {
   std::vector<Op> ops;
   ops.reserve(order.size());

@@ -30,7 +30,7 @@ inline Attributes activation_attributes(Activation activation) {
   return {{"activation", std::string(activation_name(activation))}};
 }
 
-// The value of the forward op, its input x or its output y, from which the gradient is computed.
+// The operand of the forward op from which the gradient is computed: its input x, or its output y.
 enum class ActivationGradientReads : uint8_t { kInput, kOutput };
 
 // y = f(x); y has the type of x.
@@ -50,7 +50,8 @@ class ActivationOp final : public OpSchema, private PointwiseOp {
     return flops_per_element_ * static_cast<double>(op.out_shape(kY).elements(bucket));
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
-    return {op.out_shape(kY).has_token_rows() ? inputs[kX] : Tail::kNone};  // f(0) = 0
+    // Rows after the last token stay zero if they are zero, because f(0) = 0.
+    return {op.out_shape(kY).has_token_rows() ? inputs[kX] : Tail::kNone};
   }
   std::vector<int> may_overwrite(const OpView&, int) const override { return {kX}; }
   std::optional<Recipe> recipe(const OpView& op, int output) const override { return same_op(op, output); }

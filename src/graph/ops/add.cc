@@ -1,4 +1,4 @@
-// add(a, b): c = a + b, element by element; a and b have one type. The tail of c is zero if both tails are.
+// add(a, b): c = a + b, element by element; a and b have one type. The rows of c after the last token are zero if those of a and b are.
 
 #include <array>
 

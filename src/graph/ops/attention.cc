@@ -1,8 +1,8 @@
 // attention(qkv, cu_seqlens, rng?) {heads, kv_heads?, window?, scale, causal, p, site, lse, tensor_ranks?}: per sequence and head,
 // o = dropout(softmax(scale q k^T)) v over rows laid end to end. qkv_T((H+2G)D) contains q of H heads, then k and then v of G heads;
-// G is {kv_heads}, or H without it. A row attends to rows less than {window} away, or to any without it; a causal row to none
-// after it. lse_TH is the log-sum-exp of each row, which the backward pass reads; it does not exist if {lse} is 0. No S x S value
-// exists. Source: Dao et al., FlashAttention (arXiv 2205.14135). Outputs on tail rows are zero.
+// G is {kv_heads}, or H without it. With {window}, a row attends only to rows less than {window} rows away. With {causal}, it attends only
+// to itself and to earlier rows. lse_TH is the log-sum-exp of each row, which the backward pass reads; it does not exist if {lse} is 0. No
+// S x S value exists. Source: Dao et al., FlashAttention (arXiv 2205.14135). Outputs on tail rows are zero.
 //
 // With {tensor_ranks}, the op computes the heads of one rank of a tensor-parallel group of this size. Every rank has the same number of
 // heads, in the order of the ranks, and dropout numbers its draws by the heads of all ranks.
@@ -13,8 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns an upper bound for the number of pairs of a row and a row that it attends to, summed over sequences: it assumes that all
-// sequences have the longest length of the bucket. A causal row attends to itself and the rows before it.
+// Returns an upper bound for the number of (query row, key row) pairs, summed over sequences. It assumes that all sequences have the
+// longest length of the bucket. With {causal} a row attends to itself and to the rows before it.
 double pairs(const OpView& op, const Bucket& bucket) {
   const double tokens = static_cast<double>(bucket.tokens);
   const double longest = bucket.longest > 0 ? static_cast<double>(bucket.longest) : tokens;

@@ -9,11 +9,11 @@ namespace plimsoll {
 inline constexpr std::string_view kChunkAttribute = "chunk";
 inline constexpr std::string_view kChannelAttribute = "channel";
 
-// Returns the number of the chunk within its stage, from 0.
+// Returns the number of an op's chunk of layers within its pipeline stage, counted from 0.
 inline int64_t chunk_of(const Op& op) {
   return op.attributes.integer_or(kChunkAttribute, 0);
 }
-// Returns true if two ops run in the same pass: in the same segment, for the same chunk.
+// Returns true if two ops run in the same pass: in the same segment (forward, backward or optimizer), for the same chunk of layers.
 inline bool run_together(const Op& a, const Op& b) {
   return a.segment == b.segment && chunk_of(a) == chunk_of(b);
 }
@@ -22,7 +22,8 @@ inline bool run_together(const Op& a, const Op& b) {
 inline int64_t channel_of(const Op& op) {
   return op.attributes.integer_or(kChannelAttribute, 0);
 }
-// Returns the channel through which chunk `chunk` of the model receives activations from the previous chunk and sends their gradients back.
+// channel_into() returns the number of the channel through which chunk `chunk` of the model receives activations from the previous chunk,
+// and channel_of_gradients_from() that of the channel through which it sends their gradients back.
 constexpr int64_t channel_into(int64_t chunk) {
   return 2 * chunk;
 }

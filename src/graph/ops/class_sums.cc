@@ -26,7 +26,7 @@ bool counts_correct_of(const Attributes& attributes) {
   return attributes.integer_or("counts_correct", 0) != 0;
 }
 
-// Returns the content of the tail rows of an output with one row per label.
+// For an output with one row per label: returns that the rows after the last token are zero, or that the output has no such rows.
 Tail tail_of_labels(const Shape& shape) {
   return shape.has_token_rows() ? Tail::kZero : Tail::kNone;
 }

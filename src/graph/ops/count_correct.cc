@@ -1,6 +1,6 @@
 // count_correct(logits_BK, labels_B): i32[1], the number of rows with a label whose largest logit is that of the label; the
-// first of equal logits counts (kernels/loss/count_correct.h). Rows with a negative label, which unused rows of a bucket have,
-// are not counted.
+// first of equal logits counts (kernels/loss/count_correct.h). Rows with a negative label are not counted. Rows that the batch does not use
+// have such a label.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -11,7 +11,7 @@ namespace plimsoll {
 
 const OpSchema& dequantize_op();
 
-// Names of the other arrays of a quantized matrix. The codes have the name of the weight itself.
+// Return the names of the other arrays of a quantized weight. The array of codes has the name of the weight itself.
 std::string scales_name(const std::string& weight);
 std::string second_scales_name(const std::string& weight);
 std::string offsets_name(const std::string& weight);

@@ -78,7 +78,7 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
                                       InputOperand::repeated(kTable, "table")};
   static constexpr std::array kOutputs{OutputOperand::required(kX, "x")};
 
-  static constexpr size_t kFirstTable = kTable;  // each table follows its ids
+  static constexpr size_t kFirstTable = kTable;  // each table follows its ids in the list of inputs
 
   // Returns the positions of the tables whose gradients are wanted.
   static std::vector<size_t> wanted_tables(const GradientContext& context) {

@@ -27,9 +27,9 @@ class FirstTokenAttention final : public OpSchema, private FirstTokenAttentionOp
     return {{op.input(kX).type.dtype, Shape{kDimB, op.in_shape(kW)[0].offset / 3}}};
   }
 
-  // The kernel does not compute keys and values for all rows. Each head multiplies x twice with a vector as wide as
-  // x, and one row per sequence takes three projections: of the query, of the key, and of the value. The latter two are applied to a vector
-  // instead of all rows.
+  // The kernel does not compute keys and values for all rows. Each head computes two products of x with a vector of the width of x. In
+  // addition, each sequence needs three projections of a single row: for the query, the key and the value. The projections for the key and
+  // the value are applied to one vector per head instead of to all rows of x.
   double flops(const OpView& op, const Bucket& bucket) const override {
     const auto columns = static_cast<double>(op.in_shape(kX)[1].offset);
     const auto heads = static_cast<double>(op.attributes().integer("heads"));

@@ -3,9 +3,9 @@
 // does. Source: the operator g of Korthikanti et al., "Reducing activation recomputation in large transformer models", arXiv 2205.05198,
 // section 4.2.2.
 //
-// Gradient: with {sums_gradient=1} each rank computes another function of y, as the product with its part of a weight does, so that d_y is
-// summed over the ranks: d_x = own_rows(reduce_scatter(d_y)). With {sums_gradient=0} every rank computes the same function of y, so that
-// d_y is already the gradient of the common loss: d_x = own_rows(d_y).
+// Gradient: with {sums_gradient=1} each rank computes a different function of y, for example the product with its part of a weight. The
+// gradient is then the sum of d_y over the ranks: d_x = own_rows(reduce_scatter(d_y)). With {sums_gradient=0} every rank computes the same
+// function of y, so that d_y is already the gradient of the common loss: d_x = own_rows(d_y).
 //
 // The backward pass gathers x again instead of keeping y, which has as many times the bytes of x as there are ranks.
 #include <array>

@@ -2,9 +2,9 @@
 // 1 if all of them and the loss are finite, else 0; first_bad_1, with {names_bad}: the number of the first gradient
 // that is not finite, counted from 0, or -1.
 //
-// With {ranks, axis?}, the op reads only the slice of its rank of each gradient (RankSlices), its part of a gradient that a
-// tensor-parallel group divides (Value::split), or the gradients of its stage of a pipeline, and the norm and first_bad have one number per
-// rank of the axis, of which the op only writes the number of its own rank.
+// With {ranks, axis?}, several ranks compute the norm together. The op of a rank reads the rank's slice of each gradient (RankSlices), its
+// part of a gradient that a tensor-parallel group divides (Value::split), or the gradients of its pipeline stage. The outputs norm and
+// first_bad then have one element per rank of the axis, and the op writes only the element of its own rank.
 //
 // clip_coefficient(norm, scale?) {max_norm}: min(1, max_norm / (norm + 1e-6)), or 1 if max_norm is 0
 // (torch.nn.utils.clip_grad_norm_). With a loss scale, norm is the norm of the scaled gradients, and their factor is

@@ -23,7 +23,8 @@ class Glu final : public OpSchema, private PointwiseOp {
     return 11.0 * static_cast<double>(op.out_shape(kY).elements(bucket));
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
-    return {op.out_shape(kY).has_token_rows() ? inputs[kX] : Tail::kNone};  // f(0) 0 = 0
+    // Rows after the last token stay zero if they are zero, because f(0) * 0 = 0.
+    return {op.out_shape(kY).has_token_rows() ? inputs[kX] : Tail::kNone};
   }
   std::optional<Recipe> recipe(const OpView& op, int output) const override { return same_op(op, output); }
   void gradient(GradientContext& context) const override {

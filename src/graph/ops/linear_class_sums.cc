@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// The inputs that all four ops share are at the same positions in each of them.
+// An input of this name is at the same position in each of the four ops in which it occurs.
 using SumsIn = LinearClassSumsGradOp;
 
 void expect_class_rows(const OpView& op) {
@@ -69,7 +69,7 @@ class LinearClassSums final : public OpSchema, private LinearClassSumsOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
-  // The logits of a chunk are written once and read once.
+  // The logits of each chunk of rows are written once and read once.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + LinearLossOp::bytes_of_later_chunks(op, bucket) +
            2.0 * LinearLossOp::logit_bytes(op, bucket);
@@ -128,7 +128,8 @@ class LinearClassSumsBwd final : public OpSchema, private LinearClassSumsBwdOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
-  // A chunk reads the weight twice. Its logits are written, read, overwritten by their gradients, and read.
+  // For each chunk of rows, the op reads the weight twice. It writes the logits, reads them, overwrites them by their gradients, and reads
+  // these.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + static_cast<double>(op.input(kW).bytes(bucket)) +
            2.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +
@@ -146,7 +147,8 @@ class LinearClassSumsBwd final : public OpSchema, private LinearClassSumsBwdOp {
   static constexpr std::array kOutputs{OutputOperand::required(kDX, "d_x")};
 };
 
-// The inputs of the two ops that compute gradients of parameters. `Operands` is the struct of ops.h that numbers them.
+// The inputs of the two ops that compute gradients of parameters. `Operands` is the op's struct in ops.h, whose enumerators are the
+// positions of its operands.
 template <typename Operands>
 constexpr auto class_gradient_inputs() {
   return std::array{InputOperand::required(Operands::kX, "x"),
@@ -173,8 +175,8 @@ class LinearClassSumsGrad final : public OpSchema, private LinearClassSumsGradOp
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 16.0 * LinearLossOp::num_logits(op, bucket);
   }
-  // A chunk reads the weight; from the second chunk on it also reads and writes the gradient of the weight. Its
-  // logits are written, read, overwritten by their gradients, and read twice.
+  // For each chunk of rows, the op reads the weight; from the second chunk on it also reads and writes the gradient of the weight. It
+  // writes the logits, reads them, overwrites them by their gradients, and reads these twice.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + 3.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +
            5.0 * LinearLossOp::logit_bytes(op, bucket);
@@ -209,8 +211,8 @@ class LinearClassSumsGradients final : public OpSchema, private LinearClassSumsG
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 3.0 * LinearLossOp::product_flops(op, bucket) + 16.0 * LinearLossOp::num_logits(op, bucket);
   }
-  // Logits are written, read twice, overwritten by their gradients, and read for each gradient. A chunk reads the weight for the logits
-  // and for d_x; from the second chunk on it reads and writes d_w.
+  // For each chunk of rows, the op writes the logits, reads them twice, overwrites them by their gradients, and reads these once per
+  // result. It reads the weight for the logits and for d_x; from the second chunk on it also reads and writes d_w.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + static_cast<double>(op.input(kW).bytes(bucket)) +
            4.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +

@@ -64,7 +64,7 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
-  // The logits of a chunk are written once and read once.
+  // The logits of each chunk of rows are written once and read once.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + LinearLossOp::bytes_of_later_chunks(op, bucket) +
            2.0 * LinearLossOp::logit_bytes(op, bucket);
@@ -142,7 +142,8 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
-  // A chunk reads the weight twice. Its logits are written, read, overwritten by their gradients, and read.
+  // For each chunk of rows, the op reads the weight twice. It writes the logits, reads them, overwrites them by their gradients, and reads
+  // these.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + static_cast<double>(op.input(kW).bytes(bucket)) +
            2.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +
@@ -163,7 +164,8 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
   static constexpr std::array kOutputs{OutputOperand::required(kDX, "d_x")};
 };
 
-// The inputs of the two ops that compute gradients of parameters. `Operands` is the struct of ops.h that numbers them.
+// The inputs of the two ops that compute gradients of parameters. `Operands` is the op's struct in ops.h, whose enumerators are the
+// positions of its operands.
 template <typename Operands>
 constexpr auto gradient_inputs() {
   return std::array{InputOperand::required(Operands::kX, "x"),
@@ -199,8 +201,8 @@ class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropy
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 16.0 * LinearLossOp::num_logits(op, bucket);
   }
-  // A chunk reads the weight; from the second chunk on it also reads and writes the gradient of the weight. Its
-  // logits are written, read, overwritten by their gradients, and read twice.
+  // For each chunk of rows, the op reads the weight; from the second chunk on it also reads and writes the gradient of the weight. It
+  // writes the logits, reads them, overwrites them by their gradients, and reads these twice.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + 3.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +
            5.0 * LinearLossOp::logit_bytes(op, bucket);
@@ -236,8 +238,8 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
     return (1.0 + num_gradients(op)) * LinearLossOp::product_flops(op, bucket) +
            16.0 * LinearLossOp::num_logits(op, bucket);
   }
-  // Logits are written, read twice, overwritten by their gradients, and read for each gradient. A chunk reads the weight
-  // for the logits and for d_x; from the second chunk on it reads and writes d_w.
+  // For each chunk of rows, the op writes the logits, reads them twice, overwrites them by their gradients, and reads these once per
+  // result. It reads the weight for the logits and for d_x; from the second chunk on it also reads and writes d_w.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     const double of_d_x = op.attributes().integer("computes_d_x") != 0
                               ? static_cast<double>(op.input(kW).bytes(bucket)) +
@@ -261,7 +263,7 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
     out.insert(
         out.begin(),
         {losses.front(), losses.back(),
-         d_x});  // a loss without z-loss returns its only output twice, because no op reads the second one then
+         d_x});  // without z-loss, front() and back() are both the loss, and no op reads the second output
     return out;
   }
 

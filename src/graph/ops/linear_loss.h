@@ -27,8 +27,8 @@ struct LinearLossOp {
   static double logit_bytes(const OpView& op, const Bucket& bucket) {
     return static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) * num_logits(op, bucket);
   }
-  // Returns the additional bytes that chunking moves: from the second chunk on, each read or write of a matrix of the
-  // size of the weight is repeated.
+  // Returns the bytes that are moved in addition because the rows are processed in chunks: from the second chunk on, each read or write of
+  // a matrix of the size of the weight is repeated.
   static double bytes_of_later_chunks(const OpView& op, const Bucket& bucket) {
     const int64_t rows = op.in_shape(kX)[0].at(bucket);
     const int64_t chunk = op.attributes().integer("chunk_rows");
@@ -68,8 +68,9 @@ struct LinearLossOp {
     return types;
   }
 
-  // Emits d_w and, with a bias, d_bias from the gradients of the logits. `into_w`: as above; the accumulation flag is the input after these
-  // two. `d_w`: the output of `op` that is d_w; d_bias follows.
+  // Emits d_w and, with a bias, d_bias from the gradients of the logits. `into_w` is the position of the input to which d_w is added; the
+  // next inputs are the one to which d_bias is added, and the accumulation flag. `d_w` is the index of the output d_w, which d_bias
+  // follows.
   static std::vector<ValueId> emit_parameter_gradients(Graph& graph, const Op& op, ValueId d_logits,
                                                        int into_w, int d_w) {
     const auto in = [&](int i) { return op.inputs[static_cast<size_t>(i)]; };

@@ -17,7 +17,7 @@ ValueType loss_type(const OpView& op);
 // wanted.
 void set_loss_gradient(GradientContext& context, const OpSchema& backward);
 
-// The inputs of the gradients of a loss over classes, and of a loss over elements.
+// The inputs of the backward ops of losses over classes, and of losses over elements.
 inline constexpr std::array kClassLossBwdInputs{
     InputOperand::required(ClassLossBwdOp::kLogits, "logits"),
     InputOperand::required(ClassLossBwdOp::kLabels, "labels"),

@@ -54,7 +54,8 @@ std::vector<Tail> OpSchema::tail(const OpView& op, std::span<const Tail> inputs)
 
 namespace {
 
-// The repeated rows of an operand table, which are adjacent: the position of the first one, and their number.
+// The rows of an operand table whose operands are repeated, such as ids and table of embedding_sum. These rows are adjacent: `first` is the
+// index of the first one, and `rows` their number.
 struct Repeated {
   int first = 0;
   int rows = 0;

@@ -47,7 +47,7 @@ constexpr size_t index_of(Queue queue) {
   return static_cast<size_t>(queue);
 }
 
-// Floating-point operations, and bytes read plus bytes written, of one run in a full bucket.
+// Floating-point operations, and bytes read plus bytes written, of one run of the op with a batch that fills its bucket.
 struct Cost {
   double flops = 0;
   double bytes = 0;
@@ -66,7 +66,7 @@ class GradientContext {
  public:
   virtual ~GradientContext() = default;
   virtual Graph& graph() = 0;
-  // A copy of the forward op, valid while the graph grows.
+  // A copy of the forward op. It stays valid when ops are appended to the graph.
   virtual const Op& op() const = 0;
   // Returns the gradient of output i, or kNoValue if the loss does not depend on it.
   virtual ValueId d_output(int i) = 0;
@@ -78,7 +78,7 @@ class GradientContext {
   virtual void set(int i, ValueId gradient) = 0;
 };
 
-// A recipe to recompute an output: an op and its inputs, which are values that exist before the output.
+// Describes how to compute an output again: an op and its inputs, which are values that exist before the output.
 struct Recipe {
   const OpDef* def = nullptr;
   ValueIds inputs;
@@ -88,20 +88,21 @@ struct Recipe {
 
 class OpSchema : public OpDef {
  public:
-  // The operand tables. If no row of the table is repeated, input i is described by row i. Outputs have the order of
-  // their rows; a conditional output that does not exist leaves no gap.
+  // The operand tables. Row i describes input i, unless the table has a row that can occur several times. Outputs are in the order of their
+  // rows, and a conditional output that does not exist has no position.
   virtual std::span<const InputOperand> inputs() const = 0;
   virtual std::span<const OutputOperand> outputs() const = 0;
   // Returns the row of the table that describes input i of this op, or output i.
   virtual int input_row(const OpView& op, int input) const;
   virtual int output_row(const OpView& op, int output) const;
-  // Returns the number of values in one repetition of the repeated inputs: by default the number of their rows.
+  // Returns the number of inputs in one repetition, for example 2 for ids_0, table_0, ids_1, table_1. By default this is the number of
+  // repeated rows of the table.
   virtual int repeated_inputs(const OpView& op) const;
 
   // Returns the position of the only input with this role, or -1 if the op has none.
   int input_with(InputRole role) const;
-  // Return the input to which output i is added, if that input is present, and the input with the accumulation flag (0 overwrites, 1 adds);
-  // -1 if the op cannot accumulate.
+  // into_input() returns the position of the input to which output i is added, or -1 if that input is absent or output i cannot accumulate.
+  // accumulate_flag_input() returns the position of the flag (0 overwrites, 1 adds), or -1 if the op cannot accumulate.
   int into_input(const OpView& op, int output) const;
   int accumulate_flag_input() const { return input_with(InputRole::kAccumulateFlag); }
   // Returns true if output i needs no memory when no op reads it, because the kernel can then skip writing it.
@@ -130,8 +131,8 @@ class OpSchema : public OpDef {
   virtual double flops(const OpView& op, const Bucket& bucket) const = 0;
   // Counts every operand once as read and every output once as written, unless the op overrides it.
   virtual double bytes(const OpView& op, const Bucket& bucket) const;
-  // Returns the bytes that the op moves over the link of its queue: for a copy, the bytes in its direction; for a collective operation, the
-  // bytes that each rank sends. Requires: the op's queue is not kCompute.
+  // Returns the bytes that the op moves to another memory space or to other ranks: for a copy, the bytes in its direction; for a collective
+  // operation, the bytes that each rank sends. Requires: the op's queue is not kCompute.
   virtual double transferred_bytes(const OpView& op, const Bucket& bucket) const {
     return bytes(op, bucket) / 2;
   }
@@ -140,13 +141,12 @@ class OpSchema : public OpDef {
   // Builds the backward ops. Errors: kInternal if the op has no gradient.
   virtual void gradient(GradientContext& context) const;
 
-  // Returns the content of the tail rows of the outputs. The default is for an op that works row by row: finite if the inputs are finite.
-  // Errors: kInternal if a reduction would read rows that are not zero.
+  // Returns what the tail rows of the outputs contain, which are the rows after the last token. The default is for an op that works row by
+  // row: finite if the inputs are finite. Errors: kInternal if a reduction would read rows that are not zero.
   virtual std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const;
 
   // Returns true if a row of each output depends only on the same row of the operands that have rows, and on operands
-  // without rows: f(x)[r] = f(x[r]) for any choice of rows r. If rows are left out, random draws are numbered by the
-  // remaining rows.
+  // without rows: f(x)[r] = f(x[r]) for any choice of rows r. If the op runs on fewer rows, its random draws are numbered by these rows.
   virtual bool works_row_by_row(const OpView& op) const {
     static_cast<void>(op);
     return false;
@@ -182,16 +182,16 @@ inline const OpSchema& schema_of(const Op& op) {
 // Returns "matmul(a, b, bias?, into?, flag?)"; "..." follows a repeated operand.
 std::string format_signature(const OpSchema& schema);
 
-// Throws kInternal with the op and the names and types of its inputs unless the condition holds.
+// Throws kInternal, with the op, `rule`, and the names and types of the op's inputs, unless the condition holds.
 void expect_operands(bool condition, const OpView& op, std::string_view rule);
 
-// Returns the type in the attribute "dtype", or `fallback` without it: for outputs whose type differs from that of the operands.
+// Returns the type that the attribute "dtype" states, or `fallback` if the op has no such attribute.
 DType stated_dtype(const OpView& op, DType fallback);
 
-// Returns the recipe that runs the op again with the same inputs.
+// Returns the recipe (a way to compute an output again) that runs the op again with the same inputs.
 Recipe same_op(const OpView& op, int output);
 
-// Checks that an operand is zero on tail rows. Errors: kInternal naming the op and the operand.
+// Checks that an operand is zero on tail rows (rows after the last token). Errors: kInternal naming the op and the operand.
 void expect_zero_tail(Tail state, const OpView& op, std::string_view operand);
 
 }  // namespace plimsoll

@@ -11,9 +11,11 @@ namespace plimsoll {
 // How often an operand occurs in one op.
 enum class Presence : uint8_t {
   kRequired,  // exactly once
-  kOptional,  // an input with its own position, which contains kNoValue if the operand is absent
-  kTrailing,  // once or not at all; if absent, it has no position in the list. The op's attributes, or the length of the list, say which
-  kRepeated,  // once or more; neighbouring rows of this kind repeat together: ids_0, table_0, ids_1, table_1
+  kOptional,  // its position in the list always exists, and contains kNoValue if the operand is absent
+  // Once or not at all; if absent, it has no position in the list. The attributes or the length of the list tell which.
+  kTrailing,
+  // Once or more; adjacent rows with this presence repeat as a group: ids_0, table_0, ids_1, table_1.
+  kRepeated,
 };
 
 // How an op uses an input.
@@ -29,14 +31,14 @@ enum class InputRole : uint8_t {
 
 inline constexpr int kNoOutput = -1;
 
-// One row of a table of inputs. `index` is the enumerator of the operand; a test checks that it equals the position of the row in the
-// table.
+// One row of a table of inputs. `index` is the operand's enumerator in its struct of ops.h; a test checks that it equals the index of the
+// row in the table.
 struct InputOperand {
   int index = 0;
   std::string_view name;
   Presence presence = Presence::kRequired;
   InputRole role = InputRole::kData;
-  int output = kNoOutput;  // for kInto and kReplaced: the row of the output that takes the bytes
+  int output = kNoOutput;  // for kInto and kReplaced: the index of the output that takes the bytes
 
   static constexpr InputOperand required(int index, std::string_view name) {
     return {.index = index, .name = name};

@@ -1,5 +1,6 @@
-// All ops: the names of their operands, their schemas and typed functions that emit them. An input that is called optional may be kNoValue.
-// Shape letters: T tokens of the bucket, B sequences, C width, K classes, H heads, D width of a head.
+// All ops: the names of their operands, their schemas and typed functions that emit them. The comments that describe ops list attributes in
+// braces and mark optional operands with "?". An input that is called optional may be kNoValue. Shape letters: T tokens, B sequences, C
+// width, K classes, H heads, D width of a head.
 #pragma once
 
 #include <span>
@@ -25,12 +26,11 @@ enum class MatmulTranspose : uint8_t { kNo, kYes };
 // op has conditional outputs (bias_dropout_residual_norm_bwd), an output may be at an earlier position than its row
 // of the table, because absent outputs leave no gap. d_x is the gradient of x.
 
-// Tensor contractions.
 struct MatmulOp {
   enum In { kA, kB, kBias, kInto, kFlag };
   enum Out { kC };
 };
-// The first operands are the same as in MatmulOp.
+// The first inputs have the same positions as in MatmulOp.
 struct ScaledMatmulOp {
   enum In { kA, kB, kBias, kInto, kFlag, kAScale, kBScale };
   enum Out { kC };
@@ -50,7 +50,7 @@ struct LinearNormOp {
 struct NormLinearOp {
   enum In { kX, kW, kBias, kResidual, kNormBias, kGain, kBeta };
   enum Out { kY, kSum };
-  // Errors: kInternal if the value of the attribute is not a name in base/fused_layer.h.
+  // Return the values of the attributes "norm" and "end". Errors: kInternal if a value is not a name in base/fused_layer.h.
   static NormKind norm(const Attributes& attributes);
   static LayerEnd end(const Attributes& attributes);
 };
@@ -62,7 +62,7 @@ struct AttentionBwdOp {
   enum In { kQkv, kCuSeqlens, kRng, kO, kLse, kDO };
   enum Out { kDQkv };
 };
-// The first operands of append_kv and paged_attention are the same.
+// kQkv, kCuSeqlens, kPageTable and kLengths have the same positions in AppendKvOp and PagedAttentionOp.
 struct AppendKvOp {
   enum In { kQkv, kCuSeqlens, kPageTable, kLengths, kCopyFrom, kCache };
   enum Out { kNewCache };
@@ -76,7 +76,6 @@ struct FirstTokenAttentionOp {
   enum Out { kO };
 };
 
-// Norms.
 struct BiasDropoutResidualNormOp {
   enum In { kX, kBias, kResidual, kGain, kBeta, kRng };
   enum Out { kY, kN, kRstd, kSum };
@@ -202,8 +201,8 @@ struct SequenceMeanBwdOp {
   enum Out { kDX };
 };
 
-// Losses. ClassLossOp: nll (whose logits are log-probabilities) and softmax_cross_entropy, which has the output kZLoss if it has
-// the attribute kZCoefficient. ElementLossOp: mse and bce_with_logits.
+// Losses. ClassLossOp contains the operands of nll (whose logits are log-probabilities) and softmax_cross_entropy, which has the output
+// kZLoss if it has the attribute kZCoefficient. ElementLossOp contains those of mse and bce_with_logits.
 inline constexpr std::string_view kZCoefficient = "z_loss";
 struct ClassLossOp {
   enum In { kLogits, kLabels, kDenominator };
@@ -226,7 +225,7 @@ struct TopLogitsOp {
   enum In { kLogits };
   enum Out { kValues, kIds, kLogSum };
 };
-// The loss over classes, if the ranks of a tensor-parallel group divide the classes among them.
+// The ops of a loss whose classes are divided among the ranks of a tensor-parallel group.
 struct ClassSumsOp {
   enum In { kLogits, kLabels };
   enum Out { kSums };
@@ -259,12 +258,12 @@ struct LinearClassSumsGradientsOp {
   enum In { kX, kW, kBias, kLabels, kDSums, kIntoW, kIntoBias, kFlag };
   enum Out { kDX, kDW, kDBias };
 };
-// Returns the columns of the sums of an op with the attributes of class_sums.
+// Returns the layout of the columns of `sums`, the output of class_sums, from the attributes of that op.
 ClassColumns class_columns_of(const Attributes& attributes);
-// Returns the type of the sums of logits of this type with `rows` rows.
+// Returns the type of the output of class_sums for `rows` rows of logits of type `logits`.
 ValueType class_sums_type(DType logits, const Dim& rows, const Attributes& attributes);
-// The names of two attributes: of class_sums, the number of classes of all ranks; of class_sums_loss, the number of columns of the sums
-// that each rank has.
+// The name of the attribute of class_sums with the number of classes of all ranks together, and of the attribute of class_sums_loss with
+// the number of classes per rank.
 inline constexpr std::string_view kAllClasses = "classes";
 inline constexpr std::string_view kRankClasses = "rank_classes";
 
@@ -278,7 +277,8 @@ struct ElementLossBwdOp {
 };
 struct LinearCrossEntropyOp {
   enum In { kX, kW, kBias, kLabels, kDenominator };
-  // The second output is either the number of correct predictions, in evaluations, or the z-loss, in training. No op has both.
+  // The second output of linear_cross_entropy is either the number of correct predictions, in evaluations, or the z-loss, in training. No
+  // op has both.
   enum Out { kLoss, kNumCorrect, kZLoss = kNumCorrect };
 };
 struct LinearCrossEntropyBwdOp {
@@ -302,8 +302,8 @@ struct LogSoftmaxBwdOp {
   enum Out { kDX };
 };
 
-// Optimizers. UpdateOp: the updates of all optimizers; parameter, gradient and states repeat for each parameter
-// (update.h).
+// Optimizers. UpdateOp contains the operands of the update ops of all optimizers, in which parameter, gradient and states repeat for each
+// parameter (update.h).
 struct UpdateOp {
   enum In { kLearningRate, kStep, kClip, kFinite, kParameter, kGradient, kState };
   enum Out { kNewParameter, kNewState };
@@ -321,7 +321,7 @@ struct AdjustLossScaleOp {
   enum Out { kNewScale, kNewGoodSteps, kNewSkipped, kUnscaledNorm, kUsedScale, kSkippedOut };
 };
 
-// Data movement. A copy has three lists of inputs (copy.cc).
+// Data movement. The inputs of a copy are three lists: kFrom, kInto and kAfter are their rows in the operand table (copy.cc).
 struct CopyOp {
   enum In { kFrom, kInto, kAfter };
   enum Out { kTo };
@@ -339,8 +339,8 @@ struct FillOp {
   enum Out { kY };
 };
 
-// Communication. Read and write the attribute "peers" of collective ops. It states that the GPUs of the ranks map each other's memory
-// instead of using a communication library.
+// Communication. maps_peers() and set_maps_peers() read and write the attribute "peers" of collective ops, which states that the GPUs of
+// the ranks map each other's memory and exchange data without a communication library.
 inline bool maps_peers(const Attributes& attributes) {
   return attributes.integer_or("peers", 0) != 0;
 }
@@ -354,7 +354,7 @@ struct AllReduceOp {
   static int64_t num_ranks(const Attributes& attributes) { return attributes.integer("ranks"); }
 };
 
-// The op that sends a value to another pipeline stage. kRoom is the persistent buffer from which the value is sent.
+// Sends a value to another pipeline stage. kRoom is a persistent buffer that contains the value until it has arrived.
 struct SendOp {
   enum In { kX, kRoom };
   enum Out { kMessage };
@@ -380,7 +380,8 @@ struct OwnRowsOp {
   enum In { kX };
   enum Out { kY };
 };
-// The gradient of gathered rows that each rank computes: a part, and the sum over the ranks is the gradient; or the whole gradient.
+// Tells how the gradients that the ranks compute for gathered rows are related: kPart if the gradient is the sum of the ranks' results,
+// kWhole if every rank computes the whole gradient.
 enum class RowGradient : uint8_t { kPart, kWhole };
 // Returns the attributes of a collective op whose slices are equal parts of the rows of a value, one per rank of a tensor-parallel group.
 Attributes attributes_of_row_slices(int64_t ranks);
@@ -418,7 +419,7 @@ const OpSchema& fill_op();
 const OpSchema& first_token_op();
 const OpSchema& first_token_attention_op();
 const OpSchema& first_token_bwd_op();
-// Returns true if first_token reads the last token of each sequence.
+// Returns true if an op first_token has the attribute {last}, so that it reads the last token of each sequence instead of the first.
 inline bool reads_last_token(const Attributes& attributes) {
   return attributes.integer_or("last", 0) != 0;
 }
@@ -475,7 +476,7 @@ const OpSchema& softmax_cross_entropy_bwd_op();
 const OpSchema& sort_ids_op();
 const OpSchema& tanh_op();
 const OpSchema& tanh_bwd_op();
-// Returns the update of an optimizer.
+// Returns the op that updates parameters with this optimizer.
 const OpSchema& update_op(OptimizerKind kind);
 
 // Returns the gradients of a global_norm: all inputs except the loss, which only contributes to `finite`.
@@ -498,16 +499,18 @@ ValueId emit(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attr
 std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attributes = {},
                               std::span<const std::string> names = {});
 
-// Emits op(a) op(b): [m,k] x [k,n] -> [m,n], in the type of a unless `dtype` states another.
+// Emits the matrix product of a and b, each transposed if trans_a or trans_b says so: [m,k] x [k,n] -> [m,n]. The result has the type of a
+// unless `dtype` states another.
 ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b, MatmulTranspose trans_b,
                     std::string_view name = {}, std::optional<DType> dtype = {});
 // Emits x_TK w_NK^T + b_N -> [T,N] as matmul and bias_add; bias is optional.
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name = {});
 // Emits the sum of a value over the ranks of a tensor-parallel group, in the bytes of the value.
 ValueId emit_tensor_sum(Graph& graph, ValueId x, int64_t ranks);
-// Emits the op that takes the rows of this rank from a value that every rank has.
+// Emits own_rows, which selects the rows of this rank from a value that every rank has.
 ValueId emit_own_rows(Graph& graph, ValueId x, int64_t ranks);
-// Emits the sum of a value over the ranks of a tensor-parallel group, of which this rank gets its own rows. The bytes of x are overwritten.
+// Emits reduce_scatter and own_rows: the sum of x over the ranks of a tensor-parallel group, of which this rank gets its own rows.
+// Overwrites x.
 ValueId emit_scatter_rows(Graph& graph, ValueId x, int64_t ranks);
 // Emits an op that sends a value to a pipeline stage, and declares the persistent buffer "message/<name>" from which the value is sent.
 inline constexpr std::string_view kMessagePrefix = "message/";

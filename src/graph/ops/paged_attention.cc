@@ -90,7 +90,8 @@ class PagedAttention final : public OpSchema, private PagedAttentionOp {
     const int64_t head_dim = op.in_shape(kQkv)[1].offset / (heads + 2 * kv_heads_of(op));
     return {{op.input(kQkv).type.dtype, Shape{kDimT, heads * head_dim}}};
   }
-  // A bucket does not limit how many tokens of a sequence are in the cache; the width of the page table does.
+  // The number of tokens of a sequence in the cache is limited by the width of the page table, and not by the sizes of the batch (the
+  // bucket).
   double flops(const OpView& op, const Bucket& bucket) const override {
     const double outputs = static_cast<double>(op.out_shape(kO).elements(bucket));
     return 4.0 * outputs * longest(op, op.attributes().integer_or("window", 0));

@@ -25,21 +25,21 @@ struct Slice {
   int64_t first_in(int64_t value_elements, int64_t numbers_per_element) const {
     return value_elements == of * numbers_per_element ? first * numbers_per_element : 0;
   }
-  // Returns true if a value of this size is either the whole value or exactly the slice.
+  // Returns true if a value with this number of elements contains either the whole parameter or exactly the slice.
   bool is_of(int64_t value_elements, int64_t numbers_per_element) const {
     return value_elements == of * numbers_per_element || value_elements == elements * numbers_per_element;
   }
-  // Returns the size of the slice in a value whose size is `whole`.
+  // Returns the number of elements of the slice in a value that has `whole` elements for the whole parameter.
   int64_t part_of(int64_t whole) const { return whole / of * elements + whole % of * elements / of; }
 };
 
-// Returns the slice of a value of this many numbers that a rank has.
+// Returns the slice of rank `rank` in a value with `numbers` elements.
 inline Slice slice_of_rank(const RankSlices& slices, int64_t numbers, int64_t rank) {
   const int64_t first = slices.first_of(numbers, rank);
   return {.first = first, .elements = slices.end_of(numbers, rank) - first, .of = numbers};
 }
 
-// Read and write the attributes "ranks" and "block" of an op that works on the slice of its rank.
+// Read and write the attributes "ranks" and "block". An op with these attributes works only on the slice of the rank that runs it.
 std::optional<RankSlices> rank_slices_of(const Attributes& attributes);
 void set_rank_slices(Attributes& attributes, const RankSlices& slices);
 

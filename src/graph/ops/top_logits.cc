@@ -1,5 +1,5 @@
 // top_logits(logits_BV) {k}: values f32[B,k], ids i32[B,k], log_sum f64[B], from which a language model's next token is selected
-// (kernels/loss/top_logits.h). The values of unused rows of a bucket are undefined.
+// (kernels/loss/top_logits.h). Rows that the batch does not use have undefined values.
 #include <array>
 
 #include "graph/ops/ops.h"

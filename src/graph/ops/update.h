@@ -83,7 +83,7 @@ class Update : public OpSchema, public UpdateOp {
     double sum = 0;
     for (int i = kParameter; i < op.num_inputs(); ++i) {
       const int64_t numbers = numbers_per_element(op, i - kParameter);
-      const double touched = i == kGradient ? 1.0 : 2.0;  // the gradient is only read
+      const double touched = i == kGradient ? 1.0 : 2.0;  // the gradient is read but not written
       sum += touched * static_cast<double>(slice->elements * numbers * dtype_bytes(op.input(i).type.dtype));
     }
     return sum;
@@ -100,7 +100,7 @@ class Update : public OpSchema, public UpdateOp {
   virtual bool is_element_wise() const { return false; }
   // Returns true if slices of the parameters (RankSlices) can be updated separately, each with its own part of the states.
   virtual bool can_be_sharded(const OpView&) const { return false; }
-  // Returns true if the k-th value of a parameter is a state: neither the parameter nor its gradient, copy or lower halves.
+  // Returns true if operand k of a parameter is an optimizer state, and not the parameter, its gradient, its copy or its lower halves.
   bool is_state(const OpView& op, int k) const { return k >= 2 && k < values_per_parameter(op) - copies(op); }
   // Returns the number of elements of the state at position k of the operands of a parameter with `elements` elements.
   virtual int64_t numbers_in_state(const OpView&, int /*k*/, int64_t elements) const { return elements; }
@@ -142,14 +142,14 @@ class Update : public OpSchema, public UpdateOp {
         const bool is_lower_half = k + 1 == stride && op.attributes().integer_or("split", 0) != 0;
         const int64_t numbers =
             is_state(op, k) ? op.input(i + k).elements({}) : elements * (is_lower_half ? 2 : 1);
-        const double touched = k == 1 ? 1.0 : 2.0;  // the gradient is only read
+        const double touched = k == 1 ? 1.0 : 2.0;  // the gradient is read but not written
         sum += touched * static_cast<double>(numbers * dtype_bytes(op.input(i + k).type.dtype));
       }
     }
     return sum;
   }
 
-  // Returns true if the state at position k of a parameter is divided such that each rank stores the state of its own slice.
+  // Returns true if this rank stores only its slice of a state, which is operand k of the parameter at input `parameter`.
   bool has_slice_of_state(const RankSlices& slices, const OpView& op, int parameter, int k) const {
     const Value& state = op.input(parameter + k);
     const int64_t elements = op.in_shape(parameter).elements({});
@@ -162,14 +162,14 @@ class Update : public OpSchema, public UpdateOp {
   }
 };
 
-// Returns the op of Adafactor, for update_op() (adafactor_op.cc).
+// Makes the op that updates parameters by Adafactor. Defined in adafactor_op.cc and called by update_op().
 std::unique_ptr<const OpSchema> make_adafactor_op(const OptimizerRow& row);
 
-// The parts of fused parameters, which consist of several tensors of a checkpoint along the first dimension, such as q, k and v in one
-// matrix. An optimizer whose states are sums over a tensor, or are quantized in blocks, treats every part like a separate parameter. Pure
-// functions; thread-safe.
+// A fused parameter consists of several tensors of a checkpoint, called parts, one after another along the first dimension: for example one
+// matrix of the weights of q, k and v. An optimizer whose states are sums over a tensor, or are quantized in blocks, treats every part like
+// a separate parameter. Pure functions; thread-safe.
 
-// The name of the attribute that lists the rows of the parts.
+// The name of the attribute that lists the number of rows of each part.
 inline constexpr std::string_view kPartRows = "part_rows";
 
 // Returns the rows of every part of every parameter as text: "48" for one part of 48 rows, "16+16+16" for three

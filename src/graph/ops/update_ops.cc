@@ -44,7 +44,7 @@ class EightBitUpdate final : public Update {
   explicit EightBitUpdate(const OptimizerRow& row) : row_(row) {}
   std::string_view name() const override { return row_.name; }
   OpWork work() const override { return OpWork::kUpdateOfCodes; }
-  // The first quantization block of each part begins with the part. A slice that begins within a part must begin with a block.
+  // Each part of a parameter begins with a new quantization block. A slice that begins within a part must begin at the start of a block.
   bool can_be_sharded(const OpView& op) const override {
     const std::vector<std::vector<int64_t>> rows = part_rows_of(op.attributes());
     const int stride = values_per_parameter(op);
@@ -68,7 +68,7 @@ class EightBitUpdate final : public Update {
   double flops_per_element() const override { return row_.flops_per_element; }
 
  private:
-  static constexpr int64_t kBlock = 256;  // elements of a quantization block, which has one maximum
+  static constexpr int64_t kBlock = 256;
   static_assert(RankSlices::kBlock % kBlock == 0);
 
   const OptimizerRow& row_;

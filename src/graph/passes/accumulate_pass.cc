@@ -6,9 +6,10 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if the op may add its outputs to the sums of earlier micro-batches. It may not if another op reads one of the outputs in the
-// same micro-batch, because that op would read the sum; the flag of the op applies to all outputs. An example of such an output is the
-// gradient of a language-model head with tied weights, which another op adds to the gradient of the word embeddings.
+// Returns true if the op may add its outputs to the gradients of earlier micro-batches. It may not if another op of the same micro-batch
+// reads one of the outputs, because that op would read the sum over micro-batches. One such output prevents the addition for all outputs,
+// because an op has one accumulation flag. An example is the gradient of a language-model head with tied weights, which another op adds to
+// the gradient of the word embeddings.
 bool may_add(const Graph& graph, const Op& op, const std::vector<bool>& is_read) {
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     const ValueId output = op.outputs[i];

@@ -60,7 +60,7 @@ class ChunkedLoss {
     return std::nullopt;
   }
 
-  // Returns true for x w^T (+ bias) in the type of x.
+  // Returns true if the matrix product computes x w^T, with or without a bias, and its result has the type of x.
   bool is_linear(const Op& op) const {
     return op.attributes.integer("ta") == 0 && op.attributes.integer("tb") == 1 &&
            op.inputs[MatmulOp::kInto] == kNoValue && !op.attributes.has("dtype") &&

@@ -12,7 +12,7 @@ using testing::replaced;
 
 constexpr Bucket kBucket{.tokens = 64, .sequences = 8, .longest = 8};
 
-// A classifier with logits [B,6], which take 192 bytes in the bucket.
+// A classifier whose logits [B,6] take 192 bytes for a batch of the size kBucket.
 constexpr const char* kClassifier =
     "graph g {\n"
     "  input %x: f32[B,4]\n"
@@ -56,7 +56,7 @@ TEST(ChunkedLoss, LogitsThatOthersReadStay) {
   EXPECT_EQ(print_graph(after(read, 0)), print_graph(parse_graph(read, find_op)));
 }
 
-// 16-bit logits are cast before the loss. The fused op keeps the type of the gradient of the weight.
+// 16-bit logits are cast to fp32 before the loss. The fused op keeps the type of the gradient of the weight.
 TEST(ChunkedLoss, IncludesTheCastOf16BitLogits) {
   std::string text = replaced(kClassifier, "%x: f32", "%x: bf16");
   text = replaced(text, "%w: f32", "%w: bf16");
@@ -69,7 +69,8 @@ TEST(ChunkedLoss, IncludesTheCastOf16BitLogits) {
   EXPECT_EQ(graph.ops()[0].attributes.word("gradient_dtype"), "f32");
 }
 
-// If ranks divide the classes, the sums that they exchange are computed in chunks. The gradient of x is a sum over the ranks.
+// If the classes are divided among ranks, the fused op computes in chunks of rows the sums that the ranks exchange. The gradient of x is a
+// sum over the ranks.
 TEST(ChunkedLoss, ComputesTheSumsOfDividedClassesInChunks) {
   std::string text = replaced(
       kClassifier,
@@ -92,7 +93,8 @@ TEST(ChunkedLoss, ComputesTheSumsOfDividedClassesInChunks) {
   find_tails(graph);
 }
 
-// The text form contains the op, its backward op and the buffers in which gradients accumulate.
+// The fused op and its backward op accept the buffers in which gradients accumulate, and printing the graph and parsing the text gives the
+// same graph.
 TEST(ChunkedLoss, GradientsAccumulateAndTheTextRoundTrips) {
   Graph graph = after(kClassifier, 0);
   const std::vector<ValueId> wanted{graph.find("x"), graph.find("w"), graph.find("b")};

@@ -22,8 +22,7 @@ bool is_equal(const Op& a, const Op& b) {
 void merge_equal_ops(Graph& graph) {
   std::vector<ValueId> replacement(graph.values().size());
   for (size_t i = 0; i < replacement.size(); ++i) replacement[i] = ValueId{static_cast<uint32_t>(i)};
-  std::unordered_multimap<size_t, size_t>
-      first;  // the positions in `ops` of different expressions, by their hashes
+  std::unordered_multimap<size_t, size_t> first;  // positions in `ops`, by the hash of the op
   first.reserve(graph.ops().size());
   std::vector<Op> ops;
   ops.reserve(graph.ops().size());

@@ -22,8 +22,8 @@
 namespace plimsoll {
 namespace {
 
-// Ops are delayed until their time is this multiple of the estimated time of the last exchanges, because these can only begin when the
-// earlier exchanges have ended.
+// Ops are delayed until their total time is this multiple of the estimated time of the last exchanges of gradients. The factor is above 1
+// because these exchanges cannot begin before the earlier exchanges have ended.
 constexpr double kCover = 1.5;
 
 bool sums_gradients(const Op& op) {
@@ -75,8 +75,8 @@ class DelayGradients {
     std::vector<uint32_t> dependent;
   };
 
-  // Finds the ops that only compute gradients and take longer than the exchange of these gradients. Delaying such an op shortens the wait
-  // at the end, although its own exchange then starts later.
+  // Finds the ops whose results are only gradients that the ranks sum, and which take longer than this exchange. Delaying such an op
+  // shortens the wait at the end, although its own exchange then starts later.
   void find_candidates() {
     for (uint32_t i = 0; i < ops_.size(); ++i) {
       const Op& op = ops_[i];
@@ -93,7 +93,8 @@ class DelayGradients {
     }
   }
 
-  // Returns the time of the exchanges after the last op that cannot be delayed, without the exchanges that depend on a candidate.
+  // Returns the time of the exchanges that come after the last op that cannot be delayed. Exchanges that depend on a candidate, which is an
+  // op that may be delayed, are not counted.
   double end_exchanges_ms() {
     double ms = 0;
     for (uint32_t i = end_of_work_; i < ops_.size(); ++i) {
@@ -104,9 +105,9 @@ class DelayGradients {
     return ms;
   }
 
-  // Also delays the ops on which a delayed op depends and that come after the last exchange which does not wait for a delayed op. An
-  // example is the op that computes another gradient of the same exchange. One loop from the end finds all of these ops, because each
-  // precedes the op that needs it.
+  // Also delays ops that a delayed op depends on, as far as they come after the exchange `last_covered_`. An example is the op that
+  // computes another gradient of the same exchange. One loop from the end finds all of these ops, because each precedes the op that needs
+  // it.
   void keep_before_delayed_ops() {
     for (auto i = static_cast<uint32_t>(ops_.size()); i-- > last_covered_ + 1;) {
       if (!is_delayed_[i]) continue;
@@ -116,7 +117,7 @@ class DelayGradients {
     }
   }
 
-  // Returns true if every result of the op is only summed over the ranks.
+  // Returns true if every result of the op is read only by an op that sums gradients over the ranks.
   bool computes_only_gradients(const Op& op) const {
     return std::ranges::all_of(op.outputs, [&](ValueId id) {
       if (id == kNoValue) return true;
@@ -137,7 +138,8 @@ class DelayGradients {
     return bytes;
   }
 
-  // Returns the time of exchanging the results of the op: their share, by bytes, of the time of every exchange that depends on the op.
+  // Returns the time of exchanging the results of the op: their share of the bytes of each exchange that depends on the op, times the time
+  // of this exchange.
   double exchange_ms_of(const Op& op, const std::vector<uint32_t>& dependent) const {
     double ms = 0;
     for (const uint32_t i : dependent) {
@@ -165,11 +167,12 @@ class DelayGradients {
   const std::vector<Op>& ops_;
   const Dependences dependences_;
   const OpLists readers_;
-  const std::vector<double> exchange_ms_;  // by position
+  const std::vector<double> exchange_ms_;  // by the position of the op
   std::vector<Candidate> candidates_;
   std::set<uint32_t> depends_on_candidate_;
-  uint32_t end_of_work_ = 0;   // the last op that cannot be delayed
-  uint32_t last_covered_ = 0;  // the last exchange that does not wait for a delayed op
+  uint32_t end_of_work_ = 0;  // the last op that cannot be delayed
+  // the last exchange that depends on no op that may be delayed; delayed ops run after it has begun
+  uint32_t last_covered_ = 0;
   std::vector<bool> is_delayed_;
 };
 

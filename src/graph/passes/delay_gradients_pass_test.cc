@@ -5,7 +5,8 @@
 namespace plimsoll {
 namespace {
 
-// The gradient of `u` takes `u_ms` and every other op 1 ms. The exchange of `t` takes `exchange_ms`, and other exchanges take no time.
+// Returns the text of a graph after the pass. Computing the gradient of `u` takes `u_ms`, and every other op takes 1 ms. Exchanging the
+// gradient of `t` takes `exchange_ms`, and other exchanges take no time.
 std::string after(const std::string& text, double exchange_ms, double u_ms = 1.0) {
   return print_graph(testing::after_pass(
       text, delay_gradients_pass({.op_ms =
@@ -49,8 +50,8 @@ TEST(DelayGradients, AGradientIsComputedDuringTheLastExchange) {
   EXPECT_EQ(after(graph, 0), graph) << "an exchange that takes no time";
 }
 
-// Gradients are delayed until their time is 1.5 times that of the exchange. The exchange takes longer than computing the gradient that it
-// exchanges.
+// Ops are delayed until their time is 1.5 times that of the exchange of the table's gradient. An exchange of 1.2 ms delays two ops of 1 ms,
+// and one of 1.6 ms delays three.
 TEST(DelayGradients, AsManyAreDelayedAsTheExchangeTakes) {
   const auto gradient = [](const std::string& name) {
     return "  %d_" + name + ": f32[4,4] !gradient = matmul(%x, %x, _, _, _) {ta=1, tb=0}\n  %d_" + name +
@@ -76,8 +77,8 @@ TEST(DelayGradients, GradientsAfterTheLargeOneAreDelayedToo) {
             kInputs + dx + table + kGradientOfWeight + bias + kNorm);
 }
 
-// Delaying one gradient is enough to cover the exchange of the table, but it is exchanged together with another gradient, which is delayed
-// too.
+// Delaying one gradient is enough to cover the exchange of the table, but one op exchanges it together with another gradient, which is
+// delayed too.
 TEST(DelayGradients, GradientsOfOneBucketStayTogether) {
   const std::string graph =
       kInputs + kGradientOfTable +

@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// The positions of the ops of a language-model head.
+// The positions of the ops of a language-model head, from the matrix product to the loss.
 struct LanguageHead {
   uint32_t loss = 0;
   std::optional<uint32_t> log_softmax = {};
@@ -164,7 +164,7 @@ class DivideVocabulary {
     return id;
   }
 
-  // Gives each rank some rows of a weight.
+  // Divides the rows of a weight among the ranks.
   void divide(ValueId id) {
     Value& value = graph_.value(id);
     const Shape whole = value.type.shape;

@@ -44,7 +44,7 @@ class Fp8Products {
  private:
   enum class Product : uint8_t { kOther, kForward, kOfInput, kOfWeight };
 
-  // The codes of a value in both orientations.
+  // The fp8 codes of a value, the transposed codes, and their scale.
   struct Codes {
     ValueId q, q_t, scale;
   };
@@ -54,8 +54,8 @@ class Fp8Products {
     return value.storage == Storage::kWeight && value.type.shape.rank() == 2;
   }
 
-  // If the op is the matrix product of a linear layer that is not an adapter, returns the weight of the layer, of any size. Returns
-  // kNoValue otherwise.
+  // If the op is the matrix product of a linear layer that is not an adapter, returns the weight of the layer, and kNoValue otherwise.
+  // Weights of all sizes count, because they determine the first and the last layer.
   ValueId weight_of_layer(const Op& op) const {
     ValueId weight = kNoValue;
     if (op.segment != Segment::kForward) return kNoValue;
@@ -75,7 +75,7 @@ class Fp8Products {
            w[0].offset % kMultiple == 0 && w[1].offset % kMultiple == 0;
   }
 
-  // Chooses the layers between the first and the last one of the model.
+  // Chooses the layers that read fp8 codes: those between the first and the last layer of the model whose sizes allow it.
   void choose_layers() {
     std::vector<const Op*> layers;
     for (const Op& op : graph_.ops()) {
@@ -95,8 +95,8 @@ class Fp8Products {
   // Returns the number of output columns of the layer, given its weight or the gradient of its weight.
   int64_t columns_of(ValueId weight) const { return graph_.value(weight).type.shape[0].offset; }
 
-  // A backward op is in the module of its forward op, which identifies the layer. An adapter in the same module may read the same x, so the
-  // number of columns must match too.
+  // Returns which of the three products of a chosen layer the op is. A backward op has the module of its forward op, which identifies the
+  // layer. An adapter in the same module may read the same x, so the number of columns must match too.
   Product product_of(const Op& op) const {
     if (op.def != &matmul_op()) return Product::kOther;
     const bool ta = op.attributes.integer("ta") != 0, tb = op.attributes.integer("tb") != 0;
@@ -155,7 +155,8 @@ class Fp8Products {
     return found->second;
   }
 
-  // Declares an output of a quantize op; if it is kept across micro-batches, as the new version of a persistent value.
+  // Declares an output of a quantize op. If the output is kept across micro-batches, it is declared as the new version of a persistent
+  // value.
   ValueId add_output(Op& op, int output, const std::string& name, const ValueType& type, bool kept) {
     if (!kept) return graph_.add_value(graph_.unique_name(name), type, Storage::kTransient);
     const ValueId buffer = graph_.add_value(name, type, Storage::kWeight);

@@ -1,4 +1,5 @@
-// Products of linear layers from fp8 codes: which layers are chosen, and that each value is quantized once for all its readers.
+// Tests the pass that computes matrix products of linear layers from fp8 codes: which layers it chooses, and that each value is quantized
+// once for all its readers.
 #include <gtest/gtest.h>
 
 #include "graph/autodiff/autodiff.h"
@@ -10,7 +11,7 @@ namespace {
 using testing::graph_of;
 using testing::replaced;
 
-// Four layers, of which the first and the last stay in 16 bits.
+// A model of four linear layers. The products of the first and the last one stay in 16 bits.
 const std::string kLayers = R"(graph g {
   input %cu_seqlens: i32[B+1]
   input %x: bf16[T,16]
@@ -29,7 +30,8 @@ const std::string kLayers = R"(graph g {
 }
 )";
 
-// Returns the graph of the text with a backward pass that computes the gradients of these weights from %d_d, the gradient of %d.
+// Parses a graph and appends a backward pass that computes the gradients of these weights. The backward pass starts at the value %d, whose
+// gradient is the input %d_d.
 Graph differentiated(const std::string& text, const std::vector<std::string>& weights,
                      bool accumulate = false) {
   Graph graph = graph_of(text);
@@ -102,7 +104,7 @@ TEST(Fp8Products, LayersBetweenTheFirstAndTheLastMultiplyCodes) {
 )");
 }
 
-// Codes of rows that are no tokens are zero, so that products over tokens may read any of their factors.
+// The fp8 codes of tail rows (rows after the last token) are zero. A product that sums over tokens may therefore include these rows.
 TEST(Fp8Products, ProductsOverTokensReadZerosInTailRows) {
   Graph graph = differentiated(kLayers, {"w1", "w2"});
   fp8_products_pass({}).run(graph);
@@ -111,7 +113,8 @@ TEST(Fp8Products, ProductsOverTokensReadZerosInTailRows) {
   EXPECT_EQ(tails[index_of(graph.find("w1.e4m3"))], Tail::kNone);
 }
 
-// With a flag for micro-batches, weights are quantized in the first one of a step, and gradients accumulate in their own type.
+// If micro-batches are accumulated, weights are quantized only in the first micro-batch of a step, and gradients accumulate in their own
+// type.
 TEST(Fp8Products, CodesOfWeightsPersistWhereMicroBatchesAccumulate) {
   const std::string text = after(differentiated(kLayers, kAll, true));
   EXPECT_EQ(count(text,
@@ -133,7 +136,7 @@ TEST(Fp8Products, CodesOfWeightsPersistWhereMicroBatchesAccumulate) {
   EXPECT_EQ(count(at_use, "= quantize_fp8(%w1, _, _, _, _, _, _)"), 1) << at_use;
 }
 
-// Without a gradient of the input there is no second reader of the weight, and its transposed codes are not kept.
+// If a layer computes no gradient of its input, no product reads its transposed weight, so the transposed codes are not kept.
 TEST(Fp8Products, TransposedCodesOfWeightsThatNoBackwardProductReadsAreNotKept) {
   const std::string text = after(differentiated(kLayers, {"w1", "w2", "w3"}, true));
   EXPECT_EQ(count(text, "weight %w1.e4m3"), 2) << text;
@@ -197,7 +200,8 @@ TEST(Fp8Products, AdaptersStay) {
   EXPECT_EQ(count(changed, "scaled_matmul("), 6) << changed;
 }
 
-// The backward pass computes codes again from a value that is kept anyway, with the scale of the forward pass.
+// If the backward pass needs the fp8 codes of a value that is kept anyway, it computes them again with the scale of the forward pass,
+// instead of keeping the codes.
 TEST(Fp8Products, CodesOfKeptValuesAreComputedAgainWithTheirScale) {
   Graph graph = differentiated(kLayers, kAll);
   fp8_products_pass({}).run(graph);

@@ -32,7 +32,7 @@ class Fuse {
     rewriter_.remove(first);
   }
 
-  // bias_add, gelu -> bias_gelu.
+  // Fuses bias_add and gelu into bias_gelu.
   void fuse_gelu(uint32_t at) {
     if (!rewriter_.is(at, gelu_op())) return;
     const Op& gelu = rewriter_.op(at);
@@ -44,7 +44,7 @@ class Fuse {
                                {sum.inputs[BiasAddOp::kX], sum.inputs[BiasAddOp::kBias]}, gelu.attributes));
   }
 
-  // log_softmax, nll -> softmax_cross_entropy.
+  // Fuses log_softmax and nll into softmax_cross_entropy.
   void fuse_cross_entropy(uint32_t at) {
     if (!rewriter_.is(at, nll_op())) return;
     const Op& nll = rewriter_.op(at);
@@ -57,7 +57,7 @@ class Fuse {
                                nll.attributes));
   }
 
-  // matmul, bias_add -> matmul with a bias.
+  // Fuses matmul and bias_add into a matmul with a bias.
   void fuse_bias(uint32_t at) {
     if (!rewriter_.is(at, bias_add_op())) return;
     const Op& bias_add = rewriter_.op(at);
@@ -70,9 +70,9 @@ class Fuse {
                  op_instead_of(bias_add, matmul_op(), std::move(inputs), rewriter_.op(*product).attributes));
   }
 
-  // [bias_add] [dropout] [add residual] normalize scale_shift -> bias_dropout_residual_norm. Later ops read the sum if the
-  // layer normalizes its input (pre-norm): then the sum is an output, and the fused op belongs to the block of the sum,
-  // so that one value still passes from each block to the next.
+  // Fuses an optional bias_add, an optional dropout, an optional addition of a residual, normalize and scale_shift into
+  // bias_dropout_residual_norm. Later ops read the sum if the layer normalizes its input (pre-norm): then the sum is an output, and the
+  // fused op belongs to the block of the sum, so that one value still passes from each block to the next.
   void fuse_norm(uint32_t at) {
     if (!rewriter_.is(at, scale_shift_op())) return;
     const auto normalize =
@@ -124,8 +124,8 @@ class Fuse {
     rewriter_.replace(at, std::move(fused));
   }
 
-  // add, rms_norm -> rms_norm with a residual, if later ops read the sum (pre-norm). As in fuse_norm(), the fused op
-  // belongs to the block of the sum.
+  // Fuses add and rms_norm into an rms_norm with a residual, if later ops read the sum (pre-norm). As in fuse_norm(), the fused op belongs
+  // to the block of the sum.
   void fuse_rms_norm(uint32_t at) {
     if (!rewriter_.is(at, rms_norm_op())) return;
     const Op& norm = rewriter_.op(at);

@@ -87,7 +87,7 @@ TEST(Fuse, BiasDropoutResidualAndNorm) {
                               "}\n");
 }
 
-// Either operand of the sum may be the residual branch.
+// Either operand of the addition before a norm may be the residual.
 TEST(Fuse, TheResidualIsTheOperandWithoutDropout) {
   EXPECT_EQ(after(replaced(kNorm, "add(%r, %d)", "add(%d, %r)")), after(kNorm));
 }
@@ -112,7 +112,7 @@ TEST(Fuse, ANormWithoutBeta) {
   EXPECT_EQ(after(without_beta(kNorm)), without_beta(after(kNorm)));
 }
 
-// A layer that normalizes its input: the next sub-layer reads the sum.
+// In a layer that normalizes its input, the next sub-layer reads the sum, so the fused op has the sum as an output.
 const std::string kPreNorm =
     replaced(replaced(kNorm, "  %y: f32[T,4] !output", "  forward @next\n  %y: f32[T,4]"),
              "(%n, %gain, %beta)\n", "(%n, %gain, %beta)\n  %next: f32[T,4] !output = add(%sum, %y)\n");
@@ -127,7 +127,7 @@ TEST(Fuse, ASumThatLaterOpsReadIsAnOutputOfTheNorm) {
                                  "}\n");
 }
 
-// The fused op runs where the norm was, so an op before it that reads the sum prevents the fusion of the sum.
+// The fused op is inserted at the position of the norm. If an earlier op reads the sum before the norm, the addition is not fused.
 TEST(Fuse, ASumThatAnEarlierOpReadsIsNotFused) {
   const std::string text =
       after(replaced(kPreNorm, "  %n: f32", "  %early: f32[T,4] !output = tanh(%sum)\n  %n: f32"));
@@ -159,7 +159,7 @@ TEST(Fuse, ResidualAndRmsNorm) {
             "}\n");
 }
 
-// A norm of heads has no residual, and a sum that only the norm reads is left alone.
+// A norm that is computed per head is not fused with an addition, and an addition whose sum only the norm reads is not fused either.
 TEST(Fuse, OtherRmsNormsAreNotFused) {
   const std::string of_heads =
       replaced(replaced(replaced(kRmsNorm, "%gain: f32[4]", "%gain: f32[2]"), "heads=1", "heads=2"),

@@ -20,10 +20,11 @@
 namespace plimsoll {
 namespace {
 
-// Neighbouring ops of one block, and the weights that they read.
+// Adjacent ops of one block of the model, the divided weights that they read, and the gathered value of each weight.
 struct Readers {
   std::string_view block;
-  uint32_t first = 0;  // the position of the first op that reads a divided weight
+  // The position of the first of these ops that reads a weight which is divided among ranks.
+  uint32_t first = 0;
   std::vector<ValueId> weights = {};
   std::map<ValueId, ValueId> gathered = {};
 };
@@ -37,7 +38,8 @@ class GatherWeights {
     const std::vector<Op> old_ops = graph_.ops();
     find_readers_of_weights(old_ops);
     std::vector<Op> ops;
-    auto begins = blocks_.begin();  // the next block whose first reader has not been reached
+    // The next element of blocks_, whose first op that reads a divided weight has not been reached.
+    auto begins = blocks_.begin();
     size_t next_gather = 0;
     for (uint32_t i = 0; i < old_ops.size(); ++i) {
       if (begins != blocks_.end() && begins->first == i) {
@@ -85,9 +87,9 @@ class GatherWeights {
     }
   }
 
-  // If a block runs again with only one other block in between, it reads the weights that were gathered for its first run. Gathering them
-  // again would start when the other block begins, so their memory would be in use at the same time anyway. If weights are kept, every
-  // block reads the weights that were gathered for its first run.
+  // If a block runs again with only one other block in between, it reads the weights that were gathered for its first run. A second gather
+  // would start when the other block begins, so keeping the weights takes no additional memory. If weights are kept, every block reads the
+  // weights that were gathered for its first run.
   void take_from_before(size_t at) {
     for (size_t before = 0; before < at; ++before) {
       const bool exists = gathered_ == GatheredWeights::kKeptForBackward ||

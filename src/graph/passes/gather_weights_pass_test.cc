@@ -75,7 +75,7 @@ TEST(GatherWeights, GathersTheWeightsOfABlockAhead) {
 )");
 }
 
-// Each weight is gathered once, and the backward pass reads it.
+// With GatheredWeights::kKeptForBackward each weight is gathered once, and the backward pass reads the gathered weight.
 TEST(GatherWeights, KeepsWeightsForTheBackwardPass) {
   const std::string text =
       print_graph(testing::after_pass(R"(graph g {
@@ -103,7 +103,7 @@ TEST(GatherWeights, KeepsWeightsForTheBackwardPass) {
       << text;
 }
 
-// A program that updates nothing divides its weights as the training program does.
+// A program that updates nothing (evaluation) divides its weights in the same way as the training program.
 TEST(GatherWeights, DividesTheWeightsOfOtherPrograms) {
   const std::string text = after(R"(graph g {
   input %x: f32[T,4]

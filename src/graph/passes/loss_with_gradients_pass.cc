@@ -10,9 +10,9 @@
 namespace plimsoll {
 namespace {
 
-// Runs on a differentiated graph. The fused op is inserted at the position of the loss, at the end of the forward pass. If the ranks of a
-// tensor-parallel group divide the classes, gradients depend on what the ranks exchange after the forward op; the fused op then computes
-// both gradients and is inserted at the position of the op that computes the gradient of the activations.
+// Runs on a differentiated graph. The fused op is inserted at the position of the loss, at the end of the forward pass. If the classes are
+// divided among the ranks of a tensor-parallel group, the gradients depend on sums that the ranks exchange after the forward op. The fused
+// op then computes only the two gradients and is inserted at the position of the op that computes the gradient of the activations.
 //
 // A separate op for the gradient of the weight could run when the activations are no longer live; the fused op computes this gradient
 // earlier, so it takes memory at the peak. This is worthwhile only if there are at least as many rows as columns: the gradient is then not
@@ -47,20 +47,22 @@ class LossWithGradients {
     return std::nullopt;
   }
 
-  // Returns true if computing the gradient of the weight early takes more memory than it saves time.
+  // Returns true if the gradient of the weight is larger than the logits. Computing it early would then take more memory than the saved
+  // time is worth.
   bool is_too_large(ValueId x, ValueId into_w) const {
     const Shape& shape = graph_.value(x).type.shape;
     return into_w == kNoValue && shape[0].at(bucket_) < shape[1].at(bucket_);
   }
 
-  // Returns the output of an op, or a new value of this type if there is no such op.
+  // Returns this output of the op at position `op`, or a new value of this type if `op` is empty.
   ValueId output_or_new(const std::optional<uint32_t>& op, int output, const ValueType& type) {
     if (op) return rewriter_.op(*op).outputs[static_cast<size_t>(output)];
     return graph_.add_value(graph_.unique_name("unread"), type, Storage::kTransient);
   }
 
-  // Makes the gradient of the loss available before the loss op at `at`. If no op produces the gradient, it is available already. A `fill`
-  // op is moved, and takes its type from the denominator instead of the loss. Returns false for all other producers.
+  // Ensures that the gradient of the loss exists before the loss op at position `at`. If no op produces the gradient, it is an input and
+  // exists already. If a `fill` op produces it, the op is moved before `at`, and takes its type from the denominator instead of from the
+  // loss. Returns false for all other producers.
   bool bring_forward(uint32_t at, ValueId d_loss) {
     if (graph_.value(d_loss).producer == kNoOp) return true;
     const auto producer = static_cast<uint32_t>(graph_.value(d_loss).producer);

@@ -21,7 +21,7 @@ constexpr const char* kClassifier =
     "smoothing=0.1}\n"
     "}\n";
 
-// Returns the text of a classifier with the gradients of these values, and with `accumulate` in buffers.
+// Parses a graph and appends a backward pass for these values. With `accumulate` the gradients are added to persistent buffers.
 Graph differentiated(const std::vector<std::string>& wanted, const std::string& text = kClassifier,
                      bool accumulate = false) {
   Graph graph = parse_graph(text, find_op);
@@ -64,8 +64,8 @@ TEST(LossWithGradients, OneOpComputesTheLossAndAllGradients) {
   EXPECT_FALSE(contains(text, "linear_cross_entropy_grad(")) << text;
 }
 
-// A frozen weight has no gradient, and neither has the input of a model of which only the head is trained. The outputs exist
-// without readers.
+// A frozen weight has no gradient, and neither has the input of a model of which only the head is trained. The fused op has these outputs
+// nevertheless, and its attributes state which gradients it computes.
 TEST(LossWithGradients, StatesWhichGradientsAreComputed) {
   EXPECT_TRUE(contains(after(differentiated({"x"})), "computes_d_w=0, computes_d_x=1"));
   EXPECT_TRUE(contains(after(differentiated({"w"})), "computes_d_w=1, computes_d_x=0"));
@@ -78,7 +78,8 @@ TEST(LossWithGradients, KeepsTheBuffersInWhichGradientsAccumulate) {
   EXPECT_TRUE(contains(text, "%d_loss, %gradient/d_w, %gradient/d_b, %accumulate)")) << text;
 }
 
-// If ranks divide the classes, the loss waits for their exchange, and one op computes both gradients.
+// If the classes are divided among ranks, the loss depends on sums that the ranks exchange. One op after the exchange computes both
+// gradients.
 TEST(LossWithGradients, OneOpComputesTheGradientsOfDividedClasses) {
   const std::string divided = replaced(
       kClassifier,

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// The operands and attributes of a fused op that its norm determines.
+// The operands and outputs of the fused op that come from the norm.
 struct NormPart {
   ValueId x = kNoValue, residual = kNoValue, norm_bias = kNoValue, gain = kNoValue, beta = kNoValue;
   ValueId y = kNoValue, sum = kNoValue;
@@ -61,7 +61,7 @@ std::optional<NormPart> read_layer_norm(const Rewriter& rewriter, const Op& op) 
   return part;
 }
 
-// The norm whose y only the op at `reader` reads.
+// A norm whose output y is read only by one op, and the position of the norm.
 struct FoundNorm {
   uint32_t at = 0;
   NormPart part;
@@ -78,7 +78,7 @@ std::optional<FoundNorm> find_norm(const Rewriter& rewriter, uint32_t reader, Va
   return FoundNorm{*at, *part};
 }
 
-// Returns the position of the matrix product, with or without a bias, that produces `id` for the op at `reader`.
+// Returns the position of the matrix product, with or without a bias, that produces `id`, if only the op at `reader` reads `id`.
 std::optional<uint32_t> find_product(const Rewriter& rewriter, uint32_t reader, ValueId id) {
   const auto without = find_linear(rewriter, reader, id, ProductBias::kWithout);
   return without ? without : find_linear(rewriter, reader, id, ProductBias::kWith);

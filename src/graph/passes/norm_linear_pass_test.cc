@@ -95,7 +95,7 @@ TEST(NormLinearPass, NormAndProductBecomeOne) {
             "}\n");
 }
 
-// A matrix product whose result other ops read too is fused without the activation that follows it.
+// If other ops also read the result of a matrix product, the product is fused with the norm but not with the activation after it.
 TEST(NormLinearPass, AProductThatOthersReadKeepsItsFunction) {
   const std::string read = replaced(kRms, "\n}\n", "\n  %o: bf16[T,6] !output = gelu(%z)\n}\n");
   const std::string fused = after(read);

@@ -81,7 +81,7 @@ class OffloadActivations {
     return static_cast<uint32_t>(behind - graph_.ops().begin());
   }
 
-  // Decides when each value in moved_ is transferred, and removes those that stay on the device from the list.
+  // Decides when each value in moved_ is copied to the host and back, and removes the values that stay on the device from moved_.
   void choose_transfers() {
     std::vector<SavedValue> values;
     for (const MovedValue& value : moved_) values.push_back(value.at);
@@ -100,7 +100,8 @@ class OffloadActivations {
     return id;
   }
 
-  // Declares the copies of the value, and lets later readers, and ops that take over its bytes, use the value that was copied back.
+  // Declares the copy of the value on the host and the copy back on the device. Ops after the forward pass then use the copy back instead
+  // of the value.
   void add_values(MovedValue& value) {
     value.on_host = add_like(value.saved, ".on_host", Space::kHost);
     value.back = add_like(value.saved, ".back", Space::kDevice);
@@ -130,8 +131,8 @@ class OffloadActivations {
     std::ranges::stable_sort(by_first_reader, {},
                              [](const MovedValue* value) { return value->at.first_reader; });
     std::vector<Op> ops;
-    size_t started = 0;  // copies to the host
-    size_t ended = 0;    // number of these copies that must have ended
+    size_t started = 0;  // number of copies to the host that have been inserted
+    size_t ended = 0;    // number of these copies that must have ended before the current op
     size_t next_in = 0;
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
       for (; next_in < by_first_reader.size() && by_first_reader[next_in]->transfer.in_starts_before == i;

@@ -118,9 +118,9 @@ TEST(Copies, EndBeforeTheOpsThatNeedThem) {
   offload_activations_pass({.tokens = 8, .sequences = 1, .longest = 8}, 128).run(graph);
   const std::vector<QueuedOp> copies = find_queued_ops(graph);
   ASSERT_EQ(copies.size(), 6u);
-  // While the two values after it are computed, a value is copied to the host. The copy of %a therefore ends before the
-  // op that follows the one that computes %c, and the copy of %b before the op that follows the one that computes %d.
-  // The copy of %c ends with the forward pass.
+  // The copy of a value to the host may take as long as the next two values are computed. The copy of %a therefore ends before the op that
+  // follows the one that computes %c, and the copy of %b before the op that follows the one that computes %d. The copy of %c ends with the
+  // forward pass.
   EXPECT_EQ(copies[0].op, 1u);
   EXPECT_EQ(copies[0].end, 6u);
   EXPECT_EQ(copies[1].end, 7u);
@@ -130,7 +130,8 @@ TEST(Copies, EndBeforeTheOpsThatNeedThem) {
   EXPECT_EQ(copies[3].end, 12u);
   EXPECT_EQ(copies[4].end, 14u);
   EXPECT_EQ(copies[5].end, 15u);
-  // A value that is copied is live until the wait; a value that is copied back is live from the start of its copy.
+  // A value that is copied to the host is live until an op waits for the copy. A value that is copied back is live from the start of its
+  // copy.
   for (const LiveRange& range : find_live_ranges(graph, {.tokens = 8, .sequences = 1, .longest = 8})) {
     const std::string& name = graph.value(range.root).name;
     if (name == "a") {
@@ -188,8 +189,8 @@ TEST(OffloadStates, OneUpdateAheadAndTwoAtATime) {
   EXPECT_EQ(print_graph(graph_of(text)), text);
 }
 
-// The states of an update are read from the disk while the previous update runs, and this read does not wait until the states of the update
-// before that have been written.
+// The states of an update are read from the disk while the previous update runs, and this read need not wait for the copy of the states of
+// the update before the previous one back to the disk.
 TEST(OffloadStates, OneUpdateAheadAndThreeAtATimeOnADisk) {
   Graph graph = graph_of(kUpdates);
   offload_states_pass({}, Space::kDisk).run(graph);
@@ -209,7 +210,8 @@ TEST(OffloadStates, OneUpdateAheadAndThreeAtATimeOnADisk) {
 }
 )") << text;
   EXPECT_EQ(print_graph(graph_of(text)), text);
-  // No read needs the bytes of a write here, because a fourth update does not follow.
+  // In this program no read from the disk needs the memory of states that are being written to the disk: only a fourth update would need
+  // the memory of the first one.
   for (const QueuedOp& queued : find_queued_ops(graph)) {
     const bool writes = graph.value(graph.ops()[queued.op].outputs[0]).space == Space::kDisk;
     EXPECT_EQ(queued.queue, writes ? Queue::kToHost : Queue::kToDevice);
@@ -217,7 +219,7 @@ TEST(OffloadStates, OneUpdateAheadAndThreeAtATimeOnADisk) {
   }
 }
 
-// Returns the bytes of the offloaded states if one state has 16 bytes and the other one `elements` elements.
+// Returns the bytes of the states that the pass moves to the host, for a graph with a state of 16 bytes and a state of `elements` elements.
 std::vector<int64_t> moved_bytes(int64_t elements, std::string_view segment) {
   const Graph graph = graph_of(fmt::format(R"(graph updates {{
   input %lr: f64[1]
@@ -249,8 +251,8 @@ TEST(OffloadStates, InTheForwardPassSmallStatesStay) {
   EXPECT_EQ(moved_bytes(2044, "optimizer"), (std::vector<int64_t>{16, 8176}));
 }
 
-// The state of the last update stays. The next forward pass copies it and waits for the copy before it needs the
-// bytes.
+// The state of the last update stays on the device after the step. The next forward pass copies it to the host, and waits for this copy
+// before it needs the memory.
 TEST(OffloadStates, AStateIsCopiedBackDuringTheNextForwardPass) {
   Graph graph = graph_of(kUpdates);
   MemoryHeadroom room{.live_bytes = {0, 40, 48, 0, 0, 0},
@@ -272,8 +274,7 @@ TEST(OffloadStates, AStateIsCopiedBackDuringTheNextForwardPass) {
             std::string::npos)
       << text;
   EXPECT_EQ(print_graph(graph_of(text)), text);
-  // Between the op that waits for the copy to the host and the copy back to the device, other values use the bytes of
-  // the state.
+  // The state's memory is free for other values after the op that waits for its copy to the host, until the copy back to the device starts.
   const ValueId left = graph.find("o.staged.left");
   const std::vector<LiveRange> ranges = find_live_ranges(graph, {});
   const auto range = std::ranges::find(ranges, left, &LiveRange::root);
@@ -324,8 +325,7 @@ TEST(OffloadStates, SlicesOfAStateAreCopiedOneByOne) {
   const std::vector<QueuedOp> copies = find_queued_ops(graph);
   ASSERT_EQ(copies.size(), 6u);
   EXPECT_EQ(copies[2].end, 5u);
-  // The copy need not end before %m.stored.1 is written, because that writes other elements than the copy
-  // reads.
+  // The copy need not end before %m.stored.1 is written, because the write changes other elements than those that the copy reads.
   EXPECT_EQ(copies[3].op, 5u);
   EXPECT_EQ(copies[3].end, 8u);
 }
@@ -376,7 +376,8 @@ TEST(SliceUpdates, TheGradientOfATableIsComputedByRows) {
   EXPECT_EQ(print_graph(graph_of(text)), text);
 }
 
-// A gradient that is clipped is read as a whole; updates that need all of a parameter are not cut.
+// With kOfLookedUpTables the update is not cut into slices, because the gradient is not computed from an embedding lookup. With kAll it is
+// not cut either, because the parameter has no more elements than the limit of 24.
 TEST(SliceUpdates, LeavesUpdatesOfWholeParameters) {
   Graph graph = graph_of(kLargeUpdate);
   slice_updates_pass(8, SlicedUpdates::kOfLookedUpTables).run(graph);

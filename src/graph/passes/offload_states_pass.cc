@@ -31,15 +31,16 @@
 namespace plimsoll {
 namespace {
 
-// An update, and its operands that are stored on the host or on the disk.
+// An update, and its operands that are stored in host memory or on a disk.
 struct Moved {
   uint32_t op = 0;
-  std::vector<ValueId> kept = {};     // the values on the host or disk before the first update
+  // These operands in host memory or on the disk, before the first update of the step.
+  std::vector<ValueId> kept = {};
   std::vector<ValueId> staged = {};   // the copies on the device of the values in `kept`
-  std::vector<ValueId> updated = {};  // the new versions that the update makes of the values in `staged`
-  std::vector<ValueId> stored = {};   // the new versions of the values in `kept`, after the copy back
-  // Values through which one run leaves the states on the device for the next run. If the states are prefetched, the
-  // results of the update are newer versions of these values, otherwise the copies in `staged` are.
+  std::vector<ValueId> updated = {};  // the values in `staged` after the update
+  std::vector<ValueId> stored = {};   // the values in `kept` after the copy back
+  // Values that pass the states on the device from one run to the next. They are the oldest versions: if the states are prefetched, the
+  // results of the update are newer versions of them, and otherwise the copies in `staged` are.
   std::vector<ValueId> deferred = {};
   bool is_prefetched = false;
 };
@@ -107,16 +108,15 @@ std::vector<Moved> find_moved(const Graph& graph) {
   return list;
 }
 
-// Returns the type of the slice of a state that one update works on.
+// Returns the type of the slice of a state that one update reads and writes.
 ValueType staged_type(const Graph& graph, const Op& update, ValueId kept) {
   ValueType type = graph.value(kept).type;
   if (const auto slice = slice_of(update.attributes)) type.shape = shape_of(*slice, type.shape);
   return type;
 }
 
-// Returns true if only updates, and ops that compute gradients by rows for them, separate two updates. If other ops
-// ran between the two updates, states that are copied early for the second update would need memory in addition to
-// the operands of those ops.
+// Returns true if no other ops run between two updates than updates and ops that compute some rows of a gradient for them. Otherwise,
+// states that are copied early for the second update would need memory in addition to the operands of the other ops.
 bool follows(const Graph& graph, const Moved& first, const Moved& second) {
   if (graph.ops()[first.op].segment != graph.ops()[second.op].segment) return false;
   for (uint32_t i = first.op + 1; i < second.op; ++i) {
@@ -205,7 +205,7 @@ class OffloadStates {
     }
   }
 
-  // Makes the previous step copy the states of this update to the device.
+  // Moves the copy of the states of this update to the device from the current step to the previous step.
   void prefetch(Moved& update) {
     update.is_prefetched = true;
     for (size_t k = 0; k < update.staged.size(); ++k) {
@@ -274,7 +274,7 @@ class OffloadStates {
     return transfers_as_early_as_possible(in_numbers_, segments, room_);
   }
 
-  // Makes ops of the forward pass wait for the copies to the host that free the bytes which these ops need.
+  // Makes ops of the forward pass wait for copies of states to the host, because these ops need the memory of the states.
   void wait_for_released(std::span<const Release> releases) {
     for (const Release& release : releases) {
       graph_.ops()[release.before].attributes.set("ended", static_cast<int64_t>(release.ended));
@@ -291,8 +291,8 @@ class OffloadStates {
     for (size_t k = 0; k < traffic.prefetched; ++k) prefetch(updates_[k]);
     wait_for_released(traffic.releases);
     const std::vector<size_t> order = order_of_copies(traffic);
-    size_t next = 0;               // the next update
-    auto next_in = order.begin();  // the update whose copies start next
+    size_t next = 0;               // index in updates_ of the next update in the order of the ops
+    auto next_in = order.begin();  // the update whose states are copied to the device next
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
       for (; next_in != order.end() && traffic.transfers[*next_in].before == i; ++next_in) {
         ops.push_back(copy_in(*next_in, traffic.transfers));
@@ -311,7 +311,8 @@ class OffloadStates {
   Space place_;
   std::vector<Moved> updates_;
   std::vector<MovedUpdate> in_numbers_;
-  std::map<ValueId, ValueId> newest_;  // the current version on the host or disk of each kept value
+  // The current version in host memory or on the disk of each value in Moved::kept.
+  std::map<ValueId, ValueId> newest_;
 };
 
 }  // namespace

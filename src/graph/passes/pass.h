@@ -19,13 +19,13 @@
 
 namespace plimsoll {
 
-// The choice of the values that the backward pass recomputes instead of keeping them, which the recompute pass executes. Pure data;
+// Determines the values that the backward pass recomputes instead of keeping them. The recompute pass reads this choice. Pure data;
 // thread-safe. The code that makes this choice for a memory limit is in plan/search/budget.h.
 
 enum class RecomputePolicy : uint8_t {
   kNone,   // every value that the backward pass reads is kept
   kCheap,  // values that are cheap to compute are computed again: GELU, scale and shift, dropout, biases
-  kFull    // each block keeps only what it passes to the next one, and the statistics of the norm there
+  kFull    // each block keeps only what it passes to the next one, and the statistics of the norm at its end
 };
 std::string_view recompute_policy_name(RecomputePolicy policy);
 std::optional<RecomputePolicy> find_recompute_policy(std::string_view name);
@@ -52,12 +52,12 @@ struct Pass {
   std::function<void(Graph&)> run;
 };
 
-// The value of stop_after with which no pass runs.
+// The value of stop_after that prevents all passes from running.
 inline constexpr std::string_view kStopAfterNone = "none";
 
-// When the graph of a program is verified: after each pass, which names the pass that broke an invariant; only in its final form; or
-// not at all, for a plan whose sizes are shown as an example. The graph of every plan that may run is verified. Verification after each
-// pass takes a fifth of the time of planning.
+// Determines when the graph of a program is verified: after each pass, so that an error names the pass that broke an invariant; only after
+// the last pass; or not at all, for a plan whose sizes are only shown as an example. The graph of every plan that may run is verified.
+// Verification after each pass takes a fifth of the time of planning.
 enum class Verification : uint8_t { kAfterEachPass, kOnce, kNever };
 
 struct PassOptions {
@@ -70,7 +70,8 @@ struct PassOptions {
   Verification verification = Verification::kAfterEachPass;
   bool verifies_each_pass() const { return verification == Verification::kAfterEachPass || dump; }
 
-  // Returns true if a pass runs that no argument requires. Requires: stop_after is "", kStopAfterNone or a name in all_passes().
+  // Returns true if the options let any pass run in addition to those that an argument requires. Requires: stop_after is "", kStopAfterNone
+  // or a name in all_passes().
   bool is_on(std::string_view pass) const;
 
   // Returns true if both options run the same passes. `dump` and `verification` are not compared, because they do not change the graph.
@@ -98,8 +99,8 @@ class PassManager {
   // kUsage if a pass is disabled that the run needs; kInternal naming the pass after which an invariant is broken, if each pass is
   // verified.
   void run(Graph& graph, const Pass& pass);
-  // Verifies a graph that code other than a pass has changed, if the options ask for verification after each pass. Errors: kInternal with
-  // `when` in the message.
+  // Verifies a graph that was changed by code outside the passes, if the options ask for verification after each pass. Errors: kInternal
+  // with `when` in the message.
   void changed(const Graph& graph, std::string_view when) const;
   // Verifies the graph after the last pass of a program. Errors: kInternal.
   void finish(const Graph& graph) const;
@@ -127,9 +128,10 @@ const std::vector<PassInfo>& all_passes();
 enum class DividedHeads : uint8_t { kNo, kYes };
 Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
 // sequence_parallel_pass.cc: the ranks of a tensor-parallel group divide the rows of activations outside the products that they divide.
-// Requires: tensor_parallel has run for the same number of ranks; the number divides the tokens of every bucket.
+// Requires: tensor_parallel has run for the same number of ranks; this number divides the number of tokens of every bucket.
 Pass sequence_parallel_pass(int64_t ranks);
-// row_gradients_pass.cc: sums the gradients of weights that each rank has computed from its own rows. Requires: as tensor_states_pass().
+// row_gradients_pass.cc: sums the gradients of weights that each rank has computed from its own rows. Requires: reduce_gradients has run,
+// if the mesh has several ranks on the data axis.
 Pass row_gradients_pass(int64_t ranks);
 // The stages of a pipeline. Stage s has the blocks of the model (graph/analysis/analysis.h) from first_blocks[s] up to the first block of
 // the next stage. If a stage has several chunks of blocks, `first_blocks` has the first block of each chunk of the model, and with P stages
@@ -137,7 +139,7 @@ Pass row_gradients_pass(int64_t ranks);
 struct PipelineDivision {
   int64_t stage = 0;  // the stage of this rank
   std::vector<int64_t> first_blocks = {0};
-  int64_t chunks = 1;  // per stage
+  int64_t chunks = 1;  // number of chunks per stage
   int64_t num_stages() const { return static_cast<int64_t>(first_blocks.size()) / chunks; }
 };
 // pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: there are at least as many blocks as stages.
@@ -145,9 +147,9 @@ Pass pipeline_stage_pass(PipelineDivision division);
 // pipeline_chunks_pass.cc: orders the ops by the chunk of layers that they belong to, and records the chunk in an attribute (chunk_of()).
 // Requires: every op of the forward and backward segments belongs to one chunk.
 Pass pipeline_chunks_pass();
-// Returns the blocks of a graph in their order.
+// Returns the names of the model's blocks (graph/analysis/analysis.h) in the order of the ops.
 std::vector<std::string> blocks_of(const Graph& graph);
-// Returns the names of the weights that the first and the last stage read. Errors: kInternal if other stages share a weight.
+// Returns the names of the weights that both the first and the last stage read. Errors: kInternal if other stages share a weight.
 std::set<std::string> weights_of_both_ends(const Graph& graph, const std::vector<int64_t>& first_blocks);
 // The module name of the ops by which pipeline stages exchange values.
 inline constexpr std::string_view kPipelineModule = "pipeline";
@@ -188,12 +190,12 @@ Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel);
 // first_token_attention_pass.cc: an attention of which only the first token of each sequence is read, and the matrix product before it,
 // become one op.
 Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
-// chunked_loss_pass.cc: if the logits of a program take more than `most_bytes` in this bucket, classifier, loss and the
-// count of correct predictions become one op, which computes the logits of a few rows at a time: a quarter of the rows of the
-// bucket `usual`, in which most batches run.
+// chunked_loss_pass.cc: if the logits of a program take more than `most_bytes` for batches of the size `bucket`, classifier, loss and the
+// count of correct predictions become one op, which computes the logits of a few rows at a time: a quarter of the rows of `usual`, which is
+// the size of most batches.
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes, std::optional<Bucket> usual = {});
-// loss_with_gradients_pass.cc: a chunked loss and the ops that compute its gradients become one op, which computes the logits
-// once instead of three times.
+// loss_with_gradients_pass.cc: a loss that is computed in chunks of rows and the ops that compute its gradients become one op, which
+// computes the logits once instead of three times.
 Pass loss_with_gradients_pass(const Bucket& bucket);
 // The pass chunked_loss computes two matrix products of the classifier twice. This is worth the time for logits of more than 64 MiB: the
 // plan then becomes smaller by at least three quarters of them, 48 MiB, and BERT-base over 8192 tokens computes 1.2 % more per step.
@@ -206,9 +208,10 @@ int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes, int64_t chunk_bytes = i
 // products from e4m3, the backward ones from gradients in e5m2. The first and the last linear layer of the model, layers whose sizes are
 // not multiples of 16, and layers that do not work on rows of tokens remain in 16 bits.
 struct Fp8Choice {
-  std::set<std::string, std::less<>> adapters = {};  // weights that are too small for fp8
-  // If micro-batches are accumulated: keeps the codes of weights until the next update instead of computing them in each
-  // micro-batch, which takes 2 bytes per weight.
+  // Weights of adapters, whose matrix products are too small for fp8.
+  std::set<std::string, std::less<>> adapters = {};
+  // If micro-batches are accumulated: keeps the fp8 codes of weights until the next update, instead of computing them in each micro-batch.
+  // The codes take 2 bytes per weight.
   bool keeps_weights = true;
 };
 Pass fp8_products_pass(Fp8Choice choice);
@@ -216,9 +219,9 @@ Pass fp8_products_pass(Fp8Choice choice);
 Pass dead_code_pass(std::vector<std::string> keep);
 // accumulate_pass.cc: parameter gradients persist across micro-batches, and their producers add to them in place.
 Pass accumulate_pass();
-// reduce_gradients_pass.cc: sums every gradient of a parameter over the ranks, in buckets of at least `bucket_bytes`; only the last bucket
-// may be smaller. Gradients that accumulate over micro-batches are summed once per step, at the beginning of the optimizer segment.
-// Requires: num_ranks >= 1.
+// reduce_gradients_pass.cc: sums every gradient of a parameter over the ranks, in buckets (gradients that are summed by one operation) of
+// at least `bucket_bytes`; only the last bucket may be smaller. Gradients that accumulate over micro-batches are summed once per step, at
+// the beginning of the optimizer segment. Requires: num_ranks >= 1.
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
 // shard_states_pass.cc: each rank stores the optimizer states of its own slice of every parameter and updates this slice; the ranks then
 // exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.
@@ -235,7 +238,8 @@ Pass shard_states_pass(const ShardOptions& options);
 // all gradients of a tensor-parallel group. Requires: reduce_gradients has run, if the mesh has several ranks on the data axis.
 Pass tensor_states_pass(int64_t ranks);
 // pipeline_states_pass.cc: sums the gradients of weights that the first and the last stage of a pipeline share, and computes the norm of
-// all gradients of the model. `shared`: the names of these weights as updates read them. Requires: as tensor_states_pass().
+// all gradients of the model. `shared`: the names of these weights as updates read them. Requires: reduce_gradients has run, if the mesh
+// has several ranks on the data axis.
 Pass pipeline_states_pass(PipelineDivision division, std::set<std::string> shared);
 // gather_weights_pass.cc: gathers the weights of a block of the model that are divided among the ranks, while the previous block computes,
 // and frees them after the last op of the block. `divided`: weights that another program of the plan divides.
@@ -285,7 +289,7 @@ struct QuantizedWeight {
   int64_t parts = 1;  // groups of rows that are quantized separately
   int64_t num_codes = 0;
   int64_t num_scales = 0;
-  int64_t num_second_scales = 0;  // 0: scales are fp32
+  int64_t num_second_scales = 0;  // 0 if the scales are fp32 numbers
 };
 
 // Weights that any op other than a matrix product reads keep their type. `format` is a result of quantized_format_name(). The weights are

@@ -19,7 +19,7 @@ constexpr const char* kTwoOps =
     "  %y: f32[B,4] !output = tanh(%a)\n"
     "}\n";
 
-// A pass that has the name of a listed pass but breaks the order of the ops.
+// A pass with the name of an existing pass that makes the graph invalid by reversing the order of the ops.
 Pass breaking_pass() {
   Pass pass = dead_code_pass({});
   pass.run = [](Graph& graph) {

@@ -93,7 +93,8 @@ class ChunkOrder {
 
   Graph& graph_;
   std::vector<size_t> parents_;
-  std::vector<int64_t> chunks_;  // per set of values, at its representative
+  // The chunk of each set of connected values, at the index of the value that represents the set.
+  std::vector<int64_t> chunks_;
 };
 
 }  // namespace

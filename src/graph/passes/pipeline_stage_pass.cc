@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kEveryStage = -1;
 
-// Returns the position of the block in the list, to which it is added if it is new.
+// Returns the index of the block in the list. Appends the block if the list does not contain it.
 size_t number_of_block(std::string_view block, std::vector<std::string>& blocks) {
   const auto found = std::ranges::find(blocks, block);
   const auto number = static_cast<size_t>(found - blocks.begin());
@@ -98,7 +98,8 @@ class StageCut {
     }
   }
 
-  // Forgets the values of the previous chunk: chunks run at different times, so a chunk cannot read a value that another one computes.
+  // Moves on to the next chunk of this stage, and forgets which values the previous chunk computed. Chunks run at different times, so a
+  // chunk cannot read a value that another chunk computes.
   void begin_chunk() {
     stage_ += division_.num_stages();
     for (size_t i = 0; i < new_ids_.size(); ++i) {
@@ -107,7 +108,8 @@ class StageCut {
     }
   }
 
-  // Assigns the last op of the result, which is a send or a receive, to this chunk.
+  // If the stage has several chunks of layers, sets the chunk and the channel of the last op in the new graph, which is a send or a
+  // receive.
   void set_channel(int64_t channel) {
     if (division_.chunks == 1) return;
     Attributes& attributes = result_.ops().back().attributes;
@@ -183,7 +185,7 @@ class StageCut {
     if (found != kNoValue) return found;
     Value value = graph_.value(id);
     if (value.version_of != kNoValue) value.version_of = new_id(value.version_of);
-    // Every chunk computes its own copy of values that depend on inputs alone, under a name of its own.
+    // Every chunk computes its own copy of values that depend on inputs alone, and each copy has a separate name.
     if (chunk() > 0 && result_.find(value.name) != kNoValue) value.name = result_.unique_name(value.name);
     const ValueId added = value.storage == Storage::kInput
                               ? result_.add_input(value.name, value.type, value.input)
@@ -195,12 +197,13 @@ class StageCut {
   }
 
   const Graph& graph_;
-  int64_t stage_;  // number of the chunk in the model; equal to the stage if each stage has one chunk
+  // Number of the chunk of layers in the model; equal to the stage if each stage has one chunk.
+  int64_t stage_;
   const PipelineDivision& division_;
   std::vector<int64_t> op_stages_;
   std::vector<int64_t> born_;      // per value, the stage that computes it
   std::vector<int64_t> last_use_;  // per value, the last stage that reads it
-  std::vector<ValueId> new_ids_;   // per value, its number in the result
+  std::vector<ValueId> new_ids_;   // per value, its number in the graph of this stage
   std::vector<Tail> tails_;
   std::vector<bool> is_kept_;
   Graph result_;

@@ -6,8 +6,8 @@
 //   norm, finite, bad = norm(g.., loss)  ->  of_stage, _, bad = norm(g..); norms = norm(of_stage) {ranks}; all_gather(norms);
 //                                            norm, finite = norm(norms, loss)
 //
-// The ranks of a stage may already divide the norm among them (divided_norm.h); the ops of that division also end with a norm op, which
-// this pass then changes.
+// If the ranks of a stage already compute the norm together (divided_norm.h), the last of those ops is also a norm op, and this pass
+// changes that op.
 #include <algorithm>
 
 #include "graph/analysis/liveness.h"

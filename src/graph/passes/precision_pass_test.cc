@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// The declarations of inputs and weights, which the pass does not change.
+// The first lines of each test graph: the declarations of inputs and weights, which the pass does not change.
 constexpr const char* kHead = R"(graph g {
   input %cu: i32[B+1]
   input %ids: i32[T]
@@ -31,7 +31,7 @@ std::string model() {
 )" + kLoss;
 }
 
-// "16" is a placeholder for the type.
+// Returns the graph that the pass must produce for this 16-bit type. "16" in the text is a placeholder for the type.
 std::string expected(const std::string& dtype) {
   std::string body = R"(  forward @m
   %x: 16[T,4] = embedding_sum(%cu, %ids, %table) {dtype="16", padding_id=0}

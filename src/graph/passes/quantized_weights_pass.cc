@@ -22,7 +22,7 @@ bool only_products_read(const Graph& graph, ValueId weight) {
 
 struct Arrays {
   const QuantizedWeight* weight = nullptr;
-  ValueIds values;  // the inputs of dequantize
+  ValueIds values;  // the codes, scales and further arrays, in the order of the inputs of a dequantize op
   int64_t rows = 0;
   int64_t columns = 0;
 };

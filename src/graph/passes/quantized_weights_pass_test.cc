@@ -1,5 +1,5 @@
-// Weights in 4 or 8 bits: codes under the name of the weight, scales as further values, and numbers before each
-// product.
+// Tests the pass that stores weights in 4 or 8 bits: the codes have the name of the weight, the scales are additional values, and the
+// weight is converted back to a floating-point type before each matrix product.
 #include "graph/passes/pass.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ std::string after(const std::string& text, const QuantizedWeight& weight, const 
 
 const QuantizedWeight kFourBits{.name = "w", .parts = 1, .num_codes = 8, .num_scales = 1};
 
-// Each product has its own dequantize op, with the type of its other factor.
+// Each matrix product has its own dequantize op, whose result has the type of the other operand of the product.
 TEST(QuantizedWeights, EveryProductReadsNumbersOfItsOwnType) {
   EXPECT_EQ(after(kSharedWeight, kFourBits), R"(graph g {
   input %x: bf16[T,4]
@@ -57,7 +57,7 @@ TEST(QuantizedWeights, NumbersBelongToTheModuleOfTheirProduct) {
   EXPECT_NE(text.find("  forward @layer.1\n  %w.numbers.1: "), std::string::npos) << text;
 }
 
-// A weight that is a left factor, a bias or an input of another op keeps its type.
+// A weight that is the left operand of a matrix product, a bias, or an input of an op other than a matrix product keeps its type.
 TEST(QuantizedWeights, WeightsThatOtherOpsReadStay) {
   for (const std::string read : {"tanh(%w)", "matmul(%w, %w, _, _, _) {ta=0, tb=1}"}) {
     const std::string text = replaced(kSharedWeight, "\n}\n", "\n  %z: f32[4,4] !output = " + read + "\n}\n");

@@ -81,7 +81,8 @@ class Recompute {
     for (size_t i = 0; i < graph_.ops().size(); ++i) {
       const Op& op = graph_.ops()[i];
       if (op.segment != Segment::kForward || !writes_only_transients(op)) continue;
-      // The sum of all rows, which own_rows reads, cannot be computed again, and is larger than the rows of this rank.
+      // own_rows reads a sum over ranks, which the backward pass cannot compute again and which is larger than the rows of this rank.
+      // Therefore own_rows is not run again.
       if (op.def == &own_rows_op()) continue;
       const std::string_view block = block_of(graph_.module_name(op.module));
       if (block.empty()) continue;
@@ -99,8 +100,9 @@ class Recompute {
   }
 
   // Marks the values that exist in the backward pass in any case: those in pinned_, which are always kept, and values that a backward op
-  // reads and that are not recomputed. A value whose recipe cannot be used is kept too, and the recipes of other outputs of its op may read
-  // it: for example, the output of a norm is recomputed from the normalized values, which are kept for the gradient of the norm.
+  // reads and that are not recomputed. A value is also kept if it has a recipe for recomputing it but an input of the recipe is missing.
+  // The recipes of other outputs of its op may read such a value: for example, the output of a norm is recomputed from the normalized
+  // values, which are kept for the gradient of the norm.
   void find_kept() {
     kept_ = pinned_;
     std::vector<ValueId> with_recipe;
@@ -129,9 +131,9 @@ class Recompute {
     return std::nullopt;
   }
 
-  // Returns true if every input of the recipe of a value exists in the backward pass: the input is not a value of the
-  // forward pass, or it is kept, or it is an output of the same op that stays, or it has a recipe itself whose inputs
-  // exist. The recursion is as deep as the longest chain of ops with recipes.
+  // Returns true if the recipe of a value can be used, because every input of the recipe exists in the backward pass. An input exists there
+  // if it is not computed by the forward pass, is kept, is an output of the same op that is kept at the end of a block, or has a recipe
+  // itself whose inputs exist. The recursion is as deep as the longest chain of ops with recipes.
   bool has_cheap_recipe(ValueId id) const {
     const auto recipe = recipe_of(id);
     if (!recipe) return false;
@@ -160,7 +162,8 @@ class Recompute {
                   .attributes = std::move(recipe.attributes),
                   .segment = Segment::kBackward,
                   .module = graph_.op(producer).module};
-      // Two values of a forward op may have the same recipe, such as the result of a norm and its statistics.
+      // Two outputs of a forward op may have the same recipe (the op that computes them again), such as the result of a norm and its
+      // statistics. The recipe then runs only once.
       std::vector<Emitted>& emitted = emitted_[static_cast<size_t>(producer)];
       auto same = std::ranges::find_if(emitted, [&](const Emitted& other) {
         return other.recipe.def == op.def && other.recipe.inputs == op.inputs &&
@@ -188,8 +191,8 @@ class Recompute {
     return emit_again(op, ValueIds{named_after}, ops);
   }
 
-  // Appends an op after the ops that produce its inputs. Outputs are named after the given values; the last name
-  // serves for all further outputs.
+  // Appends `op`, after the ops that produce its inputs. Output i gets the name of named_after[i]. Outputs after the end of this list get
+  // the name of its last value.
   ValueIds emit_again(Op op, const ValueIds& named_after, std::vector<Op>& ops) {
     for (ValueId& input : op.inputs) input = replacement(input, ops);
     graph_.set_current_module(op.module);
@@ -209,10 +212,11 @@ class Recompute {
   std::vector<bool> from_forward_;                // transient values of the forward pass
   std::vector<bool> runs_again_;                  // true for each forward op that runs again
   std::vector<bool> pinned_;
-  std::vector<bool> stays_;  // kept outputs from which recipes compute other outputs of the same op
+  // outputs that are kept because other blocks read them; other outputs of the op may be recomputed from them
+  std::vector<bool> stays_;
   std::vector<bool> kept_;
   std::unordered_map<size_t, ValueId> done_;
-  // The recipes that were emitted for values of a forward op, with the results; the key is the op.
+  // The ops that have been emitted to recompute outputs of a forward op, with their results. The key is the forward op.
   struct Emitted {
     Op recipe;
     ValueIds outputs;

@@ -49,7 +49,7 @@ constexpr const char* kGraph = R"(graph train {
 }
 )";
 
-// Returns the backward part of the graph after the pass, without module lines.
+// Returns the lines of the ops of the backward segment after the pass.
 std::vector<std::string> backward_after(const RecomputeChoice& choice) {
   Graph graph = parse_graph(kGraph, find_op);
   PassManager({}).run(graph, recompute_pass(choice));
@@ -102,7 +102,8 @@ TEST(RecomputePass, ARecipeOfTwoValuesRunsOnce) {
   EXPECT_EQ(std::ranges::count(graph.ops(), &rms_norm_op(), &Op::def), 2) << print_graph(graph);
 }
 
-// A layer that normalizes its input passes one value to the next block, the sum. The normalized values are computed from it.
+// A layer that normalizes its input passes one value to the next block, the sum. The backward pass recomputes the normalized values from
+// this sum.
 TEST(RecomputePass, FullComputesANormFromTheSumThatPassesToTheNextBlock) {
   const std::string text = R"(graph train {
   input %x: f32[T,8]

@@ -96,7 +96,8 @@ class GradientReduction {
     }
   }
 
-  // Sums the bucket that contains this gradient over the ranks, unless this is done already, because the next op reads the sum.
+  // Sums the bucket (gradients that are summed by one operation) that contains this gradient over the ranks now, because the next op reads
+  // the sum. Does nothing if the gradient has been summed already.
   void reduce_before_reader(ValueId gradient) {
     const BucketKind kind = kind_of(gradient);
     if (kind.second == Complete::kInStep) return;
@@ -105,7 +106,7 @@ class GradientReduction {
     reduce(std::exchange(bucket, {}), Segment::kBackward);
   }
 
-  // Sums all remaining buckets over the ranks at the end of the backward pass.
+  // At the end of the backward pass, sums all gradients over the ranks that have not been summed yet.
   void reduce_open() {
     for (auto& [kind, bucket] : open_) {
       if (bucket.gradients.empty()) continue;

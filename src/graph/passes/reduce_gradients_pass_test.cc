@@ -50,7 +50,7 @@ TEST(ReduceGradients, AFullBucketIsReducedWhileTheBackwardPassRuns) {
             "}\n");
 }
 
-// %d_v alone fills a bucket, so that %d_w need not wait for it.
+// %d_v is so large that it is summed over the ranks alone, so that %d_w need not wait for it.
 TEST(ReduceGradients, ALargeGradientIsSummedAlone) {
   EXPECT_EQ(after(kTwoGradients, 64),
             "graph g {\n"
@@ -66,7 +66,8 @@ TEST(ReduceGradients, ALargeGradientIsSummedAlone) {
             "}\n");
 }
 
-// An update in the backward pass reads a gradient of a bucket that is not full yet.
+// An update in the backward pass reads a gradient before enough gradients for one operation have been computed. The gradient must be summed
+// over the ranks nevertheless.
 TEST(ReduceGradients, ABucketIsReducedBeforeItsFirstReader) {
   EXPECT_EQ(after("graph g {\n"
                   "  input %x: f32[B,4]\n"
@@ -84,7 +85,7 @@ TEST(ReduceGradients, ABucketIsReducedBeforeItsFirstReader) {
             "}\n");
 }
 
-// Gradients of 16 bits and of fp32 are in buckets of their own.
+// 16-bit gradients and fp32 gradients are summed over the ranks by separate operations.
 TEST(ReduceGradients, ABucketHasOneTypeOfElement) {
   const std::string text = after(
       "graph g {\n"

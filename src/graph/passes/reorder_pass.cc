@@ -99,14 +99,15 @@ class GreedyOrder {
     return best;
   }
 
-  // How often an op reads a buffer, and the bytes that are free after the last read of the buffer.
+  // The number of times that an op reads a buffer, and the bytes that become free when the buffer has been read for the last time.
   struct Reads {
     size_t root = 0;
     uint32_t count = 0;
     int64_t bytes = 0;
   };
 
-  // The change of the live bytes when an op runs. It is computed once for each op, because every choice needs it.
+  // The change of the live bytes when an op runs: `born_bytes` are allocated for its outputs, and buffers that it reads last are freed. The
+  // data is computed once per op, because every scheduling decision needs it.
   struct Effect {
     int64_t born_bytes = 0;
     uint32_t reads_begin = 0;  // the range of reads_ that belongs to the op
@@ -120,7 +121,8 @@ class GreedyOrder {
   void find_effects(const Bucket& bucket) {
     reads_left_.assign(graph_.values().size(), 0);
     effects_.reserve(graph_.ops().size());
-    // For each root value, (position in reads_ of the last op that reads it) + 1, or 0.
+    // For the oldest version of each value: the position in reads_ of the entry for the last op that read it, plus 1, or 0 if no op has
+    // read it.
     std::vector<uint32_t> place(graph_.values().size(), 0);
     for (const Op& op : graph_.ops()) {
       Effect effect{.reads_begin = static_cast<uint32_t>(reads_.size())};
@@ -167,7 +169,8 @@ class GreedyOrder {
       held_;  // pairs of ops: the second one must also wait for the first one
   std::vector<Effect> effects_;
   std::vector<Reads> reads_;
-  std::vector<uint32_t> reads_left_;  // per root value, the number of ops that read it and have not run yet
+  // For the oldest version of each value: the number of reads by ops that have not run yet.
+  std::vector<uint32_t> reads_left_;
 };
 
 void reorder(Graph& graph, const Bucket& bucket) {

@@ -20,7 +20,8 @@ std::string after(const std::string& text) {
   return print_graph(testing::after_pass(text, reorder_pass(kBucket)));
 }
 
-// Two wide values, each read by an op with a narrow result: the first is dead before the second is produced.
+// Two large values, each read by an op with a small result. The new order reads the first value before it computes the second one, so that
+// only one of them is live.
 TEST(Reorder, AWideValueIsDeadBeforeTheNextIsProduced) {
   const std::string first = "  %a: f32[T,400] = matmul(%x, %w, _, _, _) {ta=0, tb=1}\n";
   const std::string second = "  %b: f32[T,400] = matmul(%x, %w, _, _, _) {ta=0, tb=1}\n";
@@ -31,7 +32,8 @@ TEST(Reorder, AWideValueIsDeadBeforeTheNextIsProduced) {
             kHead + first + narrow + second + other + sum);
 }
 
-// Running the op that keeps a slice of a sum over the ranks earlier would free memory, but it would then wait for the exchange.
+// An op keeps this rank's slice of a sum over the ranks. Running it earlier would free memory, but the program would then wait for the
+// exchange of the sum, so the op is not moved.
 TEST(Reorder, AnOpThatReadsASumDoesNotRunEarlier) {
   const std::string sum =
       "  %g: f32[400,4] = add(%w, %w)\n"

@@ -34,7 +34,7 @@ class Rewriter {
   // Returns true if no op reads the value, and neither does the host.
   bool is_unread(ValueId id) const;
 
-  // Replaces the op at this position. The change is visible at once; removals and insertions are not.
+  // Replaces the op at this position. The graph changes immediately, whereas removals and insertions take effect in apply().
   void replace(uint32_t at, Op op) { graph_.ops()[at] = std::move(op); }
   void remove(uint32_t at) { removed_[at] = true; }
   // Inserts an op before this position. Requires: later calls have the same or higher positions.

@@ -46,7 +46,7 @@ class RowGradients {
     const bool is_sum = op.def == &accumulate_op() || op.def == &add_op() || op.def == &cast_op();
     int parts = 0, wholes = 0;
     for (const ValueId input : op.inputs) {
-      // A buffer to which gradients of micro-batches are added has no producer.
+      // The sum over earlier micro-batches is in a persistent buffer, which no op of this program produces. It is skipped.
       if (input == kNoValue || (is_sum && graph_.value(input).producer == kNoOp)) continue;
       const bool part = is_sum ? is_part(input) : graph_.value(input).type.shape.row_ranks() > 1;
       ++(part ? parts : wholes);
@@ -58,7 +58,8 @@ class RowGradients {
     return parts > 0;
   }
 
-  // Appends the sums of the gradients that are parts, before the first op of the update. Gradients of one type are summed together.
+  // Appends an op that sums the gradients which each rank computed from its own rows. It comes before the first op of the update. Gradients
+  // of one type are summed by one op.
   void sum_parts(const std::vector<Op>& ops, const Op& like) {
     std::map<DType, ValueIds> parts;
     for (const Op& op : ops) {

@@ -40,8 +40,9 @@ class SavedSchedule {
     return k + ahead < values_.size() ? values_[k + ahead].producer + 1 : backward_;
   }
 
-  // The backward pass reads the saved values in a fixed order. Returns the position before which the copy back of the value with this
-  // `number` in that order starts, if copies start `ahead` readers early.
+  // Returns the position before which the copy of a value back to the device starts. `number` is the position of the value in the order in
+  // which the backward pass reads saved values. The copy starts when the backward pass has read the value that is `ahead` places earlier in
+  // this order.
   uint32_t in_starts_before(size_t number, size_t ahead) const {
     if (number < ahead) return backward_;
     const uint32_t behind = values_[by_reader_[number - ahead]].first_reader + 1;
@@ -67,7 +68,7 @@ class SavedSchedule {
     for (uint32_t p = from; p < to; ++p) live_bytes_[p] += bytes;
   }
 
-  // Returns true if this number of additional bytes is free at all positions from `from` to `to`.
+  // Returns true if `bytes` additional bytes are free at all positions from `from` up to, but not including, `to`.
   bool have_room(uint32_t from, uint32_t to, int64_t bytes) const {
     if (from >= to) return true;
     return !live_bytes_.empty() &&
@@ -118,7 +119,7 @@ class SavedSchedule {
   int64_t most_bytes_;
   size_t most_ahead_;
   std::vector<int64_t> live_bytes_;
-  std::vector<size_t> by_reader_;  // the values in the order in which they are read
+  std::vector<size_t> by_reader_;  // indices of the values in the order in which the backward pass reads them
   std::vector<SavedTransfer> transfers_;
 };
 

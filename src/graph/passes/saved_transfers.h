@@ -9,11 +9,12 @@
 
 namespace plimsoll {
 
-// A value that the forward pass saves, by positions in the program without copies.
+// A value that the forward pass saves for the backward pass. Positions refer to the program without copies.
 struct SavedValue {
   int64_t bytes = 0;
   uint32_t producer = 0;
-  uint32_t last_reader = 0;   // last reader in the forward pass; the producer if no op there reads the value
+  // Last reader in the forward pass, or the producer if the forward pass does not read the value.
+  uint32_t last_reader = 0;
   uint32_t first_reader = 0;  // first reader after the forward pass
 };
 
@@ -37,7 +38,7 @@ struct SavedTransfer {
   uint32_t in_starts_before = 0;
 };
 
-// Makes the schedule. `backward` is the position after the forward pass.
+// Returns the transfers of all saved values. `backward` is the first position after the forward pass.
 //
 // If room.live_bytes is empty, the schedule needs the least memory: two values at a time wait for their copy to the host,
 // the copy back of a value starts two readers of saved values before its own reader, and a value stays on the device if this takes no more

@@ -102,7 +102,8 @@ TEST(SavedSchedule, NeverExceedsTheLimit) {
   EXPECT_EQ(stayed, 6u);
 }
 
-// If the forward pass reads a value once more, its copy to the host may take until then without using more memory.
+// If the forward pass reads a value again later, the copy of the value to the host may last until that read without additional memory,
+// because the value is live until then anyway.
 TEST(SavedSchedule, WaitingCostsNothingWhileAValueIsRead) {
   SavingStep step;
   step.room = {

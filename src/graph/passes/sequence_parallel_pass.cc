@@ -39,7 +39,8 @@ class SequenceParallel {
   }
 
  private:
-  // The values that contain all rows of a value of the graph, and the rows of this rank. At least one of them exists.
+  // The values of the new graph for one value of the original graph: one with all rows, and one with the rows of this rank. At least one of
+  // them exists.
   struct Forms {
     ValueId whole = kNoValue;
     ValueId rows = kNoValue;
@@ -70,7 +71,7 @@ class SequenceParallel {
     return std::ranges::any_of(readers_[index_of(id)], [&](uint32_t op) { return works_on_rows_[op]; });
   }
 
-  // Returns true if this op adds up the activations of the ranks.
+  // Returns true if this op sums activations over the ranks of a tensor-parallel group.
   static bool is_sum(const Op& op) {
     return op.def == &all_reduce_op() && mesh_axis_of(op.attributes) == MeshAxis::kTensor;
   }
@@ -156,8 +157,9 @@ class SequenceParallel {
   Graph& graph_;
   int64_t ranks_;
   OpLists readers_;
-  std::vector<Forms> forms_;         // per value of the original graph
-  std::vector<bool> works_on_rows_;  // per op of the original graph
+  std::vector<Forms> forms_;  // for each value of the original graph: its values in the new graph
+  // For each op of the original graph: whether it can compute some rows separately.
+  std::vector<bool> works_on_rows_;
   std::vector<Op> ops_;
 };
 

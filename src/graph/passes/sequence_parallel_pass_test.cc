@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// A layer that two ranks divide: one product with their rows of a weight, and one with their columns.
+// A layer that is divided among two ranks. Each rank multiplies by its rows of the weight %up, and by its columns of the weight %down.
 constexpr const char* kDividedLayer = R"(graph g {
   input %cu: i32[B+1]
   input %ids: i32[T]
@@ -75,7 +75,8 @@ TEST(SequenceParallel, DividesTheRowsBetweenProducts) {
 )");
 }
 
-// If an op outside the block reads the rows as well, the product sums the gradient of what it reads, as without divided rows.
+// If an op outside the block also reads all rows, the gradient of the rows is not summed by gather_rows. The product then keeps the
+// attribute {tensor_ranks}, which sums the gradient of its input, as in a model without sequence parallelism.
 TEST(SequenceParallel, KeepsTheSumOfAProductNextToAnotherReader) {
   const std::string text = testing::replaced(kDividedLayer, "first_token(%s, %cu)", "first_token(%y, %cu)");
   const std::string divided = print_graph(testing::after_pass(text, sequence_parallel_pass(2)));
@@ -87,7 +88,8 @@ TEST(SequenceParallel, KeepsTheSumOfAProductNextToAnotherReader) {
       << divided;
 }
 
-// A lookup of words that every rank has needs no sum; each rank takes its rows.
+// An embedding lookup of a table that every rank stores completely needs no sum over the ranks; each rank selects its own rows of the
+// result.
 TEST(SequenceParallel, TakesTheRowsOfAWholeLookup) {
   std::string text = testing::replaced(kDividedLayer, "{padding_id=-1, tensor_ranks=2}", "{padding_id=-1}");
   text =
@@ -104,7 +106,8 @@ TEST(SequenceParallel, TakesTheRowsOfAWholeLookup) {
   EXPECT_NE(divided.find("%s: f32[T/2,4] = add(%x.rows, %drop)"), std::string::npos) << divided;
 }
 
-// The gradient of gathered rows is a reduce_scatter in front of products, and needs no exchange in front of a head.
+// If products with parts of weights read gathered rows, the gradient of these rows is summed by a reduce_scatter. If a head reads them,
+// every rank computes the whole gradient, and nothing is exchanged.
 TEST(SequenceParallel, HasTheGradientsOfBothKindsOfGather) {
   std::string text = testing::replaced(
       kDividedLayer, "  weight %out",

@@ -72,7 +72,7 @@ class ShardStates {
   }
 
  private:
-  // Returns the block size: the size of every slice is a multiple of it.
+  // Returns RankSlices::block, of which the size of every slice is a multiple.
   int64_t block_of(int64_t of_equal_slices) const {
     return options_.all_on_first ? kAllOnFirstRank : of_equal_slices;
   }
@@ -131,7 +131,7 @@ class ShardStates {
     std::vector<size_t> scattered, whole;
     for (size_t i = 0; i < op.outputs.size(); ++i)
       (is_sharded(op.outputs[i]) ? scattered : whole).push_back(i);
-    // Keeps the slices of the previous sums only now, so that the ops in between did not wait for the exchange.
+    // The slices of the previous sums are kept only at this point, so that the ops before it did not wait for the exchange of these sums.
     keep_slices();
     add_part(op, scattered, reduce_scatter_op());
     add_part(op, whole, all_reduce_op());
@@ -141,8 +141,8 @@ class ShardStates {
     for (const size_t i : whole) keep_later(op, i, std::nullopt);
   }
 
-  // Prepares the op that keeps a sum, or only the slice of this rank, and adds it to the sums of earlier micro-batches if the gradient is
-  // accumulated.
+  // Prepares the accumulate op that stores a sum over the ranks, or only the slice of this rank, and adds it to the sums of earlier
+  // micro-batches if the gradient is accumulated.
   void keep_later(const Op& sum, size_t operand, const std::optional<RankSlices>& slices) {
     const ValueId whole = sum.outputs[operand];
     for (const ValueId id : {sum.inputs[operand], whole}) graph_.value(id).is_parameter_gradient = false;
@@ -179,7 +179,7 @@ class ShardStates {
 
   bool divides_weight(const Value& value) const {
     if (!options_.least_divided_elements || value.storage != Storage::kWeight) return false;
-    // The lower halves of a split weight have two bytes per element.
+    // The lower 16 bits of a split weight are stored as two one-byte elements per element of the weight.
     const int64_t numbers = value.type.shape.elements({}) / (value.type.dtype == DType::kU8 ? 2 : 1);
     return numbers >= *options_.least_divided_elements;
   }
@@ -229,16 +229,19 @@ class ShardStates {
     set_rank_slices(divided.attributes, slices_);
     ops_.push_back(std::move(divided));
     if (!weights.empty()) gather(op, weights, block_of(RankSlices::kBlock));
-    // The lower half of a number is stored as two elements of one byte each, so its blocks have twice as many elements.
+    // The lower 16 bits of each number of a split weight are stored as two elements of one byte, so the blocks of this value have twice as
+    // many elements.
     if (!lower_halves.empty()) gather(op, lower_halves, block_of(2 * RankSlices::kBlock));
   }
 
   Graph& graph_;
   ShardOptions options_;
   RankSlices slices_;
-  std::set<ValueId> sharded_;  // the sums of gradients of which each rank needs only its own slice
-  std::map<ValueId, ValueId> slice_of_sum_;  // the slices of sums that are kept
-  std::vector<Op> kept_later_;               // the ops that keep the slices of the last sums
+  std::set<ValueId> sharded_;  // sums of gradients of which each rank needs only its own slice
+  // For each sum that is stored: the stored value, which may be only a slice.
+  std::map<ValueId, ValueId> slice_of_sum_;
+  // The ops that keep the slices of the last sums and have not been appended yet.
+  std::vector<Op> kept_later_;
   std::vector<Op> ops_;
 };
 

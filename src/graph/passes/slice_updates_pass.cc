@@ -139,7 +139,7 @@ class SliceUpdates {
     ops_.push_back(std::move(joined));
   }
 
-  // Returns the op with the parameters [first, end) only.
+  // Returns an update of the parameters at the indices [first, end) of this op only.
   static Op with_parameters(const Op& op, size_t stride, size_t first, size_t end) {
     const auto at = [](const ValueIds& list, size_t i) {
       return list.begin() + static_cast<std::ptrdiff_t>(i);
@@ -149,7 +149,8 @@ class SliceUpdates {
     part.inputs.insert(part.inputs.end(), at(op.inputs, UpdateOp::kParameter + first * stride),
                        at(op.inputs, UpdateOp::kParameter + end * stride));
     part.outputs.assign(at(op.outputs, first * (stride - 1)), at(op.outputs, end * (stride - 1)));
-    // Adjusts the first noise site: the noise sites of parameters are consecutive, as in the op that updates all of them.
+    // The parameters of an op have consecutive random sites for their noise. The first site is adjusted so that each parameter keeps the
+    // site that it has in `op`.
     if (op.attributes.has("noise_site"))
       part.attributes.set("noise_site", op.attributes.integer("noise_site") + static_cast<int64_t>(first));
     return part;
@@ -158,7 +159,7 @@ class SliceUpdates {
   void cut_update(const Update& update, const Op& op) {
     const auto stride = static_cast<size_t>(update.stride({graph_, op}));
     const size_t count = (op.inputs.size() - UpdateOp::kParameter) / stride;
-    size_t first = 0;  // the first parameter that is in no op yet
+    size_t first = 0;  // index of the first parameter whose update has not been appended yet
     for (size_t k = 0; k < count && update.is_element_wise(); ++k) {
       const std::vector<Slice> slices = slices_of(op.inputs[UpdateOp::kParameter + k * stride]);
       const bool is_cut =
@@ -203,7 +204,7 @@ class SliceUpdates {
   int64_t most_elements_;
   SlicedUpdates which_;
   OpLists readers_;
-  // For each gradient that is computed some rows at a time: the op that computed the whole gradient, and the slices.
+  // For each gradient that is computed in slices: the op that computed the whole gradient, and the slices.
   std::map<ValueId, std::pair<Op, std::vector<Slice>>> by_rows_;
   std::vector<Op> ops_;
 };

@@ -151,7 +151,7 @@ class TensorParallel {
           part % ranks_ == 0,
           "a part of {} rows or columns of the weight '{}' cannot be divided evenly among {} ranks", part,
           value.name, ranks_);
-      // Converts rows to elements: a row has several, unless the weight is a vector.
+      // A row of a matrix has several elements, so a number of rows is converted to a number of elements. A vector has one element per row.
       if (dimension == 0 && whole.rank() > 1) part *= whole[1].offset;
     }
     divided = Dim(divided.offset / ranks_);
@@ -159,7 +159,7 @@ class TensorParallel {
     value.split = TensorSplit{.ranks = ranks_, .parts = std::move(parts), .whole = whole};
   }
 
-  // Adds up the results of the marked ops, and infers the types of all values anew.
+  // Appends an op that sums over the ranks after each of the marked ops, and infers the types of all values again.
   void add_sums() {
     std::vector<ValueId> sum_of(graph_.values().size(), kNoValue);
     std::vector<Op> ops;

@@ -170,8 +170,8 @@ TEST(TensorParallel, RefusesDropoutBetweenTheProducts) {
   }
 }
 
-// The gradient and the state of a divided weight are divided like it, and each rank adds its part and a slice of the whole gradient
-// to the norm. The update does not change.
+// The gradient and the state of a divided weight are divided in the same way as the weight. Each rank computes the norm from its part of
+// this gradient and from a slice of the gradient that is not divided. The update does not change.
 TEST(TensorStates, DivideStatesAndTheNorm) {
   const auto divided = [](std::string text, const std::string& value) {
     return testing::replaced(std::move(text), value, value + " !split=2/512/4x512");

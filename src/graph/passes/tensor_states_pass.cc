@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// Marks a value, and the values whose bytes it takes over, as divided.
+// Marks a value, and all older versions of it, as divided.
 void divide_versions(Graph& graph, ValueId id, const TensorSplit& split) {
   for (; id != kNoValue; id = graph.value(id).version_of) graph.value(id).split = split;
 }

@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// The number of deferred updates is chosen among at most this many values besides 0. For the 190 updates of BERT-large, these are the
-// multiples of 8.
+// The schedule tries at most this many values, besides 0, for the number of updates whose states are copied back in the next step. For the
+// 190 updates of BERT-large, these are the multiples of 8.
 constexpr size_t kDeferredTried = 24;
 
 double rate_in(const MemoryHeadroom& room, size_t updated) {
@@ -40,7 +40,8 @@ class EarlySchedule {
     segments_ = segments;
   }
 
-  // Simulates a step and returns its transfers, or nothing if the deferred states do not fit.
+  // Simulates a step and returns the transfers of its states. Returns nothing if the states that stay on the device until the next step
+  // (deferred states) do not fit.
   std::optional<std::vector<StateTransfer>> run() {
     for (uint32_t p = room_.first; updated_ < updates_.size(); ++p) {
       if (p > 0 && segments_[p] != segments_[p - 1]) now_ms_ = std::max(now_ms_, link_in_free_ms_);
@@ -65,8 +66,8 @@ class EarlySchedule {
     return static_cast<double>(updates_[update].bytes) / room_.link_bytes_per_ms;
   }
 
-  // Returns the bytes that are free at every position from p to the update after the one whose states are copied next. After that position,
-  // ops can wait until more memory becomes free.
+  // Returns the least number of free bytes at any position from p to the update after the next one whose states are copied to the device.
+  // At later positions, ops can wait until more memory becomes free.
   int64_t free_until_next(uint32_t p) const {
     const size_t behind = transfers_.size() + 1;
     const size_t last = behind < updates_.size() ? updates_[behind].op : segments_.size() - 1;
@@ -121,31 +122,33 @@ class EarlySchedule {
   std::span<const MovedUpdate> updates_;
   std::span<const Segment> segments_;
   const MemoryHeadroom& room_;
-  size_t first_deferred_ = 0;  // states stay on the device from this update on
+  size_t first_deferred_ = 0;  // the first update whose states stay on the device until the next step
   bool deferred_fit_ = true;
   std::vector<int64_t> least_free_;  // the minimum of the free bytes at this position and all later ones
-  std::vector<double> rest_ms_;      // time from a position to the end of its segment
-  std::vector<double> arrival_ms_;   // times at which the copies of an update are on the device
-  std::vector<double> return_ms_;    // times at which the states of an update are back on the host
+  // Time from a position to the end of its segment (forward pass, backward pass or update).
+  std::vector<double> rest_ms_;
+  // For each update: the time at which its states have arrived on the device.
+  std::vector<double> arrival_ms_;
+  std::vector<double> return_ms_;  // for each update: the time at which its states are back on the host
   std::vector<StateTransfer> transfers_;
-  size_t updated_ = 0;  // updates that are done
-  size_t ended_ =
-      0;  // number of updates that are done and whose states have been copied back, so that their memory is free
+  size_t updated_ = 0;  // number of updates that have run
+  size_t ended_ = 0;    // number of updates whose states have been copied back, so that their memory is free
   int64_t held_bytes_ =
       0;  // bytes of states that are on the device or on their way to it or back to the host
   double now_ms_ = 0;
-  double link_in_free_ms_ = 0;  // for each direction, when the last copy so far has ended
+  // Times at which the last copy to the device, and the last copy to the host, ends.
+  double link_in_free_ms_ = 0;
   double link_out_free_ms_ = 0;
 };
 
-// The forward pass while deferred states are copied back.
+// The result of simulating a forward pass during which deferred states are copied back.
 struct ForwardPass {
   double ms = 0;
   std::vector<Release> releases;
 };
 
-// Simulates the forward pass. The copies of deferred states to the host all start with it, in one queue. An op waits
-// for them if it needs their bytes, and the end of the pass waits for the remaining ones.
+// Simulates the forward pass. The copies of deferred states to the host all start with it, in one queue. An op that needs the memory of
+// these states waits for the copies, and the end of the pass waits for the remaining copies.
 ForwardPass simulate_forward(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
                              const MemoryHeadroom& room, size_t deferred) {
   ForwardPass pass;
@@ -221,8 +224,9 @@ std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUp
   for (size_t k = 0; k < updates.size(); ++k) {
     const bool is_ahead = k > 0 && updates[k].follows && !updates[k].ends_run;
     size_t ended = k >= 2 ? k - 1 : 0;
-    // The last update of a sequence of consecutive updates: other ops follow. The states of this update would need memory in addition to
-    // the operands of those ops, so their copies start only when the states of all earlier updates are back on the host.
+    // This update is the last one of a sequence of consecutive updates, after which other ops run. The states of this update would need
+    // memory in addition to the operands of those ops, so their copies start only when the states of all earlier updates are back on the
+    // host.
     if (k >= 1 && updates[k].follows && updates[k].ends_run) ended = k;
     transfers.push_back({.before = updates[is_ahead ? k - 1 : k].op, .ended = ended});
   }
@@ -256,7 +260,7 @@ TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> upd
     const size_t deferred = parts > 0 ? n * part / parts : 0;
     std::optional<std::vector<StateTransfer>> transfers =
         EarlySchedule(updates, segments, room, deferred).run();
-    if (!transfers) break;  // more deferred states do not fit either
+    if (!transfers) break;  // more states that stay on the device would not fit either
     ForwardPass forward = simulate_forward(updates, segments, room, deferred);
     const double ms = forward.ms + rest_ms(updates, segments, room, *transfers, deferred);
     if (ms >= best_ms) continue;

@@ -18,9 +18,9 @@ struct MovedUpdate {
   uint32_t op = 0;  // position of the update
   Segment segment = Segment::kOptimizer;
   int64_t bytes = 0;  // bytes of all its states, copied once in each direction
-  // True if between the previous update and this one there are only updates and the ops that compute gradients of some rows for them.
+  // True if no other ops run between the previous update and this one than updates and ops that compute some rows of a gradient for them.
   bool follows = false;
-  bool ends_run = false;  // other ops separate it from the next update, which is in the same segment
+  bool ends_run = false;  // true if other ops run between this update and the next one in the same segment
   std::vector<int64_t> state_bytes = {};  // bytes of each state; they add up to `bytes`
 };
 
@@ -32,10 +32,10 @@ struct MemoryHeadroom {
   std::vector<int64_t> live_bytes = {};  // live bytes on the device at each position, without the states
   std::vector<double> op_ms = {};        // the time of each op
   int64_t most_bytes = 0;                // limit on the device at any position, states included
-  double link_bytes_per_ms = 0;          // rate of one direction while the other direction is busy too
-  // The rates of copies while the other direction is idle: of copies to the device before the first update, and of copies to the host
-  // during the forward pass. 0 means link_bytes_per_ms, which is slightly lower for a link between host and device, but half as high for a
-  // disk.
+  double link_bytes_per_ms = 0;  // bytes per ms in one direction while the other direction is busy too
+  // Bytes per ms in one direction while the other direction is idle: to the device before the first update, and to the host during the
+  // forward pass. 0 means that the rate is link_bytes_per_ms. For a link between host and device, link_bytes_per_ms is slightly lower than
+  // the rate in one direction alone; for a disk it is half as high.
   double in_alone_bytes_per_ms = 0;
   double out_alone_bytes_per_ms = 0;
   uint32_t first = 0;      // no copy to the device starts before the op at this position
@@ -65,8 +65,8 @@ struct TransferSchedule {
   // The states of the last `deferred` updates stay on the device when the step ends. The next step copies these states back from its start
   // on, beginning with the last update. Memory is thereby freed in the reverse order of allocation, so the layout can stack the buffers.
   size_t deferred = 0;
-  // Only if updates run in the forward pass: the states of the first `prefetched` updates are copied to the device at the end of the
-  // previous step, after its forward pass; the states of the first update are copied last.
+  // If updates run in the forward pass: the states of the first `prefetched` updates are copied to the device at the end of the previous
+  // step, after its forward pass; the states of the first update are copied last.
   size_t prefetched = 0;
   std::vector<Release> releases = {};
   friend bool operator==(const TransferSchedule&, const TransferSchedule&) = default;
@@ -89,23 +89,25 @@ std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUp
 // transfers run at the same time as these ops.
 std::vector<StateTransfer> transfers_with_disk(std::span<const MovedUpdate> updates);
 
-// Returns the schedule for states on a disk or on the host that needs no headroom: one of the two above.
+// Returns the schedule that is used if the free memory is not known: that of transfers_with_disk() if the states are on a disk, and
+// otherwise that of transfers_with_minimum_memory().
 std::vector<StateTransfer> late_transfers(std::span<const MovedUpdate> updates, bool is_disk);
 
-// The schedule that copies states as early as memory allows, with as many copies under way as fit. The function simulates the ops and both
-// directions of the link. States are copied into memory from which other states have been copied back to the host; between two adjacent
-// updates a copy waits until such memory is free. The end of a segment waits for all copies, so copies start in a segment before that of
-// their update only if they end before the earlier segment does. If room.may_defer, the function tries several numbers of deferred updates
-// and returns the schedule with the shortest step; the forward pass then waits (releases) for the bytes of states that are still being
-// copied back. Returns late_transfers() if nothing is faster. Requires: updates in the order of their positions.
+// Returns the schedule that copies states as early as memory allows. Several copies may run at a time if their states fit into memory. The
+// function simulates the ops and both directions of the link. States are copied into memory from which other states have been copied back
+// to the host; between two adjacent updates a copy waits until such memory is free. The end of a segment waits for all copies, so copies
+// start in a segment before that of their update only if they end before the earlier segment does. If room.may_defer, the function tries
+// several numbers of deferred updates and returns the schedule with the shortest step; the forward pass then waits (releases) for the bytes
+// of states that are still being copied back. Returns late_transfers() if nothing is faster. Requires: updates in the order of their
+// positions.
 TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
                                                 std::span<const Segment> segments,
                                                 const MemoryHeadroom& room);
 
-// transfer_schedule_forward.cc: the schedule if all updates run in the forward pass (updates_at_use_pass.cc). The states of as many updates
-// as fit next to the gradients are prefetched. The states of the other updates are copied during the forward pass, each as soon as memory
-// is free, unless ops would then wait longer. Ops wait if activations need the memory of states that are still being copied back. Returns
-// nothing if there is not enough memory.
+// Defined in transfer_schedule_forward.cc. Returns the schedule for a step whose updates all run in the forward pass
+// (updates_at_use_pass.cc). The states of as many updates as fit next to the gradients are prefetched. The states of the other updates are
+// copied during the forward pass, each as soon as memory is free, unless ops would then wait longer. Ops wait if activations need the
+// memory of states that are still being copied back. Returns nothing if there is not enough memory.
 std::optional<TransferSchedule> transfers_for_forward_updates(std::span<const MovedUpdate> updates,
                                                               std::span<const Segment> segments,
                                                               const MemoryHeadroom& room);

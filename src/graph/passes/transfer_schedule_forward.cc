@@ -1,4 +1,4 @@
-// The transfer schedule for updates in the forward pass: transfer_schedule.h. The simulation goes from the end of one
+// Computes the transfer schedule (transfer_schedule.h) for updates that run in the forward pass. The simulation goes from the end of one
 // forward pass to the end of the next.
 #include <algorithm>
 #include <limits>
@@ -10,12 +10,12 @@ namespace plimsoll {
 namespace {
 
 // Prefetching leaves the memory of this number of the largest updates free, for states that are being copied back and for activations that
-// are produced meanwhile. Every number in the list is tried. Without this free memory, ops and copies to the host wait for each other
-// alternately: 69 instead of 54 ms for the forward pass of BERT-large, 4 x 512 in fp32 on an H200.
+// are produced meanwhile. The schedule is computed for every number in the list, and the fastest is used. Without this free memory, ops and
+// copies to the host wait for each other alternately: 69 instead of 54 ms for the forward pass of BERT-large, 4 x 512 in fp32 on an H200.
 constexpr int64_t kSpareUpdates[] = {2, 4, 8};
 
-// Prefetches are planned with times that are larger than the rate of the link requires by this factor, and so start earlier, because the
-// first update of the next step, and with it all copies back to the host, waits for the last prefetch. Without the factor the 534 MB of
+// The time of each prefetch is multiplied by this factor when it is planned, so that prefetches start earlier. The reason is that the first
+// update of the next step, and with it all copies back to the host, waits for the last prefetch. Without the factor the 534 MB of
 // BERT-large on an H200 arrived 3.9 ms late in a step of 126 ms, at 46 instead of 49.5 GB/s.
 constexpr double kEarlyMargin = 1.25;
 
@@ -79,8 +79,8 @@ class ForwardSchedule {
   // each copy starts as late as possible such that it still ends before its segment does.
   bool can_prefetch(size_t count) {
     const size_t n = segments_.size();
-    double behind_ms = 0;  // time from a position to the end of its segment
-    double link_ms = 0;    // the part of `behind_ms` in which the link is busy
+    double behind_ms = 0;  // time from a position to the end of its segment (backward pass or update)
+    double link_ms = 0;    // the part of `behind_ms` in which copies run
     size_t next = 0;
     for (size_t p = n; p-- > end_of_forward_ && next < count;) {
       // The copies from `next` to `count` need memory from here on. If it is not free, this number of updates cannot
@@ -98,7 +98,7 @@ class ForwardSchedule {
     return next == count;
   }
 
-  // Waits for copies to the host until the op and the states on the device fit. Returns false if they do not fit.
+  // Waits for copies of states to the host until the op at p and the states on the device fit into memory. Returns false if they never fit.
   bool wait_for_memory(uint32_t p) {
     const size_t before = ended_;
     while (held_bytes_ > free_bytes(p)) {
@@ -124,7 +124,7 @@ class ForwardSchedule {
     return true;
   }
 
-  // Starts the copies of the next update before the op at p, if they fit by this time.
+  // Starts the copies of the next update's states to the device before the op at p, if their memory is free by the time `until_ms`.
   bool try_copy_in(uint32_t p, double until_ms) {
     if (started_ == updates_.size()) return false;
     const int64_t bytes = updates_[started_].bytes;
@@ -147,7 +147,7 @@ class ForwardSchedule {
     held_bytes_ += updates_[started_++].bytes;
   }
 
-  // Lets the next update, which is the op at p, wait for its states. While it waits, further copies start.
+  // Makes the op at p, which is the next update, wait for its states. Further copies may start during this wait.
   bool wait_for_states(uint32_t p) {
     if (started_ == updated_) {
       while (ended_ < updated_ && held_bytes_ + updates_[started_].bytes > free_bytes(p)) end_next();
@@ -170,19 +170,22 @@ class ForwardSchedule {
   std::span<const Segment> segments_;
   const MemoryHeadroom& room_;
   uint32_t end_of_forward_;
-  std::vector<int64_t> bytes_before_;   // bytes of the states of the first k updates
-  std::vector<size_t> updated_before_;  // the number of updates before a position of the forward pass
+  std::vector<int64_t> bytes_before_;  // at index k: the bytes of the states of the first k updates
+  // For each position of the forward pass: the number of updates before it.
+  std::vector<size_t> updated_before_;
   std::vector<double>
-      arrival_ms_;  // times at which the copies of an update are on the device; 0 if prefetched
-  std::vector<double> return_ms_;  // times at which the states of an update are back on the host
+      // For each update: the time at which its states have arrived on the device; 0 if prefetched.
+      arrival_ms_;
+  std::vector<double> return_ms_;  // for each update: the time at which its states are back on the host
   TransferSchedule found_;
-  size_t started_ = 0;  // updates whose copies to the device have been started
-  size_t updated_ = 0;  // updates that are done
-  size_t ended_ = 0;    // number of updates that are done and whose states have been copied back
+  size_t started_ = 0;  // number of updates whose copies to the device have been started
+  size_t updated_ = 0;  // number of updates that have run
+  size_t ended_ = 0;    // number of updates whose states have been copied back
   int64_t held_bytes_ =
       0;               // bytes of states that are on the device or on their way to it or back to the host
   double now_ms_ = 0;  // time since the start of the forward pass
-  double link_in_free_ms_ = 0;  // for each direction, when the last copy so far has ended
+  // Times at which the last copy to the device, and the last copy to the host, ends.
+  double link_in_free_ms_ = 0;
   double link_out_free_ms_ = 0;
 };
 

@@ -33,8 +33,8 @@ struct LateStep {
   }
 };
 
-// Returns the bytes that states take at each position. States that were copied back are free where an op waits for
-// that, or at the end of the forward pass.
+// Returns the bytes that states take at each position. The memory of states that were copied back is free from the op that waits for the
+// copy, or at the end of the forward pass.
 std::vector<int64_t> held_bytes(const LateStep& step, const TransferSchedule& transfers) {
   const size_t n = step.segments.size();
   std::vector<int64_t> held(n, 0);

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// Six ops of a backward pass, each of which frees bytes, then three updates.
+// A step with six ops of a backward pass, each of which frees bytes, and three updates after them.
 struct Step {
   std::vector<Segment> segments = std::vector<Segment>(9, Segment::kBackward);
   MemoryHeadroom room{.live_bytes = {100, 80, 60, 40, 20, 0, 0, 0, 0},
@@ -43,7 +43,7 @@ TEST(TransferSchedule, StartAsSoonAsBytesAreFree) {
 
 TEST(TransferSchedule, LeaveMemoryForLaterOps) {
   Step step;
-  step.room.live_bytes[5] = 70;  // the states of one update fit next to these bytes
+  step.room.live_bytes[5] = 70;  // next to these bytes only the states of one update fit
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 
@@ -69,7 +69,7 @@ TEST(TransferSchedule, StartAtTheFirstAllowedOp) {
   EXPECT_EQ(step.early(), (List{{6, 0}, {6, 0}, {6, 0}}));
 }
 
-// If only the states of two updates fit, the early schedule equals the one with minimum memory.
+// If only the states of two updates fit, the schedule that copies as early as possible equals the one with minimum memory.
 TEST(TransferSchedule, TakeTheBytesOfStatesThatWereCopiedBack) {
   Step step;
   step.room.live_bytes = {60, 60, 60, 60, 60, 60, 0, 0, 0};
@@ -78,7 +78,7 @@ TEST(TransferSchedule, TakeTheBytesOfStatesThatWereCopiedBack) {
   EXPECT_EQ(step.early(), Step::pairs(transfers_with_minimum_memory(step.updates)));
 }
 
-// Other ops separate the updates: states that are copied back during them are free without a wait.
+// If other ops run between two updates, states are copied back during these ops, and no op waits for their memory.
 TEST(TransferSchedule, RunDuringTheOpsBetweenUpdates) {
   Step step;
   step.segments.assign(9, Segment::kBackward);
@@ -87,7 +87,8 @@ TEST(TransferSchedule, RunDuringTheOpsBetweenUpdates) {
                   {.op = 8, .segment = Segment::kBackward, .bytes = 30}};
   step.room.live_bytes.assign(9, 0);
   step.room.most_bytes = 60;
-  // The first update ends at 1 ms. Its states are back on the host at 3 ms, and the third takes their bytes.
+  // The first update ends at 1 ms. Its states are back on the host at 3 ms, and the states of the third update are copied into their
+  // memory.
   EXPECT_EQ(step.early(), (List{{0, 0}, {0, 0}, {2, 1}}));
   EXPECT_EQ(Step::pairs(transfers_with_minimum_memory(step.updates)), (List{{0, 0}, {4, 0}, {8, 1}}));
 }
@@ -102,9 +103,9 @@ struct WholeStep : Step {
   }
 };
 
-// Without deferral the step would end one op later, with the copy of the last updated state. Deferred to the next
-// forward pass, that copy ends before the op that reads its memory, so that no op waits for it. Deferring more copies
-// would not make the step shorter.
+// Without deferral the step would end one op later, because it would wait for the copy of the last updated state. If that copy runs during
+// the next forward pass instead, it ends before an op needs the memory, so that no op waits for it. Deferring more copies would not make
+// the step shorter.
 TEST(TransferSchedule, TheLastAreDeferredToTheNextForwardPass) {
   const WholeStep step;
   const TransferSchedule traffic = transfers_as_early_as_possible(step.updates, step.segments, step.room);
@@ -120,15 +121,15 @@ TEST(TransferSchedule, NoneAreDeferredIfForbidden) {
   EXPECT_EQ(transfers_as_early_as_possible(step.updates, step.segments, step.room).deferred, 0u);
 }
 
-// Deferred states need their memory until the step ends, so none are deferred if there is not enough.
+// States that are copied back in the next step need their memory until the step ends, so no copy is deferred if there is not enough memory.
 TEST(TransferSchedule, NoneAreDeferredIfTheyDoNotFit) {
   WholeStep step;
   step.room.live_bytes = {0, 0, 0, 100, 100, 80, 80, 80, 80};
   EXPECT_EQ(transfers_as_early_as_possible(step.updates, step.segments, step.room).deferred, 0u);
 }
 
-// The states of the fourth update are read from the disk into the memory of the states of the first update. Updates of another segment
-// begin anew, and other ops between two updates of a segment do not delay the transfers.
+// The states of the fourth update are read from the disk into the memory of the states of the first update. The first update of another
+// segment does not follow the updates of the previous segment. Other ops between two updates of a segment do not delay the transfers.
 TEST(TransferSchedule, ThreeUpdatesAtATimeOnADisk) {
   std::vector<MovedUpdate> updates;
   for (const uint32_t op : {3u, 5u, 8u, 9u, 12u})

@@ -19,7 +19,8 @@ class UnreadRows {
   void run() {
     find_narrow_ops();
     std::vector<Op> ops;
-    // For each first_token op whose operand now consists of the first rows only: the output of the op, and the operand, which replaces it.
+    // If the operand of a first_token op now consists of the selected rows only, the op is removed. This map contains the op's output and
+    // the operand that replaces it.
     std::map<ValueId, ValueId> replacement;
     std::vector<Op> old_ops = graph_.ops();
     for (uint32_t i = 0; i < old_ops.size(); ++i) {
@@ -45,8 +46,8 @@ class UnreadRows {
   }
 
  private:
-  // Marks ops backwards from the last one: an op is narrow if it works row by row and only first rows of its results
-  // are read.
+  // Marks ops backwards from the last one. An op is marked narrow if it works row by row and only the selected rows of its results are
+  // read.
   void find_narrow_ops() {
     for (size_t i = graph_.ops().size(); i-- > 0;) {
       const Op& op = graph_.ops()[i];
@@ -76,7 +77,8 @@ class UnreadRows {
     return producer != kNoOp && narrow_[index_of(producer)];
   }
 
-  // Returns the first rows of a value that is computed for all rows but read by narrow ops. All of these readers share one first_token op.
+  // Returns the selected rows of a value that is computed for all rows. Ops that are computed for the selected rows only read this result,
+  // and all of them share one first_token op.
   ValueId first_rows_of(ValueId id, const Op& reader, std::vector<Op>& ops) {
     if (const auto it = first_rows_.find(id); it != first_rows_.end()) return it->second;
     Op first;
@@ -99,7 +101,7 @@ class UnreadRows {
   OpLists readers_;
   std::vector<bool> narrow_;
   ValueId cu_seqlens_ = kNoValue;
-  Attributes which_;  // the attributes of first_token: the first or the last token
+  Attributes which_;  // the attributes of the first_token ops, which select the first or the last token
   std::map<ValueId, ValueId> first_rows_;
 };
 

@@ -47,7 +47,7 @@ TEST(UnreadRows, FirstTokenMovesUpThroughOpsThatWorkRowByRow) {
   for (const char* name : {"hidden", "biased", "activated", "sum", "logits"}) {
     EXPECT_TRUE(model.is_narrow(name)) << name;
   }
-  // One first_token of x serves the product and the residual.
+  // The product and the residual read the same first_token of x.
   EXPECT_EQ(model.count(first_token_op()), 1);
 }
 
@@ -66,7 +66,7 @@ TEST(UnreadRows, RowsThatAnotherOpReadsAreComputed) {
 
 TEST(UnreadRows, StopsAtOpsThatMixRows) {
   Model model;
-  // x^T x is a sum over rows that every row reads, so no row of x is superfluous.
+  // x^T x is a sum over all rows of x, and every row of y depends on it. Therefore the product x^T x still reads all rows.
   const ValueId mixed =
       emit_matmul(model.graph, model.x, MatmulTranspose::kYes, model.x, MatmulTranspose::kNo, "mixed");
   const ValueId y = emit_matmul(model.graph, model.x, MatmulTranspose::kNo, mixed, MatmulTranspose::kNo, "y");

@@ -59,7 +59,7 @@ class UpdatesAtUse {
     }
   }
 
-  // Returns the operands that an update only reads: four scalars, and the gradients.
+  // Returns the operands that an update reads but does not write: its scalars (such as the learning rate), and the gradients.
   std::vector<ValueId> read_only(const Op& update) const {
     std::vector<ValueId> list;
     for (size_t i = 0; i < update.inputs.size(); ++i) {
@@ -110,7 +110,7 @@ class UpdatesAtUse {
     std::ranges::stable_sort(uses_, {}, &Use::before);
   }
 
-  // Returns the deferred value from which an update reads the operand `id` that the previous run of the program computed.
+  // The update reads the operand `id` in the run after the one that computed it. Returns the value that passes it from one run to the next.
   ValueId left(ValueId id) {
     if (const auto it = left_.find(id); it != left_.end()) return it->second;
     const bool is_gradient = graph_.value(id).is_parameter_gradient;

@@ -1,4 +1,4 @@
-// Updates in the forward pass of the next step, and the copies of their states there, with graphs as text.
+// Tests updates that run in the forward pass of the next step, and the copies of their states there, with graphs as text.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -99,8 +99,7 @@ TEST(UpdatesAtUse, StayIfTheyCannotBeDeferred) {
 }
 
 // The states of the first update are prefetched in the step before, after its forward pass. The update leaves its
-// results in the same buffer, which the copies overwrite. The states of the second are copied during the forward
-// pass.
+// results in the same buffer, which the copies overwrite. The states of the second update are copied during the forward pass.
 TEST(UpdatesAtUse, StatesArePrefetchedOrCopiedDuringTheForwardPass) {
   Graph graph = graph_of(kStep);
   updates_at_use_pass().run(graph);
@@ -119,7 +118,7 @@ TEST(UpdatesAtUse, StatesArePrefetchedOrCopiedDuringTheForwardPass) {
   EXPECT_NE(text.find("%n.staged: f32[4] = copy(%n) {count=1, ended=1, into=0, to=\"device\"}"),
             std::string::npos)
       << text;
-  // The deferred ops are both updates, the copy of the second update's states to the device, and the copies of both
+  // The ops that work for the previous run are both updates, the copy of the second update's states to the device, and the copies of both
   // updates' states to the host.
   const std::vector<bool> is_deferred = find_deferred_ops(graph);
   EXPECT_EQ(std::ranges::count(is_deferred, true), 5);

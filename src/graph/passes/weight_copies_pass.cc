@@ -33,8 +33,8 @@ void use_copies(Graph& graph, DType gradients) {
     use_copy(graph, op, MatmulOp::kBias, dtype);
     if (gradients != dtype) op.attributes.set("gradient_dtype", std::string(dtype_name(gradients)));
   }
-  // If an embedding table is also the weight of a matrix product (tied embeddings), both ops must read the copy, because the gradient is
-  // taken with respect to one value.
+  // If an embedding table is also the weight of a matrix product (tied embeddings), both ops must read the copy, because there is one
+  // gradient for the table, which is computed with respect to the copy.
   for (Op& op : ops) {
     if (op.def != &embedding_sum_op()) continue;
     for (size_t table = EmbeddingSumOp::kTable; table < op.inputs.size(); table += 2) {
@@ -50,8 +50,8 @@ void use_copies(Graph& graph, DType gradients) {
   graph.replace_ops(std::move(ops));
 }
 
-// Returns the fp32 matrix of which each value is a persistent copy, or kNoValue for all other values. A copy that an
-// update writes remains persistent and is not returned.
+// For each value that is a persistent 16-bit copy of a matrix, returns the fp32 matrix. Returns kNoValue for all other values. A copy that
+// an update writes remains persistent and is not returned.
 std::vector<ValueId> masters_of_matrix_copies(const Graph& graph, DType dtype) {
   const std::string suffix = weight_copy_name("", dtype);
   std::vector<ValueId> masters(graph.values().size(), kNoValue);

@@ -1,5 +1,5 @@
-// Products that read 16-bit copies of their weights: persistent copies, copies that are made at use, and masters that
-// are no longer read.
+// Tests the passes that let matrix products read 16-bit copies of their weights: copies that persist, copies that are made right before
+// each product, and the removal of fp32 weights that are no longer read.
 #include <gtest/gtest.h>
 
 #include "graph/passes/testing/pass_text.h"
@@ -15,7 +15,7 @@ std::string with_copies(const std::string& text, DType gradients) {
   return print_graph(testing::after_pass(text, weight_copies_pass(gradients)));
 }
 
-// The shared weight and the biases that products read, as persistent copies.
+// The expected graph: the weight and the bias that 16-bit matrix products read have persistent 16-bit copies, which two products share.
 constexpr const char* kCopied = R"(graph g {
   input %x: bf16[T,4]
   input %u: f32[T,4]
@@ -42,8 +42,8 @@ TEST(WeightCopies, ProductsStateTheTypeOfTheirGradients) {
             replaced(once, "%a, %w.bf16, _, _, _) {", "%a, %w.bf16, _, _, _) {gradient_dtype=\"f32\", "));
 }
 
-// The gradient of a tied table is taken with respect to one value, the copy. If the embedding read the master instead, its share of the
-// gradient would be lost.
+// The gradient of a tied table is taken with respect to one value, the copy. If the embedding lookup read the fp32 weight instead, its part
+// of the gradient would be lost.
 TEST(WeightCopies, ATableThatIsTheWeightOfAProductIsReadAsItsCopy) {
   const std::string text = R"(graph g {
   input %cu_seqlens: i32[B+1]
@@ -91,7 +91,7 @@ TEST(CopiesAtUse, AMatrixIsCopiedBeforeEachProductAndABiasIsKept) {
 )");
 }
 
-// An update writes the first copy, so it is persistent in any case. The second has another type.
+// A copy that an update writes remains persistent. A copy in another type than that of the pass remains as it is.
 TEST(CopiesAtUse, ACopyThatAnUpdateWritesAndOneOfAnotherTypeStay) {
   const std::string updated = replaced(
       kCopied, "\n}\n", "\n  optimizer @m\n  %new: bf16[4,4] into %w.bf16 = cast(%w) {dtype=\"bf16\"}\n}\n");
@@ -122,7 +122,7 @@ TEST(SplitWeights, AMasterThatIsReadStays) {
   EXPECT_EQ(split(one), replaced(unchanged(one), "  weight %w: f32[4,4]\n", ""));
 }
 
-// A weight without a copy is not a master, whether it is read or not.
+// A weight that has no 16-bit copy is not removed, even if no op reads it.
 TEST(SplitWeights, AWeightWithoutACopyStays) {
   const std::string more = replaced(only_copies(), "  forward", "  weight %v: f32[4,4]\n  forward");
   const std::string left = split(more);

@@ -24,7 +24,7 @@ void add_decoder_layer_specs(std::vector<WeightSpec>& specs, const ModelConfig& 
                              const std::string& prefix, const DecoderLayerNames& names,
                              const std::vector<std::string>& disk_prefixes);
 
-// x_TC -> x_TC.
+// Builds one layer. x_TC -> x_TC.
 ValueId build_decoder_layer(ModelBuilder& builder, ValueId x_TC, const std::string& prefix,
                             const DecoderLayerNames& names);
 

@@ -32,7 +32,7 @@ enum class AttentionOutputDropout : uint8_t { kNo, kYes };
 void add_layer_specs(std::vector<WeightSpec>& specs, const ModelConfig& config, const std::string& prefix,
                      const LayerNames& names, const std::vector<std::string>& disk_prefixes);
 
-// x_TC -> x_TC: self-attention and feed-forward, each with a residual and a norm.
+// Builds one layer: self-attention and feed-forward, each with a residual and a norm. x_TC -> x_TC.
 ValueId build_layer(ModelBuilder& builder, ValueId x_TC, const std::string& prefix, const LayerNames& names,
                     AttentionOutputDropout attention_output_dropout);
 
@@ -51,11 +51,11 @@ std::span<const ConfigKey> bert_config_keys();
 void add_bert_encoder_specs(std::vector<WeightSpec>& specs, const ModelConfig& config,
                             const std::vector<std::string>& disk_prefixes);
 ValueId build_bert_encoder(ModelBuilder& builder);
-// Builds all layers with the weights of BERT's names. x_TC -> x_TC.
+// Builds all layers. Their weights have the names that BERT uses. x_TC -> x_TC.
 ValueId build_bert_layers(ModelBuilder& builder, ValueId x_TC);
 
-// Add the weights of, and build, the head for sequences without a pooler: the first token through dropout,
-// `classifier.dense`, the activation, dropout, `classifier.out_proj`. x_TC -> logits_BK.
+// The head for sequences of models without a pooler, which reads the first token of each sequence: dropout, `classifier.dense`, the
+// activation, dropout, `classifier.out_proj`. x_TC -> logits_BK. One function adds its weights, the other builds it.
 void add_dense_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config);
 ValueId build_dense_head(ModelBuilder& builder, ValueId x_TC, const OpSchema& activation);
 
@@ -64,15 +64,15 @@ ValueId build_dense_head(ModelBuilder& builder, ValueId x_TC, const OpSchema& ac
 struct MaskedHeadNames {
   const char* dense;
   const char* norm;
-  const char* decoder;         // the module of the separate matrix, if weights are not tied
+  const char* decoder;         // the module of the separate matrix, which exists if the weights are not tied
   const char* bias = nullptr;  // the name of the bias, if it does not belong to `decoder`
 };
 
-// Adds the weights of the head, with the names in `names`. A file may store the bias under two names, because an untied decoder has its own
-// bias.
+// Adds the weights of the head, with the names in `names`. A checkpoint may contain the bias under two names, because a decoder with a
+// separate matrix has its own bias.
 void add_masked_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config,
                              const MaskedHeadNames& names);
-// Builds the head. x_TC -> logits_TV.
+// Builds the head for masked language modelling. x_TC -> logits_TV.
 ValueId build_masked_head(ModelBuilder& builder, ValueId x_TC, const MaskedHeadNames& names,
                           Activation activation);
 

@@ -17,7 +17,7 @@
 
 namespace plimsoll {
 
-// The tokens of its sequence that a token attends to: all of them, or itself and those before it.
+// The tokens of its own sequence to which a token attends: all of them (kBoth), or itself and earlier tokens (kCausal).
 enum class AttentionDirection : uint8_t { kBoth, kCausal };
 
 class ModelBuilder {
@@ -107,7 +107,7 @@ class ModelBuilder {
   ValueId page_table_ = kNoValue;  // set if the model has a cache
   ValueId lengths_ = kNoValue;
   ValueId copy_from_ = kNoValue;
-  // keyed by rope_text(); the first layer that reads a table emits it
+  // The tables of cosines and sines by rope_text(). The first layer that needs a table emits it, and later layers share it.
   std::map<std::string, ValueId> rope_tables_;
   int64_t next_site_ = 0;
 };
@@ -118,14 +118,13 @@ inline void add_token_head_weights(std::vector<WeightSpec>& specs, const ModelCo
   add_linear_specs(specs, "classifier", config.num_labels, config.hidden_size, {""});
 }
 
-// Builds this head. x_TC -> logits_TK. `dropout`: the probability before the linear layer.
+// Builds the head for token classification. x_TC -> logits_TK. `dropout` is the probability of the dropout before the linear layer.
 inline ValueId build_token_head(ModelBuilder& builder, ValueId x, double dropout) {
   builder.graph().set_module("classifier");
   return builder.linear(builder.dropout(x, dropout), "classifier");
 }
 
-// Builds the head as the function above does, with classifier_dropout, or with hidden_dropout_prob if that is not
-// set.
+// Builds the head for token classification with the dropout probability classifier_dropout, or hidden_dropout_prob if that is not set.
 inline ValueId build_token_head(ModelBuilder& builder, ValueId x) {
   const ModelConfig& config = builder.config();
   return build_token_head(builder, x, config.classifier_dropout.value_or(config.hidden_dropout_prob));
@@ -139,7 +138,7 @@ inline void add_language_head_weights(std::vector<WeightSpec>& specs, const Mode
   add_table_spec(specs, kLanguageHead, config.vocab_size, config.hidden_size, {""});
 }
 
-// Builds this head. x_TC -> logits_TV. `words`: the module of the word table.
+// Builds the head for language modelling. x_TC -> logits_TV. `words` is the name of the module with the word table.
 inline ValueId build_language_head(ModelBuilder& builder, ValueId x, const std::string& words) {
   builder.graph().set_module(kLanguageHead);
   const std::string table = builder.config().tie_word_embeddings ? words : kLanguageHead;

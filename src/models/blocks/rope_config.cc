@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The keys of every type. A type reads some of them.
+// All known keys of an object with parameters of a rotary embedding. Each type of rotary embedding reads some of them.
 constexpr const char* kKnownKeys[] = {"rope_type",       "type",
                                       "rope_theta",      "factor",
                                       "mscale",          "original_max_position_embeddings",
@@ -24,9 +24,9 @@ constexpr const char* kKnownKeys[] = {"rope_type",       "type",
                                       "long_factor",     "low_freq_factor",
                                       "high_freq_factor"};
 
-// The JSON object that describes the rotary embedding, and its name for messages.
+// The JSON object that describes the rotary embedding, and the name by which messages refer to it.
 struct RopeObject {
-  const Json* json = nullptr;  // null if the configuration has none
+  const Json* json = nullptr;  // null if the configuration has no such object
   std::string where;
 };
 RopeObject find_object(const ConfigReader& reader) {

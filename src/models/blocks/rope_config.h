@@ -11,8 +11,8 @@
 namespace plimsoll {
 
 // Sets config.rope. `rope_scaling` takes precedence over `rope_parameters`, as in transformers 5.24. Requires: the sizes of the
-// configuration were read. Errors: kUsage for a type that is not computed and for keys that it does not have; kBadData for
-// numbers that are missing or out of range. The message names the file, the object and the key.
+// configuration were read. Errors: kUsage for an unsupported type and for keys that the type does not have; kBadData for numbers that are
+// missing or out of range. The message names the file, the object and the key.
 void read_rope(ModelConfig& config, const ConfigReader& reader);
 
 // Checks the width of heads. Errors: kBadData if it is odd or too large for rotary embeddings.
@@ -26,7 +26,7 @@ RopeParameters read_rope_object(const ModelConfig& config, const ConfigReader& r
 // Returns the JSON object for these parameters, without the key `rope_theta`.
 nlohmann::json rope_object(const RopeParameters& parameters);
 
-// Writes both forms, so that a reader of either finds the same embedding.
+// Writes the parameters in the forms of transformers 4 and 5, so that a reader of either finds the same rotary embedding.
 void write_rope(nlohmann::json& json, const ModelConfig& config);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// The form of GPT-2 in a GGUF file.
+// The names of tensors and the metadata of GPT-2 in a GGUF file, the format of llama.cpp.
 #include <array>
 
 #include "base/check.h"

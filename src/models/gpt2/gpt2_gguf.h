@@ -1,4 +1,4 @@
-// The form of GPT-2 in a GGUF file. Thread-safe: constant data.
+// The names of tensors and the metadata of GPT-2 in a GGUF file, the format of llama.cpp. Thread-safe: constant data.
 #pragma once
 
 #include "models/gguf_form.h"

@@ -47,7 +47,7 @@ void set_family_defaults(ModelConfig& config) {
 // Fills in the sizes that follow from others, and reads the rotary embedding.
 void complete_family(ModelConfig& config, const ConfigReader& reader) {
   if (config.num_attention_heads < 1 || config.num_hidden_layers < 1)
-    return;  // check_model_config() refuses such numbers
+    return;  // check_model_config() reports such numbers as errors
   if (reader.find("num_key_value_heads") != nullptr && config.num_key_value_heads < 1) {
     throw_error(ErrorCode::kBadData,
                 "{}: num_key_value_heads is {}, it must be null or above 0; correct the value",
@@ -62,8 +62,7 @@ void complete_family(ModelConfig& config, const ConfigReader& reader) {
   read_rope(config, reader);
 }
 
-// Reads attention_bias. In Llama and Qwen3, it switches the biases of all four projections of attention (q, k, v
-// and output).
+// Reads attention_bias. In Llama and Qwen3, it states whether all four projections of attention (q, k, v and output) have biases.
 void read_attention_bias(ModelConfig& config, const ConfigReader& reader) {
   reader.read(config.output_bias, "attention_bias");
   config.qkv_bias = config.output_bias;
@@ -120,7 +119,7 @@ void write_mistral(Json& json, const ModelConfig& config) {
 
 constexpr const char* kSliding = "sliding_attention";
 constexpr const char* kFull = "full_attention";
-constexpr int64_t kMaxWindowLayers = 28;  // transformers' default
+constexpr int64_t kMaxWindowLayers = 28;
 
 // Reads the layers to which Qwen's window applies: those that layer_types names, or else those from
 // max_window_layers on.
@@ -219,7 +218,7 @@ void apply_details(ModelConfig& config, const PresetDetails& details) {
   config.tie_word_embeddings = details.tied;
   config.layer_norm_eps = details.eps;
 }
-// Sets the details of Llama 3.1 and later, whose context is extended from 8192 positions.
+// Sets the details of a preset of Llama 3.1 or later. Its rotary embedding was trained for 8192 positions and extended afterwards.
 void apply_llama3_details(ModelConfig& config, const PresetDetails& details, double factor) {
   apply_details(config, details);
   config.rope.type = RopeType::kLlama3;

@@ -1,4 +1,5 @@
-// The configurations of the Llama family: defaults, both forms of rotary embeddings, windows, refusals, round trips.
+// Tests the configurations of the Llama family: defaults, both forms of rotary embeddings, attention windows, error messages, and writing
+// followed by reading.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -66,14 +67,14 @@ TEST(LlamaConfig, ReadsBothFormsOfRotaryEmbeddings) {
   EXPECT_EQ(v5.rope, v4.rope);
   EXPECT_EQ(v5.rope.type, RopeType::kLlama3);
   EXPECT_EQ(v5.rope.theta, 5e5);
-  // rope_scaling takes precedence over rope_parameters, and its rope_theta over the one next to it.
+  // rope_scaling takes precedence over rope_parameters, and the rope_theta inside rope_scaling over the rope_theta at the top level.
   EXPECT_EQ(read_llama(
                 R"("rope_theta": 5.0, "rope_scaling": {"rope_type": "linear", "factor": 2, "rope_theta": 7.0},
                           "rope_parameters": {"rope_type": "default", "rope_theta": 9.0})")
                 .rope,
             (RopeParameters{.type = RopeType::kLinear, .theta = 7.0, .factor = 2.0}));
   EXPECT_EQ(read_llama(R"("rope_theta": 5.0, "rope_scaling": null)").rope.theta, 5.0);
-  // Types of rotary embeddings derive some of their numbers from other keys.
+  // Some types of rotary embeddings derive parameters that the configuration does not state from other keys.
   const RopeParameters dynamic =
       read_llama(R"("rope_scaling": {"rope_type": "dynamic", "factor": 2.0})").rope;
   EXPECT_EQ(dynamic.original, 64.0);
@@ -89,7 +90,7 @@ TEST(LlamaConfig, ReadsBothFormsOfRotaryEmbeddings) {
   EXPECT_NEAR(longrope.rope.attention_factor, std::sqrt(2.0), 1e-12);
 }
 
-// The configuration states the base twice, in the forms of transformers 4 and 5.
+// A written configuration contains rope_theta twice: in the form of transformers 4 and in that of transformers 5.
 TEST(LlamaConfig, OverridesReachRotaryEmbeddingsInBothForms) {
   for (const char* name : {"TinyLlama-1.1B-Chat-v1.0", "Llama-3.2-1B", "Qwen3-0.6B"}) {
     ModelConfig config = find_preset(name).value();
@@ -151,7 +152,8 @@ TEST(LlamaConfig, ReadsWindowsByLayer) {
   EXPECT_EQ(by_list.window_of(0), 5);
   EXPECT_EQ(by_list.window_of(1), 0);
   EXPECT_EQ(read_llama(R"("sliding_window": null)", "mistral").window_of(1), 0);
-  EXPECT_EQ(read_llama(R"("sliding_window": 5)", "qwen2").window_of(1), 0);  // use_sliding_window is false
+  // No layer has the window, because use_sliding_window is false.
+  EXPECT_EQ(read_llama(R"("sliding_window": 5)", "qwen2").window_of(1), 0);
 }
 
 TEST(LlamaConfig, ReadsWhatItWrites) {
@@ -178,8 +180,8 @@ TEST(LlamaConfig, ReadsWhatItWrites) {
   }
 }
 
-// The numbers of parameters that the safetensors files of the hub state, with the head for language modelling unless it is
-// tied to the embeddings.
+// The numbers of parameters that the hub states for these models. They include the head for language modelling, unless it is tied to the
+// embeddings.
 TEST(LlamaConfig, PresetsHaveTheParametersOfTheirFiles) {
   const std::pair<const char*, int64_t> presets[] = {
       {"Llama-3.2-1B", 1235814400},    {"Llama-3.2-3B", 3212749824},

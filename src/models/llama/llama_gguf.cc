@@ -1,5 +1,6 @@
-// The forms of the Llama family in a GGUF file. llama.cpp rotates pairs of neighbours in its architecture `llama`, so that the
-// rows of q and k are stored in that order; in `qwen2` and `qwen3` it rotates the halves of a head, as Hugging Face does.
+// The names of tensors and the metadata of the Llama family in a GGUF file, the format of llama.cpp. In its architecture `llama`, llama.cpp
+// applies rotary embeddings to pairs of adjacent elements of a head, so that the rows of q and k are stored in that order; in `qwen2` and
+// `qwen3` it rotates the halves of a head, as Hugging Face does.
 #include "models/llama/llama_gguf.h"
 
 #include <fmt/format.h>
@@ -43,8 +44,8 @@ constexpr std::array kQwenModules{
     GgufModule{"lm_head", "output"},
 };
 
-// Returns true if llama.cpp computes the same YaRN: it derives the factor of cos and sin from the scaling
-// factor, and its ramp always has the usual ends.
+// Returns true if llama.cpp computes the same YaRN scaling of the rotary embedding. llama.cpp derives the factor of cosines and sines from
+// the scaling factor, and it always uses the default values of beta_fast, beta_slow and truncate.
 bool is_usual_yarn(const RopeParameters& rope) {
   const RopeParameters usual;
   return rope.attention_factor == yarn_attention_factor(rope.factor, 0.0, 0.0) && rope.truncate &&
@@ -91,8 +92,8 @@ bool limits_attention(const ModelConfig& config) {
   }
   return false;
 }
-// Returns the context length that the file states. llama.cpp gives these architectures no sliding window, so it
-// is limited to the window: within it, attention to all earlier tokens is the same.
+// Returns the context length that the file states. llama.cpp has no sliding window for these architectures, so the context length is
+// limited to the size of the window. For texts of this length the window makes no difference.
 int64_t context_length(const ModelConfig& config) {
   return limits_attention(config) ? config.sliding_window : config.max_position_embeddings;
 }

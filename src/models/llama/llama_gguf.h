@@ -1,4 +1,5 @@
-// The forms of the Llama family in a GGUF file. Mistral has that of Llama. Thread-safe: constant data.
+// The names of tensors and the metadata of the Llama family in a GGUF file, the format of llama.cpp. Mistral uses those of Llama.
+// Thread-safe: constant data.
 #pragma once
 
 #include "models/gguf_form.h"

@@ -92,7 +92,7 @@ class SpecWriter {
   }
 
  private:
-  // Returns the spec of the matrix.
+  // Adds the weights of a linear layer and returns the WeightSpec of its matrix.
   WeightSpec& linear(const std::string& name, int64_t out, int64_t in, bool bias,
                      const std::vector<std::string>& disk) {
     const size_t at = specs_.size();

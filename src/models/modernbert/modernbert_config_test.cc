@@ -1,4 +1,5 @@
-// ModernBERT's configurations: defaults, both forms of layers and rotary embeddings, refusals, round trips, weights.
+// Tests ModernBERT's configurations: defaults, both forms of layers and rotary embeddings, error messages, writing followed by reading, and
+// weights.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -146,7 +147,8 @@ TEST(ModernBertConfig, RoundTripsKeepTheModel) {
   }
 }
 
-// A list of layers or an object of rotary embeddings would otherwise contradict or hide what is overridden.
+// A configuration can state layers and rotary embeddings by simple keys or by a list and an object. Overrides of the simple keys must apply
+// if the configuration has the list and the object.
 TEST(ModernBertConfig, OverridesApplyToBothForms) {
   ModelConfig config = read_modernbert(
       R"("layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"],

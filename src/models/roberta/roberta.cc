@@ -5,8 +5,8 @@
 // Head for sequences: the first token through dropout, linear, tanh, dropout, linear; there is no pooler.
 //
 // With pad_token_id 1, max_position_embeddings 514 means texts of at most 512 tokens: no token has the position 0, and only
-// padding tokens have the position 1. A padding token inside a text (someone wrote "<pad>") has it too and is not counted,
-// because transformers computes positions from the ids.
+// padding tokens have the position 1. A padding token within a text (someone wrote "<pad>") has the position 1 too, and the positions of
+// later tokens do not count it, because transformers computes positions from the ids.
 #include <array>
 
 #include "models/architecture.h"

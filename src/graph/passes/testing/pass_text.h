@@ -20,7 +20,8 @@ inline Graph graph_of(const std::string& text) {
   return graph;
 }
 
-// Returns the graph of this text after the pass, verified before and after. Also throws if an op would read tail rows.
+// Returns the graph of this text after the pass, verified before and after. Also throws if a reduction would read rows after the last token
+// that are not zero.
 inline Graph after_pass(const std::string& text, const Pass& pass) {
   Graph graph = graph_of(text);
   pass.run(graph);
