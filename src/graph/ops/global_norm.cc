@@ -4,7 +4,9 @@
 //
 // With {ranks, axis?}, the op reads only the slice of its rank of each gradient (RankSlices), its part of a gradient that a
 // tensor-parallel group divides (Value::split), or the gradients of its stage of a pipeline, and the norm and first_bad have one number per
-// rank of the axis, of which the op only writes the number of its own rank.
+// rank of the axis, of which the op only writes the number of its own rank. With {ranks, tensor_ranks}, the ranks of a data-parallel group
+// divide gradients of which each tensor-parallel rank has a part: the op reads its slice of each part, and of other gradients, which all
+// tensor-parallel ranks have, a part of its slice.
 //
 // clip_coefficient(norm, scale?) {max_norm}: min(1, max_norm / (norm + 1e-6)), or 1 if max_norm is 0
 // (torch.nn.utils.clip_grad_norm_). With a loss scale, norm is the norm of the scaled gradients, and their factor is
