@@ -114,11 +114,6 @@ constexpr std::array kExclusions = {
         "{0} keeps the optimizer's states on the device, but {1} stores them on a disk; give one of them"},
     Exclusion{
         {"tp_size", Is::kNoneOf, "1"},
-        {"zero_stage", Is::kNoneOf, "0"},
-        "{0} divides weights by heads and by columns, and {1} divides them or their states in slices; give "
-        "one of them"},
-    Exclusion{
-        {"tp_size", Is::kNoneOf, "1"},
         {"optimizer_in_backward", Is::kTrue},
         "{0} needs the norm of the gradients of all processes before the update, but {1} does not wait for "
         "it; give one of them"},

@@ -501,9 +501,8 @@ TEST(ParallelismConfig, SizesAreTheNumberOfRanks) {
             (Names{"nproc_per_node=6", "tp_size=2"}));
   EXPECT_EQ(changed_by({"--parallelism_config", R"({"tp_size": 2, "dp_replicate_size": 3})"}),
             (Names{"nproc_per_node=6", "tp_size=2"}));
-  EXPECT_NE(
-      error_of({"--parallelism_config", R"({"tp_size": 2, "dp_shard_size": 3})"}).find("give one of them"),
-      std::string::npos);
+  EXPECT_EQ(changed_by({"--parallelism_config", R"({"tp_size": 2, "dp_shard_size": 3})"}),
+            (Names{"nproc_per_node=6", "tp_size=2", "zero_stage=3"}));
   EXPECT_NE(error_of({"--parallelism_config", R"({"dp_replicate_size": 2, "dp_shard_size": 4})"})
                 .find("give 'dp_shard_size' alone"),
             std::string::npos);

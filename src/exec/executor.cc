@@ -135,75 +135,94 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
 
 namespace {
 
-// Bytes [offset, offset + bytes) of a persistent value that is divided among ranks. Each rank stores several contiguous ranges of the whole
-// value, one after another in its memory.
-class DividedPiece {
- public:
-  DividedPiece(const PersistentBuffer& buffer, int64_t offset, int64_t bytes)
-      : buffer_(buffer),
-        width_(dtype_bytes(buffer.type.dtype)),
-        begin_(offset / width_),
-        end_(begin_ + bytes / width_) {
-    PLIMSOLL_CHECK(
-        offset >= 0 && end_ <= buffer.whole_elements() && offset % width_ == 0 && bytes % width_ == 0,
-        "cannot access {0} bytes of '{2}' that begin at byte {1}: the range must be inside its {3} bytes and "
-        "consist of whole elements",
-        bytes, offset, buffer.name, buffer.whole_elements() * width_);
+// A range of a value in bytes, or of the part of a value that a rank has.
+struct ByteRange {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+  // Returns the bytes that both ranges contain.
+  ByteRange overlap(const ByteRange& other) const {
+    const int64_t first = std::max(begin, other.begin);
+    return {first, std::max(first, std::min(end, other.end))};
   }
-
-  // offset_of() returns where the rank's part of this range begins in the rank's memory, and bytes_of() returns the size of that part.
-  int64_t offset_of(int64_t rank) const { return elements_before(begin_, rank) * width_; }
-  int64_t bytes_of(int64_t rank) const { return elements_before(end_, rank) * width_ - offset_of(rank); }
-
-  // Calls `use` for each contiguous range of these bytes that the rank stores, in ascending order, with the offset of the range from the
-  // first of these bytes and with its size.
-  template <typename Use>
-  void for_each_run(int64_t rank, const Use& use) const {
-    const auto in_bytes = [&](int64_t first, int64_t elements) {
-      use(static_cast<size_t>((first - begin_) * width_), static_cast<size_t>(elements * width_));
-    };
-    if (buffer_.split) return buffer_.split->for_each_run(rank, begin_, end_, in_bytes);
-    const int64_t whole = buffer_.whole_elements();
-    const int64_t first = std::max(begin_, buffer_.divided->first_of(whole, rank));
-    const int64_t last = std::min(end_, buffer_.divided->end_of(whole, rank));
-    if (first < last) in_bytes(first, last - first);
-  }
-
- private:
-  int64_t elements_before(int64_t element, int64_t rank) const {
-    if (buffer_.split) return buffer_.split->elements_before(element, rank);
-    const int64_t whole = buffer_.whole_elements();
-    const int64_t first = buffer_.divided->first_of(whole, rank);
-    return std::clamp(element, first, buffer_.divided->end_of(whole, rank)) - first;
-  }
-
-  const PersistentBuffer& buffer_;
-  int64_t width_;
-  int64_t begin_, end_;  // the range of elements of the whole value
 };
+
+ByteRange checked_range(const PersistentBuffer& buffer, int64_t offset, int64_t bytes) {
+  const int64_t width = dtype_bytes(buffer.type.dtype);
+  PLIMSOLL_CHECK(offset >= 0 && offset + bytes <= buffer.whole_elements() * width && offset % width == 0 &&
+                     bytes % width == 0,
+                 "cannot access {0} bytes of '{2}' that begin at byte {1}: the range must be inside its {3} "
+                 "bytes and consist of whole elements",
+                 bytes, offset, buffer.name, buffer.whole_elements() * width);
+  return {offset, offset + bytes};
+}
+
+// Returns the range of the part of a tensor-parallel rank that belongs to this range of the whole value. A part consists of ranges of the
+// whole value, one after the other.
+ByteRange range_in_part(const PersistentBuffer& buffer, const ByteRange& range, int64_t tensor_rank) {
+  const int64_t width = dtype_bytes(buffer.type.dtype);
+  return {buffer.split->elements_before(range.begin / width, tensor_rank) * width,
+          buffer.split->elements_before(range.end / width, tensor_rank) * width};
+}
+
+// Calls `use` for each contiguous range within `range` of the whole value that a tensor-parallel rank has, in ascending order, with its
+// offset in `range` and its size in bytes.
+template <typename Use>
+void for_each_run(const PersistentBuffer& buffer, const ByteRange& range, int64_t tensor_rank,
+                  const Use& use) {
+  const int64_t width = dtype_bytes(buffer.type.dtype);
+  buffer.split->for_each_run(
+      tensor_rank, range.begin / width, range.end / width, [&](int64_t first, int64_t elements) {
+        use(static_cast<size_t>(first * width - range.begin), static_cast<size_t>(elements * width));
+      });
+}
+
+// Returns the slice of a data-parallel rank, in bytes of the value or of the part that its tensor-parallel rank has.
+ByteRange slice_of_data_rank(const PersistentBuffer& buffer, int64_t data_rank) {
+  const int64_t width = dtype_bytes(buffer.type.dtype), elements = buffer.part_elements();
+  return {buffer.divided->first_of(elements, data_rank) * width,
+          buffer.divided->end_of(elements, data_rank) * width};
+}
 
 }  // namespace
 
-Communicator& Executor::owners_of(const PersistentBuffer& buffer) const {
-  Communicator* ranks = connections_.of(buffer.split ? MeshAxis::kTensor : MeshAxis::kData).ranks;
+Communicator& Executor::owners_of(const PersistentBuffer& buffer, MeshAxis axis) const {
+  Communicator* ranks = connections_.of(axis).ranks;
   PLIMSOLL_CHECK(ranks != nullptr,
                  "cannot access '{}': it is divided among ranks, and this one is not connected to the others",
                  buffer.name);
   return *ranks;
 }
 
+// Reads bytes of a value, or of the part that this tensor-parallel rank has. If data-parallel ranks have slices of it, each sends its own.
+void Executor::read_slices(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes) {
+  if (!buffer.divided) return backend_->read(buffer.space, buffer.offset + offset, bytes);
+  Communicator& ranks = owners_of(buffer, MeshAxis::kData);
+  const ByteRange range{offset, offset + std::ssize(bytes)};
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    const ByteRange slice = slice_of_data_rank(buffer, rank);
+    const ByteRange own = slice.overlap(range);
+    if (own.size() == 0) continue;
+    const std::span<std::byte> piece =
+        bytes.subspan(static_cast<size_t>(own.begin - offset), static_cast<size_t>(own.size()));
+    if (rank == ranks.rank()) backend_->read(buffer.space, buffer.offset + own.begin - slice.begin, piece);
+    ranks.broadcast(piece, rank);
+  }
+}
+
 void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes) {
-  Communicator& ranks = owners_of(buffer);
+  const ByteRange range = checked_range(buffer, offset, std::ssize(bytes));
   run_deferred_updates();
-  const DividedPiece piece(buffer, offset, std::ssize(bytes));
+  if (!buffer.split) return read_slices(buffer, offset, bytes);
+  Communicator& ranks = owners_of(buffer, MeshAxis::kTensor);
   std::vector<std::byte> part;
   for (int rank = 0; rank < ranks.size(); ++rank) {
-    part.resize(static_cast<size_t>(piece.bytes_of(rank)));
+    const ByteRange in_part = range_in_part(buffer, range, rank);
+    part.resize(static_cast<size_t>(in_part.size()));
     if (part.empty()) continue;
-    if (rank == ranks.rank()) backend_->read(buffer.space, buffer.offset + piece.offset_of(rank), part);
+    if (rank == ranks.rank()) read_slices(buffer, in_part.begin, part);
     ranks.broadcast(part, rank);
     size_t at = 0;
-    piece.for_each_run(rank, [&](size_t first, size_t count) {
+    for_each_run(buffer, range, rank, [&](size_t first, size_t count) {
       std::memcpy(bytes.data() + first, part.data() + at, count);
       at += count;
     });
@@ -239,13 +258,13 @@ Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
                  "cannot return the contiguous slice of '{}' that this rank stores: a tensor-parallel group "
                  "divides it, and no rank has a contiguous slice",
                  name);
-  const int64_t whole = buffer.whole_elements();
-  const int64_t width = dtype_bytes(buffer.type.dtype);
-  if (!buffer.divided) return {.begin = 0, .end = whole * width};
+  if (!buffer.divided) return {.begin = 0, .end = buffer.whole_elements() * dtype_bytes(buffer.type.dtype)};
+  // The ranks of a tensor-parallel group store the same slice, so only the first one counts as its owner.
+  const Communicator* group = connections_.of(MeshAxis::kTensor).ranks;
+  if (group != nullptr && group->rank() > 0) return {};
   const Communicator* data_ranks = connections_.of(MeshAxis::kData).ranks;
-  const int rank = data_ranks == nullptr ? 0 : data_ranks->rank();
-  return {.begin = buffer.divided->first_of(whole, rank) * width,
-          .end = buffer.divided->end_of(whole, rank) * width};
+  const ByteRange slice = slice_of_data_rank(buffer, data_ranks == nullptr ? 0 : data_ranks->rank());
+  return {.begin = slice.begin, .end = slice.end};
 }
 
 void Executor::read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes) {
@@ -264,24 +283,34 @@ void Executor::read_own(const std::string& name, int64_t offset, std::span<std::
 
 void Executor::write_divided(const PersistentBuffer& buffer, int64_t offset,
                              std::span<const std::byte> bytes) {
-  const Communicator& ranks = owners_of(buffer);
+  const ByteRange range = checked_range(buffer, offset, std::ssize(bytes));
   if (buffer.storage == Storage::kWeight) {
     divided_writes_ += hash64(bytes) ^ hash64(fmt::format("{} {}", buffer.name, offset));
   }
-  const DividedPiece piece(buffer, offset, std::ssize(bytes));
+  if (!buffer.split) return write_slice(buffer, offset, bytes);
+  const int rank = owners_of(buffer, MeshAxis::kTensor).rank();
+  const ByteRange in_part = range_in_part(buffer, range, rank);
   std::vector<std::byte> part;
-  part.reserve(static_cast<size_t>(piece.bytes_of(ranks.rank())));
-  piece.for_each_run(ranks.rank(), [&](size_t first, size_t count) {
+  part.reserve(static_cast<size_t>(in_part.size()));
+  for_each_run(buffer, range, rank, [&](size_t first, size_t count) {
     part.insert(part.end(), bytes.begin() + static_cast<std::ptrdiff_t>(first),
                 bytes.begin() + static_cast<std::ptrdiff_t>(first + count));
   });
-  // If the write includes the end of the whole value, the rank also writes its padding, which follows there.
-  if (buffer.split &&
-      offset + std::ssize(bytes) == buffer.whole_elements() * dtype_bytes(buffer.type.dtype)) {
-    const int64_t own = piece.offset_of(ranks.rank()) + std::ssize(part);
-    part.resize(part.size() + static_cast<size_t>(buffer.elements() * dtype_bytes(buffer.type.dtype) - own));
-  }
-  if (!part.empty()) backend_->write(buffer.space, buffer.offset + piece.offset_of(ranks.rank()), part);
+  // The end of the whole value is followed by the padding of this rank, if it has any.
+  const int64_t width = dtype_bytes(buffer.type.dtype);
+  if (range.end == buffer.whole_elements() * width)
+    part.resize(static_cast<size_t>(buffer.part_elements() * width - in_part.begin));
+  write_slice(buffer, in_part.begin, part);
+}
+
+// Writes bytes of a value, or of the part that this tensor-parallel rank has, as far as they belong to the slice of this data-parallel rank.
+void Executor::write_slice(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes) {
+  ByteRange slice{0, buffer.part_elements() * dtype_bytes(buffer.type.dtype)};
+  if (buffer.divided) slice = slice_of_data_rank(buffer, owners_of(buffer, MeshAxis::kData).rank());
+  const ByteRange own = slice.overlap({offset, offset + std::ssize(bytes)});
+  if (own.size() == 0) return;
+  backend_->write(buffer.space, buffer.offset + own.begin - slice.begin,
+                  bytes.subspan(static_cast<size_t>(own.begin - offset), static_cast<size_t>(own.size())));
 }
 
 int64_t Executor::elements(const std::string& name) const {

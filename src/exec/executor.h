@@ -213,8 +213,10 @@ class Executor {
   void read_of_stage(int64_t owner, const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void read_here(const std::string& name, int64_t offset, std::span<std::byte> bytes);
   OwnBytes share_of_stage(const std::string& name) const;
-  // Returns the connection to the ranks among which the buffer is divided.
-  Communicator& owners_of(const PersistentBuffer& buffer) const;
+  // Returns the ranks that divide the buffer along an axis of the mesh.
+  Communicator& owners_of(const PersistentBuffer& buffer, MeshAxis axis) const;
+  void read_slices(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes);
+  void write_slice(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes);
   void read_divided(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes);
   void write_divided(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes);
   using ReadFunction = void (Executor::*)(const std::string& name, int64_t offset,

@@ -30,12 +30,13 @@ bool holds_for(const Plan& plan, const std::string& buffer, const Condition& con
          condition(buffer_of_any_stage(plan, split->second.remainder));
 }
 
-// Returns true if each rank has a slice of the buffer. The slices of the ranks of other stages of a pipeline are empty.
+// Returns true if each rank has a contiguous slice of the buffer. The slices of the ranks of other stages of a pipeline are empty.
 bool has_slices(const Plan& plan, const std::string& name) {
   if (plan.is_pipelined())
     return !holds_for(plan, name,
                       [](const PersistentBuffer& buffer) { return static_cast<bool>(buffer.split); });
-  return holds_for(plan, name, [](const PersistentBuffer& buffer) { return buffer.divided.has_value(); });
+  return holds_for(plan, name,
+                   [](const PersistentBuffer& buffer) { return buffer.divided && !buffer.split; });
 }
 
 // Returns true if a rank has only a part of the buffer, so that each read of it is an exchange between ranks.

@@ -253,8 +253,15 @@ void StepEngine::add_other_ranks(Step& step) {
   step.flops = is_pipelined ? sums[5] : sums[5] * session_.mesh().tensor_size;
 }
 
-// Each stage of a pipeline knows the first of its own gradients that is not finite.
-void StepEngine::take_first_bad_of_stages(StepOutputs& outputs) {
+// Returns true if a rank does not know of every gradient that is not finite, but only of those of its stage of a pipeline, or, if
+// data-parallel ranks divide the states, of those of its own parts of weights that a tensor-parallel group divides.
+bool StepEngine::ranks_have_other_gradients() const {
+  const RankOptions& ranks = session_.plan().request.ranks;
+  return session_.plan().is_pipelined() ||
+         (ranks.tensor_size > 1 && ranks.data_size() > 1 && ranks.zero_stage != ZeroStage::kNone);
+}
+
+void StepEngine::take_first_bad_of_ranks(StepOutputs& outputs) {
   const std::vector<std::string> names = session_.gather_texts(outputs.first_bad);
   const auto found = std::ranges::find_if(names, [](const std::string& name) { return !name.empty(); });
   if (found != names.end()) outputs.first_bad = *found;
@@ -265,7 +272,7 @@ void StepEngine::finish_pending_step() {
   StepInfo& info = step.info;
   if (step.unread) read_loss(step);
   StepOutputs outputs = session_.executor().fetched_step();
-  if (!outputs.is_finite && session_.plan().is_pipelined()) take_first_bad_of_stages(outputs);
+  if (!outputs.is_finite && ranks_have_other_gradients()) take_first_bad_of_ranks(outputs);
   try {
     info.skipped = session_.outcome_of(outputs, info.step) == UpdateOutcome::kSkipped;
   } catch (const Error& error) {

@@ -124,7 +124,8 @@ class StepEngine {
   void enqueue(const Step& step, const EnqueuedBatch& enqueued);
   void count_batch(Step& step, const MicroBatch& batch);
   void read_loss(Step& step);
-  void take_first_bad_of_stages(StepOutputs& outputs);
+  bool ranks_have_other_gradients() const;
+  void take_first_bad_of_ranks(StepOutputs& outputs);
   void add_other_ranks(Step& step);
   void finish_pending_step();
   void run_pipeline_step();

@@ -183,17 +183,24 @@ TEST(RunOfRanks, DividedLayersResumeOnAnyMesh) {
   const std::string model = write_tiny_model(folder);
   const std::vector<std::string> settings{"--optim_args", "momentum=0.9", "--lr_scheduler_type", "constant"};
   const std::string one = folder.path("one"), several = folder.path("several");
-  ASSERT_EQ(
-      run_plimsoll(words_of(model, one, {.accumulation = 2}, 8, settings), folder.path("log")).exit_code, 0);
+  ASSERT_EQ(run_plimsoll(words_of(model, one, {.accumulation = 2}, on_gpus() ? 6 : 12, settings),
+                         folder.path("log"))
+                .exit_code,
+            0);
   struct Part {
     Layout layout;
-    int tensor_ranks;
+    int tensor_ranks = 1;
+    std::string zero_stage = "0";
   };
+  std::vector<Part> parts{{{.accumulation = 2}}, {{.ranks = 2, .accumulation = 2}, 2}};
+  if (!on_gpus())
+    parts.insert(parts.end(), {{{.ranks = 4}, 2}, {{.ranks = 4}, 2, "1"}, {{.ranks = 4}, 2, "3"}});
+  parts.push_back({{.ranks = 2}});
   int steps = 2;
-  for (const Part& part : {Part{{.accumulation = 2}, 1}, Part{{.ranks = 2, .accumulation = 2}, 2},
-                           Part{{.ranks = on_gpus() ? 2 : 4}, on_gpus() ? 1 : 2}, Part{{.ranks = 2}, 1}}) {
+  for (const Part& part : parts) {
     std::vector<std::string> more = tensor_settings(part.tensor_ranks, settings);
-    more.insert(more.end(), {"--save_steps", "1", "--resume_from_checkpoint", "True"});
+    more.insert(more.end(), {"--save_steps", "1", "--resume_from_checkpoint", "True", "--zero_stage",
+                             part.zero_stage, "--stage3_param_persistence_threshold", "100"});
     const ProcessResult result =
         run_plimsoll(words_of(model, several, part.layout, steps, more), folder.path("log"));
     ASSERT_EQ(result.exit_code, 0) << result.output;

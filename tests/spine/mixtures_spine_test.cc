@@ -64,7 +64,8 @@ Mixture mixture(uint32_t seed) {
   MeshCase& ranks = mixed.ranks;
   ranks.mesh.size = draw.of<int>({2, 4});
   const std::string kind = draw.of<std::string>(
-      {"data", "tensor", "pipeline", "zero", "tensor and pipeline", "pipeline and zero"});
+      {"data", "tensor", "pipeline", "zero", "tensor and pipeline", "pipeline and zero", "tensor and zero",
+       "tensor, pipeline and zero"});
   const int size = draw.of<int>({2, ranks.mesh.size});
   if (kind == "tensor and pipeline") {
     const int data_size = draw.of<int>({1, 2});
@@ -74,9 +75,14 @@ Mixture mixture(uint32_t seed) {
     ranks.mesh = {.size = 4, .pipeline_size = 2};
     ranks.zero_stage = ZeroStage::kStates;
   }
+  if (kind == "tensor and zero") ranks.mesh = {.size = 4, .tensor_size = 2};
+  if (kind == "tensor, pipeline and zero") {
+    ranks.mesh = {.size = 8, .tensor_size = 2, .pipeline_size = 2};
+    ranks.zero_stage = ZeroStage::kStates;
+  }
   if (kind == "tensor") ranks.mesh.tensor_size = size;
   if (kind == "pipeline") ranks.mesh.pipeline_size = size;
-  if (kind == "zero") {
+  if (kind == "zero" || kind == "tensor and zero") {
     ranks.zero_stage = draw.of<ZeroStage>({ZeroStage::kStates, ZeroStage::kGradients, ZeroStage::kWeights});
     ranks.keeps_gathered = ranks.zero_stage == ZeroStage::kWeights && draw.of<int>({0, 1}) == 1;
   }

@@ -66,15 +66,28 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   std::vector<OptimizerTensor> tensors;
   const auto count = static_cast<int>(gradients_of_norm(context.op()).size());
   tensors.reserve(static_cast<size_t>(count));
+  const bool is_whole = mesh_axis_of(context.attributes()) == MeshAxis::kPipeline;
+  const int64_t tensor_ranks = context.attributes().integer_or(kTensorRanks, 1);
   for (int i = 0; i < count; ++i) {
     const int64_t elements = context.input_elements(i);
     // Each rank reads the part of the gradients that counts in its norm. In a tensor-parallel group a rank reads its part of every divided
-    // gradient, and a slice of every gradient that all ranks have. In a pipeline each stage reads all its gradients.
-    const bool is_whole = mesh_axis_of(context.attributes()) == MeshAxis::kPipeline;
-    const Slice slice = is_whole || context.view().input(i).split
-                            ? Slice{.first = 0, .elements = elements, .of = elements}
-                            : slice_of_op(context, elements);
-    tensors.push_back({.grad = input_from(context, i, slice.first), .count = slice.elements});
+    // gradient, and a slice of every gradient that all ranks have. If data-parallel ranks divide the gradients too ({tensor_ranks}), it reads
+    // its slice of its part, and a part of its slice. In a pipeline each stage reads all its gradients.
+    const bool is_part = static_cast<bool>(context.view().input(i).split);
+    Slice slice{.first = 0, .elements = elements, .of = elements};
+    int64_t begin = 0;  // of the range that the op reads, in the slice
+    if (tensor_ranks > 1) {
+      slice = slice_of_op(context, elements);
+      if (!is_part) {
+        const Slice part = slice_of_rank({.ranks = tensor_ranks}, slice.elements,
+                                         context.communicator(MeshAxis::kTensor).rank());
+        begin = part.first;
+        slice = {.first = slice.first + begin, .elements = part.elements, .of = elements};
+      }
+    } else if (!is_whole && !is_part) {
+      slice = slice_of_op(context, elements);
+    }
+    tensors.push_back({.grad = input_from(context, i, slice.first, begin), .count = slice.elements});
   }
   return tensors;
 }

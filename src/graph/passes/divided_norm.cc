@@ -1,5 +1,7 @@
 #include "graph/passes/divided_norm.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "graph/ops/ops.h"
@@ -64,6 +66,37 @@ void append_divided_norm(Graph& graph, const Op& norm, const RankSlices& slices,
     joined.attributes.set("with_loss", norm.attributes.integer("with_loss"));
   joined.outputs.resize(GlobalNormOp::kFirstBad);
   ops.push_back(std::move(joined));
+}
+
+void append_norm_of_ranks(Graph& graph, const Op& norm, int64_t ranks, MeshAxis axis, std::vector<Op>& ops) {
+  const auto number_like = [&](ValueId like) {
+    const Value value = graph.value(like);
+    const ValueId id =
+        graph.add_value(graph.unique_name(fmt::format("{}.of_{}", value.name,
+                                                      axis == MeshAxis::kPipeline ? "stage" : "part")),
+                        value.type, Storage::kTransient);
+    graph.value(id).module = value.module;
+    return id;
+  };
+  const std::span<const ValueId> gradients = gradients_of_norm(norm);
+  Op own = norm;
+  own.inputs.assign(gradients.begin(), gradients.end());
+  own.attributes = {};
+  if (norm.outputs.size() > GlobalNormOp::kFirstBad) own.attributes.set("names_bad", int64_t{1});
+  own.outputs[GlobalNormOp::kNorm] = number_like(norm.outputs[GlobalNormOp::kNorm]);
+  own.outputs[GlobalNormOp::kFinite] = number_like(norm.outputs[GlobalNormOp::kFinite]);
+  const ValueId number = own.outputs[GlobalNormOp::kNorm];
+  // The numbers of the ranks are a vector that the group divides, so that the next norm reads the number of each rank, not a slice of it.
+  if (axis == MeshAxis::kTensor)
+    graph.value(number).split = TensorSplit{.ranks = ranks, .parts = {ranks}, .whole = Shape{ranks}};
+  Op all = norm;
+  all.inputs.erase(all.inputs.begin(), all.inputs.begin() + std::ssize(gradients));
+  all.inputs.insert(all.inputs.begin(), number);
+  all.attributes = {};
+  if (norm.attributes.has("with_loss")) all.attributes.set("with_loss", norm.attributes.integer("with_loss"));
+  all.outputs.resize(GlobalNormOp::kFirstBad);
+  ops.push_back(std::move(own));
+  append_divided_norm(graph, all, {.ranks = ranks}, axis, ops);
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
-// The norm of gradients that ranks divide, shared by the passes shard_states and tensor_states. Not thread-safe: changes a graph.
+// The norm of gradients that ranks divide, shared by the passes shard_states, tensor_states and pipeline_states. Not thread-safe: changes a
+// graph.
 #pragma once
 
 #include <vector>
@@ -17,6 +18,15 @@ namespace plimsoll {
 // ways.
 void append_divided_norm(Graph& graph, const Op& norm, const RankSlices& slices, MeshAxis axis,
                          std::vector<Op>& ops);
+
+// Replaces the norm of all gradients that this rank has, or that its data-parallel group has, by ops that compute it from the norms of the
+// ranks along another axis of the mesh. Each of these ranks has other gradients:
+//
+//   norm, finite, bad = norm(g.., loss)  ->  own, _, bad = norm(g..); norms = norm(own) {ranks}; all_gather(norms);
+//                                            norm, finite = norm(norms, loss)
+//
+// `bad` remains the number of a gradient of this rank.
+void append_norm_of_ranks(Graph& graph, const Op& norm, int64_t ranks, MeshAxis axis, std::vector<Op>& ops);
 
 // Appends an op that gathers the slices of these values along an axis of the mesh, in the segment and the module of the op `like`. Returns
 // the new versions of the values.

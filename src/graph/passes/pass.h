@@ -130,8 +130,8 @@ Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
 // sequence_parallel_pass.cc: the ranks of a tensor-parallel group divide the rows of activations outside the products that they divide.
 // Requires: tensor_parallel has run for the same number of ranks; this number divides the number of tokens of every bucket.
 Pass sequence_parallel_pass(int64_t ranks);
-// row_gradients_pass.cc: sums the gradients of weights that each rank has computed from its own rows. Requires: reduce_gradients has run,
-// if the mesh has several ranks on the data axis.
+// row_gradients_pass.cc: sums the gradients of weights that each rank has computed from its own rows. Requires: reduce_gradients has not
+// run yet.
 Pass row_gradients_pass(int64_t ranks);
 // The stages of a pipeline. Stage s has the blocks of the model (graph/analysis/analysis.h) from first_blocks[s] up to the first block of
 // the next stage. If a stage has several chunks of blocks, `first_blocks` has the first block of each chunk of the model, and with P stages
@@ -235,7 +235,8 @@ struct ShardOptions {
 };
 Pass shard_states_pass(const ShardOptions& options);
 // tensor_states_pass.cc: divides the optimizer states of the weights that the pass tensor_parallel has divided, and computes the norm of
-// all gradients of a tensor-parallel group. Requires: reduce_gradients has run, if the mesh has several ranks on the data axis.
+// all gradients of a tensor-parallel group. Requires: reduce_gradients has run, if the mesh has several ranks on the data axis, and then
+// shard_states, if these divide states.
 Pass tensor_states_pass(int64_t ranks);
 // pipeline_states_pass.cc: sums the gradients of weights that the first and the last stage of a pipeline share, and computes the norm of
 // all gradients of the model. `shared`: the names of these weights as updates read them. Requires: reduce_gradients has run, if the mesh

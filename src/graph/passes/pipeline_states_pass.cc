@@ -6,8 +6,7 @@
 //   norm, finite, bad = norm(g.., loss)  ->  of_stage, _, bad = norm(g..); norms = norm(of_stage) {ranks}; all_gather(norms);
 //                                            norm, finite = norm(norms, loss)
 //
-// If the ranks of a stage already compute the norm together (divided_norm.h), the last of those ops is also a norm op, and this pass
-// changes that op.
+// The ranks of a stage may already divide the norm among them (divided_norm.h); this pass then changes the last norm op of that division.
 #include <algorithm>
 
 #include "graph/analysis/liveness.h"
@@ -28,9 +27,13 @@ class PipelineStates {
   void run() {
     const std::vector<Op> old_ops = graph_.ops();
     find_shared_gradients(old_ops);
+    size_t last_norm = 0;
+    for (size_t i = 0; i < old_ops.size(); ++i) {
+      if (old_ops[i].def == &global_norm_op()) last_norm = i;
+    }
     bool is_summed = false;
-    for (const Op& old_op : old_ops) {
-      Op op = old_op;
+    for (size_t i = 0; i < old_ops.size(); ++i) {
+      Op op = old_ops[i];
       if (op.segment == Segment::kOptimizer && !schema_of(op).is_communication() && !is_summed) {
         sum_gradients(op);
         is_summed = true;
@@ -40,8 +43,9 @@ class PipelineStates {
           if (has_sum(id)) id = sum_of_[index_of(id)];
         }
       }
-      if (op.def == &global_norm_op()) {
-        divide_norm(op);
+      if (op.def == &global_norm_op()) omit_shared_gradients(op);
+      if (i == last_norm && op.def == &global_norm_op()) {
+        append_norm_of_ranks(graph_, op, division_.num_stages(), MeshAxis::kPipeline, ops_);
       } else {
         ops_.push_back(std::move(op));
       }
@@ -106,39 +110,11 @@ class PipelineStates {
     }
   }
 
-  void divide_norm(Op op) {
-    // The gradients of shared weights count once in the norm: on the first stage.
-    if (division_.stage > 0) {
-      const auto is_sum = [&](ValueId id) { return sums_.contains(id); };
-      op.inputs.erase(std::remove_if(op.inputs.begin(), op.inputs.end(), is_sum), op.inputs.end());
-    }
-    if (rank_slices_of(op.attributes)) {
-      ops_.push_back(std::move(op));
-      return;
-    }
-    const auto number_like = [&](ValueId like) {
-      const Value value = graph_.value(like);
-      const ValueId id =
-          graph_.add_value(graph_.unique_name(value.name + ".of_stage"), value.type, Storage::kTransient);
-      graph_.value(id).module = value.module;
-      return id;
-    };
-    Op of_stage = op;
-    const std::span<const ValueId> gradients = gradients_of_norm(op);
-    of_stage.inputs.assign(gradients.begin(), gradients.end());
-    of_stage.attributes = {};
-    if (op.outputs.size() > GlobalNormOp::kFirstBad) of_stage.attributes.set("names_bad", int64_t{1});
-    of_stage.outputs[GlobalNormOp::kNorm] = number_like(op.outputs[GlobalNormOp::kNorm]);
-    of_stage.outputs[GlobalNormOp::kFinite] = number_like(op.outputs[GlobalNormOp::kFinite]);
-    Op of_all = op;
-    of_all.inputs.erase(of_all.inputs.begin(), of_all.inputs.begin() + std::ssize(gradients));
-    of_all.inputs.insert(of_all.inputs.begin(), of_stage.outputs[GlobalNormOp::kNorm]);
-    of_all.attributes = {};
-    if (op.attributes.has("with_loss"))
-      of_all.attributes.set("with_loss", op.attributes.integer("with_loss"));
-    of_all.outputs.resize(GlobalNormOp::kFirstBad);
-    ops_.push_back(std::move(of_stage));
-    append_divided_norm(graph_, of_all, {.ranks = division_.num_stages()}, MeshAxis::kPipeline, ops_);
+  // The gradients of shared weights count once in the norm: on the first stage.
+  void omit_shared_gradients(Op& norm) const {
+    if (division_.stage == 0) return;
+    const auto is_sum = [&](ValueId id) { return sums_.contains(id); };
+    norm.inputs.erase(std::remove_if(norm.inputs.begin(), norm.inputs.end(), is_sum), norm.inputs.end());
   }
 
   Graph& graph_;

@@ -26,6 +26,12 @@ class GradientReduction {
     num_values_ = graph_.values().size();
     sum_of_.assign(num_values_, kNoValue);
     std::vector<Op> old_ops = graph_.ops();
+    // The pass row_gradients has replaced these gradients by sums over a tensor-parallel group.
+    std::vector<bool> is_replaced(num_values_, false);
+    for (const Op& op : old_ops) {
+      if (op.def != &all_reduce_op()) continue;
+      for (const ValueId id : op.inputs) is_replaced[index_of(id)] = true;
+    }
     for (Op& op : old_ops) {
       if (op.segment == Segment::kOptimizer) reduce_open();
       for (const ValueId id : op.inputs) {
@@ -36,11 +42,11 @@ class GradientReduction {
       }
       const ValueIds outputs = op.outputs;
       for (const ValueId id : outputs) {
-        if (id != kNoValue && fills_a_bucket(id)) reduce_bucket_of(id);
+        if (id != kNoValue && !is_replaced[index_of(id)] && fills_a_bucket(id)) reduce_bucket_of(id);
       }
       ops_.push_back(std::move(op));
       for (const ValueId id : outputs) {
-        if (id != kNoValue && graph_.value(id).is_parameter_gradient) add(id);
+        if (id != kNoValue && graph_.value(id).is_parameter_gradient && !is_replaced[index_of(id)]) add(id);
       }
     }
     reduce_open();

@@ -1,6 +1,7 @@
 // Sums the gradients of weights that the ranks of a tensor-parallel group computed from their own rows of the activations: gains and biases
-// of norms, and biases after the products of a layer (sequence_parallel_pass.cc). One op sums all of them before the update, after the
-// gradients of all micro-batches have been added up. Every rank then makes the same update.
+// of norms, and biases after the products of a layer (sequence_parallel_pass.cc). One op sums all of them before the update: after the
+// gradients of all micro-batches have been added up, or at the end of the backward pass if gradients are not accumulated or only their
+// slices are (shard_states_pass.cc). Every rank then makes the same update.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -35,7 +36,7 @@ class RowGradients {
 
  private:
   // Returns true if ops of the backward pass computed a gradient from the rows of this rank only. Between those ops and the update there may
-  // be sums over micro-batches and over ranks that read other batches.
+  // be sums over micro-batches.
   bool is_part(ValueId id) const {
     if (id == kNoValue || graph_.value(id).producer == kNoOp) return false;
     const Op& op = graph_.op(graph_.value(id).producer);
@@ -61,7 +62,7 @@ class RowGradients {
   // Appends an op that sums the gradients which each rank computed from its own rows. It comes before the first op of the update. Gradients
   // of one type are summed by one op.
   void sum_parts(const std::vector<Op>& ops, const Op& like) {
-    std::map<DType, ValueIds> parts;
+    std::map<std::pair<DType, Segment>, ValueIds> parts;
     for (const Op& op : ops) {
       if (op.segment != Segment::kOptimizer || schema_of(op).is_communication()) continue;
       for (const ValueId id : op.inputs) {
@@ -75,10 +76,12 @@ class RowGradients {
         graph_.value(sum).module = value.module;
         graph_.value(sum).is_parameter_gradient = true;
         sum_of_[index_of(id)] = sum;
-        parts[value.type.dtype].push_back(id);
+        // A gradient that is accumulated is complete only after the backward pass of the last micro-batch.
+        const bool is_accumulated = value.storage == Storage::kGradient;
+        parts[{value.type.dtype, is_accumulated ? like.segment : Segment::kBackward}].push_back(id);
       }
     }
-    for (const auto& [dtype, gradients] : parts) {
+    for (const auto& [kind, gradients] : parts) {
       Attributes attributes{{"ranks", ranks_}};
       set_mesh_axis(attributes, MeshAxis::kTensor);
       ValueIds sums;
@@ -87,8 +90,8 @@ class RowGradients {
                       .inputs = gradients,
                       .outputs = std::move(sums),
                       .attributes = std::move(attributes),
-                      .segment = like.segment,
-                      .module = like.module});
+                      .segment = kind.second,
+                      .module = graph_.value(gradients.back()).module});
     }
   }
 

@@ -143,24 +143,53 @@ TEST(SequenceParallel, HasTheGradientsOfBothKindsOfGather) {
 )");
 }
 
-// Gradients of weights that were computed from the rows of a rank are summed over the ranks once, before the norm and the update.
-TEST(RowGradients, AreSummedBeforeTheUpdate) {
-  std::string before =
+// Returns the text of an update whose gradients are not yet summed over ranks that train on different batches. The gradient of the bias is
+// computed from the rows of one of two ranks of a tensor-parallel group.
+std::string update_with_row_gradient() {
+  std::string text =
       testing::replaced(testing::kUpdateOfTwoRanks, "input %y: f32[B,256]", "input %y: f32[T/2,256]");
-  before = testing::replaced(before, "input %x: f32[B,4]", "input %x: f32[B,4]\n  input %z: f32[B,256]");
-  before = testing::replaced(before, "matmul(%x, %y,", "matmul(%x, %z,");
+  text = testing::replaced(text, "input %x: f32[B,4]", "input %x: f32[B,4]\n  input %z: f32[B,256]");
+  text = testing::replaced(text, "matmul(%x, %y,", "matmul(%x, %z,");
+  const size_t sums = text.find("  %d_w.sum: "), optimizer = text.find("  optimizer @");
+  text.erase(sums, optimizer - sums);
+  for (const char* name : {"%d_w", "%d_b"}) {
+    const std::string sum = std::string(name) + ".sum";
+    for (size_t at = text.find(sum); at != std::string::npos; at = text.find(sum))
+      text.replace(at, sum.size(), name);
+  }
+  return text;
+}
+
+// Gradients of weights that were computed from the rows of a rank are summed over the tensor-parallel group at the end of the backward pass,
+// and the norm and the update read the sums.
+TEST(RowGradients, AreSummedBeforeTheUpdate) {
+  const std::string before = update_with_row_gradient();
   std::string expected = before;
-  const size_t norm = expected.find("  %norm: ");
-  expected.insert(norm,
-                  "  %d_b.sum.of_rows: f32[256] into %d_b.sum !gradient = all_reduce(%d_b.sum) "
+  const size_t optimizer = expected.find("  optimizer @");
+  expected.insert(optimizer,
+                  "  %d_b.of_rows: f32[256] into %d_b !gradient = all_reduce(%d_b) "
                   "{axis=\"tensor\", ranks=2}\n");
-  expected = testing::replaced(expected, "global_norm(%d_w.sum, %d_b.sum,",
-                               "global_norm(%d_w.sum, %d_b.sum.of_rows,");
-  expected = testing::replaced(expected, "%b, %d_b.sum,", "%b, %d_b.sum.of_rows,");
+  expected = testing::replaced(expected, "global_norm(%d_w, %d_b,", "global_norm(%d_w, %d_b.of_rows,");
+  expected = testing::replaced(expected, "%b, %d_b,", "%b, %d_b.of_rows,");
   Graph graph = parse_graph(before, find_op);
   row_gradients_pass(2).run(graph);
   verify(graph, "after the pass");
   EXPECT_EQ(print_graph(graph), expected);
+}
+
+// Ranks that train on different batches then add up the sums of the group, and no gradient twice.
+TEST(RowGradients, AreThenSummedOverBatches) {
+  Graph graph = parse_graph(update_with_row_gradient(), find_op);
+  row_gradients_pass(2).run(graph);
+  reduce_gradients_pass(2, 1 << 20).run(graph);
+  verify(graph, "after the passes");
+  const std::string printed = print_graph(graph);
+  EXPECT_NE(
+      printed.find("%d_w.sum: f32[4,256] into %d_w !gradient, %d_b.of_rows.sum: f32[256] into %d_b.of_rows "
+                   "!gradient = all_reduce(%d_w, %d_b.of_rows) {ranks=2}\n"),
+      std::string::npos)
+      << printed;
+  EXPECT_NE(printed.find("global_norm(%d_w.sum, %d_b.of_rows.sum,"), std::string::npos) << printed;
 }
 
 TEST(SequenceParallel, DividesNothingForOneRank) {

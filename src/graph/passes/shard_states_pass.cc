@@ -17,6 +17,8 @@
 // Stage 3 also divides the weights: the update writes the slice of the rank and nothing is gathered after it. The pass gather_weights lets
 // ops read them.
 //
+// If a tensor-parallel group divides a parameter, a slice is one of the part of it that this rank has (Value::split).
+//
 // With all_on_first, the slices of the first rank are whole: reduce_scatter adds all gradients up on this rank, it makes the whole
 // update, and all_gather sends its weights to the others. This is how PyTorch's DataParallel works.
 #include <algorithm>
@@ -48,7 +50,7 @@ class ShardStates {
     if (options_.least_divided_elements) divide_frozen_weights();
     for (const Op& old : old_ops) {
       if (old.segment == Segment::kOptimizer) keep_slices();
-      if (old.def == &all_reduce_op()) {
+      if (is_data_sum(old)) {
         scatter_sums(old);
         continue;
       }
@@ -75,6 +77,11 @@ class ShardStates {
   // Returns RankSlices::block, of which the size of every slice is a multiple.
   int64_t block_of(int64_t of_equal_slices) const {
     return options_.all_on_first ? kAllOnFirstRank : of_equal_slices;
+  }
+
+  // Returns true for a sum over the ranks that train on different batches. A tensor-parallel group has sums of its own.
+  static bool is_data_sum(const Op& op) {
+    return op.def == &all_reduce_op() && mesh_axis_of(op.attributes) == MeshAxis::kData;
   }
 
   bool is_sharded(ValueId gradient) const { return sharded_.contains(gradient); }
@@ -104,7 +111,7 @@ class ShardStates {
       const std::vector<ValueId> gradients = gradients_of(*update, {graph_, op});
       const bool are_sums = std::ranges::all_of(gradients, [&](ValueId gradient) {
         const OpId producer = graph_.value(gradient).producer;
-        if (producer == kNoOp || graph_.op(producer).def != &all_reduce_op()) return false;
+        if (producer == kNoOp || !is_data_sum(graph_.op(producer))) return false;
         return std::ranges::all_of(readers[index_of(gradient)], [&](uint32_t reader) {
           return ops[reader].def == &global_norm_op() || ops[reader].outputs == op.outputs;
         });

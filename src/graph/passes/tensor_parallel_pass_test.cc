@@ -190,5 +190,32 @@ TEST(TensorStates, DivideStatesAndTheNorm) {
   EXPECT_EQ(print_graph(testing::after_pass(before, tensor_states_pass(2))), expected);
 }
 
+// If data-parallel ranks divide the states, a rank adds its slice of its part of a divided gradient, and half of its slice of a whole one, to
+// the norm. The norms of the data-parallel ranks are joined, and then the results of the tensor-parallel ranks.
+TEST(TensorStates, JoinTheNormsOfSlices) {
+  const std::string before = testing::replaced(testing::kUpdateOfTwoRanks, "weight %w: f32[4,256]",
+                                               "weight %w: f32[4,256] !split=2/512/4x512");
+  Graph graph = parse_graph(before, find_op);
+  shard_states_pass({.num_ranks = 2}).run(graph);
+  tensor_states_pass(2).run(graph);
+  verify(graph, "after the passes");
+  const std::string printed = print_graph(graph);
+  const auto has = [&](const std::string& line) {
+    EXPECT_NE(printed.find(line), std::string::npos) << line << "\n" << printed;
+  };
+  has("state %m/w: f32[4,256] !divided=2 !split=2/512/4x512\n");
+  has("state %m/b: f32[256] !divided=2\n");
+  const size_t norm = printed.find("  %norm.of_ranks: "), update = printed.find("  %w.updated: ");
+  EXPECT_EQ(
+      printed.substr(norm, update - norm),
+      R"(  %norm.of_ranks: f32[2], %finite.of_ranks: f32[1], %bad: i64[2] !output = global_norm(%d_w.sum, %d_b.sum) {names_bad=1, ranks=2, tensor_ranks=2}
+  %norm.of_ranks.gathered: f32[2] into %norm.of_ranks, %bad.gathered: i64[2] into %bad !output = all_gather(%norm.of_ranks, %bad) {block=1, ranks=2}
+  %norm.of_part: f32[1] !split=2/2/2, %finite.of_part: f32[1] = global_norm(%norm.of_ranks.gathered)
+  %norm.of_ranks.1: f32[2], %finite.of_ranks.1: f32[1] = global_norm(%norm.of_part) {axis="tensor", ranks=2}
+  %norm.of_ranks.1.gathered: f32[2] into %norm.of_ranks.1 = all_gather(%norm.of_ranks.1) {axis="tensor", block=1, ranks=2}
+  %norm: f32[1] !output, %finite: f32[1] !output = global_norm(%norm.of_ranks.1.gathered, %loss) {with_loss=1}
+)");
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -1,7 +1,17 @@
 // Completes what the pass tensor_parallel begins, when gradients and updates exist: the gradient, the states and the copies of a weight
 // that a tensor-parallel group divides are divided in the same way (Value::split), and the norm of all gradients is the norm of the whole
 // model. A gradient that every rank of the group stores completely must count once in the norm, so each rank reads only a slice of it.
+//
+// If data-parallel ranks divide the states (shard_states_pass.cc), the norm has been replaced by the norms of their slices, and this pass
+// joins the results:
+//
+//   norms = norm(g..) {ranks}; all_gather(norms); norm = norm(norms)
+//     -> norms = norm(g..) {ranks, tensor_ranks}; all_gather(norms); own = norm(norms);
+//        parts = norm(own) {tensor}; all_gather(parts) {tensor}; norm = norm(parts)
+#include <utility>
+
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 #include "graph/ops/update.h"
 #include "graph/passes/divided_norm.h"
 #include "graph/passes/pass.h"
@@ -39,11 +49,18 @@ void divide(Graph& graph, int64_t ranks) {
   const std::vector<Op> old_ops = graph.ops();
   for (const Op& op : old_ops) divide_states(graph, op);
   std::vector<Op> ops;
+  bool is_of_slices = false;  // the norm that follows is that of the norms of slices
   for (const Op& op : old_ops) {
-    if (op.def == &global_norm_op()) {
-      append_divided_norm(graph, op, {.ranks = ranks}, MeshAxis::kTensor, ops);
-    } else {
+    if (op.def != &global_norm_op()) {
       ops.push_back(op);
+    } else if (rank_slices_of(op.attributes)) {
+      ops.push_back(op);
+      ops.back().attributes.set(kTensorRanks, ranks);
+      is_of_slices = true;
+    } else if (std::exchange(is_of_slices, false)) {
+      append_norm_of_ranks(graph, op, ranks, MeshAxis::kTensor, ops);
+    } else {
+      append_divided_norm(graph, op, {.ranks = ranks}, MeshAxis::kTensor, ops);
     }
   }
   graph.replace_ops(std::move(ops));

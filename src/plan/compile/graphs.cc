@@ -612,10 +612,10 @@ ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients) 
   }
   passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
   if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(gradients.weights, request)));
+  if (request.ranks.divides_rows()) passes.run(graph, row_gradients_pass(request.ranks.tensor_size));
   if (request.ranks.data_size() > 1)
     passes.run(graph, reduce_gradients_pass(request.ranks.data_size(), request.ranks.bucket_bytes));
   if (divides(request, ZeroStage::kStates)) passes.run(graph, shard_states_pass(shard_options(request)));
-  if (request.ranks.divides_rows()) passes.run(graph, row_gradients_pass(request.ranks.tensor_size));
   if (request.ranks.tensor_size > 1) passes.run(graph, tensor_states_pass(request.ranks.tensor_size));
   if (request.ranks.pipeline_size > 1)
     passes.run(graph, pipeline_states_pass(division_of(request), std::move(gradients.shared_by_ends)));

@@ -34,18 +34,17 @@ struct PersistentBuffer {
   std::string module = {};
   Space space = Space::kDevice;
   InputRule input = {};  // set if the value is an input
-  // At most one of the two is set: `divided` if each rank stores its slice of the value, `split` if the ranks of a tensor-parallel group
-  // divide the value. `type` is the type of the whole value.
+  // `split` is set if the ranks of a tensor-parallel group divide the value into parts. `divided` is set if the data-parallel ranks divide
+  // the value, or the part of it that a tensor-parallel rank has, into slices. `type` is the type of the whole value.
   std::optional<RankSlices> divided = {};
   SharedOptional<TensorSplit> split = {};
 
   bool is_whole() const { return !divided && !split; }
   // Return the number of elements of the whole value, and the number that each rank stores. Requires: they do not depend on the bucket.
   int64_t whole_elements() const { return type.shape.elements({}); }
-  int64_t elements() const {
-    if (split) return split->elements();
-    return divided ? divided->size(whole_elements()) : whole_elements();
-  }
+  int64_t elements() const { return divided ? divided->size(part_elements()) : part_elements(); }
+  // Returns the number of elements of the part of a tensor-parallel rank, including padding; of the whole value if there are no parts.
+  int64_t part_elements() const { return split ? split->elements() : whole_elements(); }
 };
 
 // The segments of a program that are captured for replay; each is a CUDA graph.

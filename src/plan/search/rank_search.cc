@@ -48,9 +48,9 @@ std::vector<RankDivision> divisions_of(const RankQuestion& question, int64_t num
       add(tensor, 1, stage);
     for (int64_t pipeline = 2; pipeline <= num_layers && question.ranks % (tensor * pipeline) == 0;
          pipeline *= 2) {
-      // If a pipeline stage has several ranks, they divide optimizer states, because this is as fast and needs less memory.
-      add(tensor, pipeline,
-          tensor == 1 && tensor * pipeline < question.ranks ? ZeroStage::kStates : ZeroStage::kNone);
+      // If groups of ranks train the same pipeline stage on different batches, they divide optimizer states, because this is as fast and
+      // needs less memory.
+      add(tensor, pipeline, tensor * pipeline < question.ranks ? ZeroStage::kStates : ZeroStage::kNone);
     }
   }
   return divisions;

@@ -79,21 +79,21 @@ TEST(RankSearch, ThreadsChangeNothing) {
   EXPECT_EQ(one.num_pruned, three.num_pruned);
 }
 
-// On CPUs tensor and pipeline parallelism are searched: their divisions are answers, except those that arguments refuse.
-TEST(RankSearch, DividesLayersWhereArgumentsPermitIt) {
+// On CPUs tensor and pipeline parallelism are searched, also together with the division of states: their divisions are answers.
+TEST(RankSearch, DividesLayersAndStates) {
   PlanRequest request = small_request();
   request.model.config.num_attention_heads = 4;
   request.evaluate = false;
   RankQuestion question{.ranks = 4, .ranks_per_machine = 4, .effective_batch = 16, .num_answers = 100};
   const RankSearch search = search_ranks(run_with(request, question), question);
-  std::set<std::string> found, refused;
+  std::set<std::string> found;
   for (const RankAnswer& answer : search.answers) found.insert(answer.division.text());
-  for (const RankRefusal& refusal : search.refused) refused.insert(refusal.division.text());
   EXPECT_TRUE(found.contains("--zero_stage 0") && found.contains("--zero_stage 3"));
   EXPECT_TRUE(found.contains("--tp_size 2") && found.contains("--tp_size 4"));
   EXPECT_FALSE(found.contains("--tp_size 2 --sequence_parallel True")) << "everything fits without it";
   EXPECT_TRUE(found.contains("--pp_size 2 --zero_stage 1") && found.contains("--tp_size 2 --pp_size 2"));
-  EXPECT_TRUE(refused.contains("--tp_size 2 --zero_stage 1"));
+  EXPECT_TRUE(found.contains("--tp_size 2 --zero_stage 1") && found.contains("--tp_size 2 --zero_stage 3"));
+  EXPECT_TRUE(search.refused.empty());
 }
 
 // If a split of the batch does not fit, ranks that divide the layers also divide rows.

@@ -42,23 +42,28 @@ std::string describe_trainable(const Plan& plan) {
                      mib(trainable_bytes), mib(bytes));
 }
 
-// Formats ", which divide optimizer states and gradients (ZeRO stage 2)".
-std::string describe_division(const RankOptions& ranks) {
-  if (ranks.updates_on_first) return ", the first of which makes all updates (--data_parallel_mode dp)";
+// Formats "divide optimizer states and gradients (ZeRO stage 2)"; "" if the ranks of a run divide nothing of this kind.
+std::string describe_zero_stage(const RankOptions& ranks) {
   switch (ranks.zero_stage) {
     case ZeroStage::kNone:
       return "";
     case ZeroStage::kStates:
-      return ", which divide optimizer states (ZeRO stage 1)";
+      return "divide optimizer states (ZeRO stage 1)";
     case ZeroStage::kGradients:
-      return ", which divide optimizer states and gradients (ZeRO stage 2)";
+      return "divide optimizer states and gradients (ZeRO stage 2)";
     case ZeroStage::kWeights:
-      return ranks.keeps_gathered
-                 ? ", which divide optimizer states, gradients and weights (ZeRO stage 3) and keep "
-                   "gathered weights for the backward pass"
-                 : ", which divide optimizer states, gradients and weights (ZeRO stage 3)";
+      return ranks.keeps_gathered ? "divide optimizer states, gradients and weights (ZeRO stage 3) and keep "
+                                    "gathered weights for the backward pass"
+                                  : "divide optimizer states, gradients and weights (ZeRO stage 3)";
   }
   return "";
+}
+
+// Formats ", which divide optimizer states and gradients (ZeRO stage 2)".
+std::string describe_division(const RankOptions& ranks) {
+  if (ranks.updates_on_first) return ", the first of which makes all updates (--data_parallel_mode dp)";
+  const std::string stage = describe_zero_stage(ranks);
+  return stage.empty() ? "" : ", which " + stage;
 }
 
 // Describes the ranks that train on the same batches: "2 ranks that are the stages of a pipeline".
@@ -81,9 +86,9 @@ std::string describe_ranks(const RankOptions& ranks) {
     return fmt::format("each of {} ranks{}", ranks.count, describe_division(ranks));
   const std::string group = describe_group(ranks);
   if (ranks.data_size() == 1) return group;
-  return fmt::format(
-      "each of {} groups of {}{}", ranks.data_size(), group,
-      ranks.zero_stage == ZeroStage::kStates ? "; the groups divide optimizer states (ZeRO stage 1)" : "");
+  const std::string stage = describe_zero_stage(ranks);
+  return fmt::format("each of {} groups of {}{}", ranks.data_size(), group,
+                     stage.empty() ? "" : "; the groups " + stage);
 }
 
 // Describes the size of the generation that the plan has room for, or the estimated speed of the training or evaluation.
