@@ -12,8 +12,8 @@
 namespace plimsoll {
 
 // Returns the first layer of each of `num_stages` stages, or chunks of stages, such that the largest total cost of a stage is as small as
-// possible. Among equal divisions it returns the one whose first stages have the fewest layers. `before` and `after`: the costs of the ops
-// before the first layer and after the last layer. Requires: 1 <= num_stages <= layers.size().
+// possible. Among divisions with the same largest cost it returns the one whose first stages have the fewest layers. `before` and
+// `after`: the costs of the ops before the first layer and after the last layer. Requires: 1 <= num_stages <= layers.size().
 std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, double before, double after,
                                           int64_t num_stages);
 
@@ -23,20 +23,20 @@ std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, dou
 // stage, and once that of building the graphs of the whole model.
 Plan build_stage_plan(const PlanRequest& request);
 
-// Returns true for a collective operation of the stages of a pipeline: StagePlan::exchanges lists these.
+// Returns true for a collective operation between pipeline stages, which StagePlan::exchanges lists.
 bool is_collective_of_stages(const Op& op);
 
-// The simulation of a step.
+// The result of simulating a step of a pipeline.
 struct PipelineTime {
-  double step_ms = 0;                // from the first forward pass to the last backward pass
-  std::vector<double> busy_ms = {};  // per stage, the time in which it computes
-  // Return the time, and the share of the step, in which the slowest stage waits.
+  double step_ms = 0;                // time from the first forward pass to the last backward pass
+  std::vector<double> busy_ms = {};  // time for which each stage computes
+  // Return the time, and the share of the step, for which the slowest stage waits.
   double waiting_ms() const;
   double bubble() const;
 };
-// Simulates the runs of all stages for a step of `num_micro_batches`, or for as many batches of an evaluation. A send waits until the
+// Simulates all stages for a step of `num_micro_batches`, or for an evaluation of the same number of batches. A send waits until the
 // previous value sent to the same stage through the same channel has been received; a receive waits until its value has been transferred.
-// Errors: kInternal if stages wait for each other, or if a stage expects another value than the one sent to it.
+// Errors: kInternal if stages wait for each other, or if a stage receives another value than the one that it expects.
 PipelineTime simulate_step(std::span<const StagePlan> stages, int64_t num_micro_batches);
 PipelineTime simulate_evaluation(std::span<const StagePlan> stages, int64_t num_batches);
 
