@@ -139,8 +139,8 @@ struct StagePlan {
   int64_t saved_bytes = 0;
   int64_t arena_bytes = 0;
   int64_t total_bytes = 0;
-  // What the stage computes, sends and receives in each segment of the training program, and in the forward segment of the evaluation
-  // program.
+  // The computations, sends and receives of the stage in each segment of the training program, and in the forward segment of the
+  // evaluation program.
   std::array<std::vector<StageAction>, kNumSegments> train = {};
   std::vector<StageAction> evaluate = {};
   // collective operations between stages in the training program, in order

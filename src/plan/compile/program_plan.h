@@ -49,7 +49,7 @@ struct OpPlan {
   bool is_queued() const { return queue != Queue::kCompute; }
 };
 
-// What a transient buffer is used for, as in the tables of memory by purpose.
+// The use of a transient buffer, as in the tables of memory by purpose.
 enum class Purpose : uint8_t {
   kWeights,
   kOptimizerStates,
