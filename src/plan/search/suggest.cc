@@ -87,7 +87,7 @@ class Search {
     const PlanRequest& request = plan_.request;
     if (!is_worth_suggesting(method) || !saves_memory(method) || method.kind == "recompute") return;
     if (!applies_to(method, request.device)) return;
-    // Of the 16-bit types, suggests only one. Does not suggest a method without an effect on this plan.
+    // Suggests only one of the 16-bit types. Does not suggest a method without an effect on this plan.
     if (method.name == "fp16" && changed_request(run_, MethodSet().with(*find_method("bf16")))) return;
     if (method.name == "copies_at_use" && !can_copy_at_use(plan_)) return;
     if (method.name.ends_with("_gradients") && request.batches.accumulation_steps == 1) return;

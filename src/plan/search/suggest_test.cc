@@ -11,8 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns a request for a model whose activations take so much memory that half the micro-batch saves more than the accumulated gradients
-// cost.
+// Returns a request for a model whose activations are so large that half the micro-batch saves more than the accumulated gradients cost.
 PlanRequest large_batch_request() {
   PlanRequest request = small_request();
   request.batches.train = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
