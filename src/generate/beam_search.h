@@ -35,7 +35,7 @@
 
 namespace plimsoll {
 
-// A possible next token of one beam. `key` orders candidates: log_prob, plus the Gumbel number when sampling.
+// A candidate for the next token of a beam. Candidates are ordered by `key`: log_prob, plus a Gumbel random number when sampling.
 struct BeamCandidate {
   float key = 0.0f;
   float log_prob = 0.0f;
@@ -81,7 +81,7 @@ class BeamSearch {
   // Performs a step. Requires: not is_done(); `candidates` are the results of select_candidates() for each of the num_rows() rows.
   void advance(std::span<const std::vector<BeamCandidate>> rows);
 
-  // Ends the search early: running beams, best first, become results until there are num_beams results. Requires: not is_done().
+  // Ends the search early. The running beams, best first, become results until there are num_beams results. Requires: not is_done().
   void stop();
 
   // Returns true if no further step is needed.
@@ -95,7 +95,7 @@ class BeamSearch {
 
  private:
   struct Beam {
-    std::vector<int32_t> tokens;  // prompt and new tokens
+    std::vector<int32_t> tokens;  // tokens of the beam: prompt and new tokens
     float score = 0.0f;
     bool is_finished = false;
   };

@@ -108,7 +108,7 @@ int64_t simulate(const SearchShape& shape, std::mt19937& random, bool beams_stay
     for (uint64_t& token : tokens) token = random();
     cache.full_texts[beams.back()[0]] = {};
     cache.texts[beams.back()[0]] = 0;
-    // The prompt is appended in two steps.
+    // The prompt is appended in two steps, to test that a sequence can grow by several tokens more than once.
     const auto cut = tokens.begin() + static_cast<std::ptrdiff_t>(random() % tokens.size());
     cache.step({{beams.back()[0], {tokens.begin(), cut}}});
     cache.step({{beams.back()[0], {cut, tokens.end()}}});

@@ -35,7 +35,7 @@ namespace {
 // Length limit for encoding documents. It is so large that documents are never truncated; they are divided into blocks later.
 constexpr int64_t kAnyLength = std::numeric_limits<int32_t>::max();
 
-// run_clm's default of --validation_split_percentage.
+// The default of --validation_split_percentage in Hugging Face's script run_clm.
 constexpr int64_t kDefaultPercentage = 5;
 
 bool has_language_head(const ModelConfig& config) {
@@ -282,7 +282,8 @@ class CorpusReading {
                   "file");
     }
     std::optional<Documents> documents;
-    // The cache is used for regular files only: a pipe can be read only once, and reading refuses a folder.
+    // The cache is used for regular files only. A pipe can be read only once, so its hash cannot be computed first; a folder is refused
+    // when it is read.
     std::error_code ignored;
     if (!arguments_.cache_dir.empty() && std::filesystem::is_regular_file(path, ignored))
       documents = read_cached(path);
@@ -525,7 +526,7 @@ class CorpusReading {
                                                                   has_ready_labels_ ? "label" : "answer")));
   }
 
-  // Reads the documents that the program provides.
+  // Reads the documents that the calling program passes in memory.
   void read_memory(const MemoryData& memory) {
     const auto documents = [&](const std::shared_ptr<const DataRows>& set,
                                const char* name) -> std::optional<Documents> {

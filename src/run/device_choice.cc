@@ -143,8 +143,8 @@ bool are_references(const StringList& kernels) {
   return std::ranges::find(kernels, "ref") != kernels.end();
 }
 
-// Returns the options of a CPU with the kernels that `kernels` (--kernels) names. Errors: kUsage for a name that is not in
-// the catalog, and for two implementations of one kernel.
+// Returns the device options of a CPU, with the kernel implementations that --kernels names (`kernels`). Errors: kUsage for a name that
+// is not in the kernel catalog, and for two implementations of one kernel.
 DeviceOptions options_for_kernels(const StringList& kernels, int num_threads) {
   DeviceOptions options{
       .num_threads = num_threads, .isa = cpu_isa(), .reference_kernels = are_references(kernels)};

@@ -12,7 +12,7 @@ namespace plimsoll {
 
 struct GgufExport {
   std::string_view out_type = "auto";  // element type: "auto", "f32", "f16", "bf16" or "q8_0"
-  std::string_view name;               // value of the key general.name
+  std::string_view name;               // value of the metadata key general.name, the name of the model
 };
 
 struct GgufReport {

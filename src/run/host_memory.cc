@@ -237,7 +237,7 @@ HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
   HostFacts host;
   const int64_t threads = setup.device.options.num_threads;
   if (setup.device.holds_gpu_driver) host.process_bytes += kGpuDriverBytes;
-  // A run on a GPU never calls the library for matrix products on a CPU.
+  // A run on a GPU never calls the CPU library for matrix products, so it needs no memory for it.
   const MatmulLibraryMemory products =
       setup.device.options.kind == KernelDevice::kCpu ? matmul_library_memory() : MatmulLibraryMemory{};
   const int64_t rank_bytes = num_ranks(setup.arguments) > 1 ? kRankBytes : 0;

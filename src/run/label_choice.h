@@ -20,9 +20,9 @@ namespace plimsoll {
 LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, const TextSplit* train,
                           const GlueTask* task, Diagnostics& diagnostics);
 
-// The kind and number of labels that rows from memory have.
+// The kind and number of the labels in rows that the calling program passes.
 struct RowLabels {
-  std::optional<LabelKind> kind = {};  // not set if no row has a label
+  std::optional<LabelKind> kind = {};  // kind of the labels; not set if no row has a label
   int64_t num_labels = 0;              // largest class + 1, or number of values per row
   std::vector<std::string> names = {};
 };

@@ -79,7 +79,7 @@ std::string_view foreign_word(std::string_view word) {
   const std::string_view digits = word.substr(letters);
   for (const ForeignName& row : kWords) {
     if (word.substr(0, letters) != row.part) continue;
-    // The words "t" and "mt" identify T5 only together with the number 5.
+    // The word "t" or "mt" identifies T5 or mT5 only if the number 5 follows.
     if (row.part.size() <= 2 && digits != "5") continue;
     return row.architecture;
   }

@@ -45,7 +45,7 @@ ModelConfig config_of(const ModelFolder& folder) {
   return parse_model_config(folder.config_text(), folder.path() + "/config.json");
 }
 
-// Errors: kBadData if the adapter was trained for another type of model than the base.
+// Checks that the adapter was trained for the same type of model as the base. Errors: kBadData if it was not.
 void check_model_types(const ModelFolder& adapter, const ModelConfig& adapter_config,
                        const ModelFolder& base) {
   const std::string base_type = config_of(base).model_type;

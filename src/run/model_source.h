@@ -30,8 +30,9 @@ inline bool is_masked_language_model(const ModelConfig& config) {
 
 struct ModelSource {
   ModelConfig config = {};
-  std::string label = {};       // name of the model in tables
-  std::string task_note = {};   // how the problem type was inferred, if that is not obvious
+  std::string label = {};  // name of the model in tables
+  // A note for the user about how the problem type was inferred, if that is not obvious.
+  std::string task_note = {};
   std::string base_model = {};  // The base model that a saved adapter names; "" for a model from scratch.
   std::optional<ModelFolder> weights = {};  // if not set, every weight is initialised with new values
   std::optional<ModelFolder> adapter = {};  // the existing adapter that the run begins with
@@ -89,9 +90,9 @@ std::vector<std::string> similar_presets(std::string_view name);
 std::string resolve_model(FileSystem& files, const HubEnvironment& hub, const std::string& name,
                           const std::string& revision, const FolderArgument& argument);
 
-// The columns of a data file that a model was trained on. They are stored as keys of its config.json under the names
-// of the settings, text_column_names, label_column_name and label_delimiter, so that evaluation and prediction read the same columns.
-// Hugging Face keeps keys that it does not know. Thread-safe: values and pure functions.
+// Stores in a model which columns of a data file it was trained on, so that evaluation and prediction read the same columns. They are
+// stored in its config.json under the keys text_column_names, label_column_name and label_delimiter, as the arguments are called. Hugging
+// Face's libraries preserve keys that they do not know. Thread-safe: values and pure functions.
 
 struct TrainedColumns {
   std::vector<std::string> text;  // one or two names; empty if not known

@@ -245,7 +245,7 @@ std::optional<RankPlace> slurm_place(const Environment& environment) {
   return place;
 }
 
-// A process that a launcher has started.
+// The rank and the number of ranks of a process that was started by a launcher.
 struct LaunchedRank {
   Launcher launcher = Launcher::kNone;
   std::optional<RankPlace> place;

@@ -119,7 +119,7 @@ RunSteps count_steps(const Arguments& arguments, RunPurpose purpose, const Datas
   // run that would run steps.
   if (purpose != RunPurpose::kPlan || arguments.dry_run)
     note_unreached_intervals(arguments, length, diagnostics);
-  // Reports faults of --lr_scheduler_kwargs before a plan is made instead of when the loop begins.
+  // Checks --lr_scheduler_kwargs here, so that a wrong value is reported before a plan is made and not when training begins.
   static_cast<void>(run_schedule(arguments, length.max_steps));
   warn_of_long_warmup(arguments, length, diagnostics);
   const int64_t epochs = (length.max_steps + length.steps_per_epoch - 1) / length.steps_per_epoch;

@@ -41,7 +41,7 @@ struct RunSteps {
   RunStart start = {};
 };
 
-// Returns the order in which a run samples its training data.
+// Returns the options of the sampler, which determines the order of the training data.
 SamplerOptions sampler_options(const Arguments& arguments);
 
 // Counts the steps and the batches of a run. Cost: examines the batches of the epochs, up to the limit of count_batches(). Errors: kUsage

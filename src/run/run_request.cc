@@ -105,7 +105,7 @@ void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& fil
     const std::string path = join_path(folder, kTuningFile);
     if (files.status(path)) {
       request.products.tuning = read_tuning_table(files, path, setup.diagnostics.warnings);
-      // A table that was measured on another kind of card is not used.
+      // A tuning table that was measured on another GPU model is not used.
       const bool is_ours = request.products.tuning.empty() ||
                            request.products.tuning.card.find(request.device.gpu.product) != std::string::npos;
       if (is_ours) return;

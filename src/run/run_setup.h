@@ -40,7 +40,7 @@ struct RunSetup {
   SamplerOptions sampler = {};  // sampler of the training data
   RunSteps steps = {};          // set if the run trains; all zero without data
   RunFacts facts = {};
-  GenerationSizes generation = {};  // set if the run generates texts
+  GenerationSizes generation = {};  // sizes of the text generation; set if the run generates texts
   PlanRequest request = {};         // result of request_of() for the arguments and facts
   PlanLabels plan_labels = {};
   // Before the first step, measures the algorithms that are missing in the tuning table.

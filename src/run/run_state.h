@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-// Files of version 1, which contain the log as well, can still be read.
+// The version of the format of run_state.json. Files of version 1, which also contain the log, can still be read.
 inline constexpr int kRunStateSchemaVersion = 2;
 
 // Sums over all steps of a run.

@@ -43,7 +43,7 @@ std::string find_tokenizer_folder(const Arguments& arguments, RunPurpose purpose
                                 kTokenizerArgument);
   }
   if (!model.weights || model.base_model.empty()) return {};
-  // If an adapter's folder contains a tokenizer, the adapter was trained with that one.
+  // If an adapter's folder contains a tokenizer, the adapter was trained with it, so it is used instead of that of the base model.
   const bool adapter_has_one = model.adapter && !model.adapter->tokenizer_files().empty();
   return adapter_has_one ? model.adapter->path() : model.weights->path();
 }

@@ -32,7 +32,7 @@ class ActionSchedule {
   std::string unsaved_evaluations_warning() const;
 
  private:
-  // The end of the run also counts as the end of an epoch, as in Trainer.
+  // The last step of the run counts as the end of an epoch, as in Trainer.
   bool is_due(const std::string& strategy, double setting, const StepInfo& info,
               const DataPosition& next) const;
 

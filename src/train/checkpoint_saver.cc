@@ -66,7 +66,7 @@ void copy_tensors(CheckpointContents& contents, std::span<std::byte> buffer) {
 struct CheckpointSaver::Job {
   CheckpointOrder order;
   Step step = Step::kAlone;
-  std::unique_ptr<SharedCheckpoint> shared = {};  // null with Step::kAlone
+  std::unique_ptr<SharedCheckpoint> shared = {};  // null if this rank saves alone (Step::kAlone)
   std::string path = {};
   std::optional<Error> error = {};  // error of this rank in the current step of the save
   std::vector<WrittenPart> parts =

@@ -167,7 +167,7 @@ class Session {
                              const std::function<void(int64_t, int64_t)>& progress);
   // Runs those entries of a schedule whose `repeat` has this value, in order, for the batch in the input buffers.
   void run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat);
-  // Connects the ranks, and checks that they do the same work. Errors: kDevice, kUsage.
+  // Connects this rank with the others, and checks that all do the same work. Errors: kDevice, kUsage.
   void connect();
   // Connects the ranks along each axis of the mesh that has several ranks.
   void connect_axes();

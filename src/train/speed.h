@@ -56,12 +56,12 @@ class WaitingWatch {
 // Appends the suffix to the name of every metric.
 MetricMap with_suffix(const MetricMap& metrics, std::string_view suffix);
 
-// The change of the process's memory during a phase (init, train, ...), under the names of Hugging Face's memory tracker.
-// It does not cover the plan and the arena, which memory.json describes. One thread uses a phase.
+// Measures the change of the process's memory during a phase (init, train, ...), with the names of Hugging Face's memory tracker. The
+// memory of the plan and its arena is not described here but in memory.json. An object is used by one thread.
 
 class MemoryPhase {
  public:
-  // Begins the phase.
+  // Starts the measurement of the phase.
   MemoryPhase() : begin_(process_memory()) {}
 
   int64_t resident_bytes_at_begin() const { return begin_.resident_bytes; }

@@ -362,7 +362,7 @@ void TrainLoop::save(const StepInfo& info) {
   checkpoints_.save(info.step, control_);
 }
 
-// Returns the epoch that contains the last step, counted from the current position.
+// Returns the number of the epoch in which the run ends, counted from the current position.
 int64_t TrainLoop::last_epoch() const {
   const RunSetup& setup = session_.setup();
   const int64_t rows_per_step = batches_per_step(arguments_) * arguments_.per_device_train_batch_size;

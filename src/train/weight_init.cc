@@ -81,7 +81,8 @@ void fill_uniform(const View& view, int64_t first, int64_t count, const RandomSi
   }
 }
 
-// Initialises a quantized weight, part by part, with the numbers that an unquantized weight would get.
+// Initialises a quantized weight, one part of a fused weight after the other, with the numbers that an unquantized weight would get, and
+// quantizes them.
 void initialise_quantized(Executor& executor, const WeightSpec& spec, const RandomSite& where, double range) {
   for (size_t i = 0; i < spec.parts.size(); ++i) {
     std::vector<float> values(static_cast<size_t>(spec.parts[i].num_rows * spec.shape[1]));

@@ -55,7 +55,7 @@ void load_adapter(Executor& executor, const ModelFolder& folder);
 void initialise_weights(Executor& executor, uint64_t seed, double range, const ModelFolder* folder = nullptr,
                         WeightsFrom from = WeightsFrom::kModelAlone);
 
-// Computes the base weights of an adapter whose initialisation changed them (change_base() in models/lora.h). Free
+// Computes the changed base weights for adapters whose initialisation modifies the base model (change_base() in models/lora.h). Free
 // functions; not thread-safe with respect to one executor.
 
 // Returns a matrix of the base model after the adapter's initialisation has changed it, or the stored matrix if the initialisation does

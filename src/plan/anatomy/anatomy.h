@@ -25,7 +25,7 @@ struct ModuleMemory {
   int64_t staging_bytes = 0;
   int64_t gradient_bytes_at_most = 0;
   int64_t saved_bytes_at_most = 0;
-  int64_t temporary_bytes_at_most = 0;  // includes the scratch memory of kernels
+  int64_t temporary_bytes_at_most = 0;  // Temporary buffers, including the scratch memory of kernels.
 };
 
 // Returns the modules in the order in which the model uses them. Cost: linear in the number of buffers, plus a sort.
@@ -57,7 +57,7 @@ struct ParameterBytes {
 
 ParameterBytes parameter_bytes(const Plan& plan);
 
-// The values that the forward pass keeps for the backward pass. Pure; thread-safe.
+// Lists the values that the forward pass keeps for the backward pass. Pure; thread-safe.
 
 // Saved values that have the same name in different layers, apart from the number of the layer.
 struct SavedKind {
@@ -72,8 +72,8 @@ struct SavedKind {
 // saved bytes of that phase. Empty for a plan that does not train.
 std::vector<SavedKind> saved_kinds(const Plan& plan);
 
-// The values that the backward pass recomputes, by block of the model: bytes kept, bytes recomputed, and
-// the cost. Pure; thread-safe. Times are the estimates of operations.h.
+// Lists, for each block of the model, the bytes that are kept for the backward pass, the bytes that it recomputes instead, and the time
+// of recomputation, as estimated by operations.h. Pure; thread-safe.
 
 struct Recomputation {
   // for example "encoder.layer.3"; for values outside of blocks, the name of their module
@@ -86,8 +86,8 @@ struct Recomputation {
   std::map<std::string, int> ops = {};
 };
 
-// Returns blocks in the order of the forward pass, without blocks that neither keep nor recompute values.
-// Empty for a plan that does not train.
+// Returns the blocks in the order of the forward pass, except blocks that neither keep nor recompute values. Returns none for a plan that
+// does not train.
 std::vector<Recomputation> recomputation(const Plan& plan);
 
 // Finds widths of a model (such as the hidden size) with which tensor cores are slow, and predicts how much faster a slightly wider model
@@ -116,7 +116,7 @@ std::vector<WidthAdvice> width_advice(const Plan& plan);
 // otherwise.
 std::string describe_batch_shape(const PlanRequest& request);
 
-// Returns the advice as one line of text.
+// Returns the advice about a width as one line of text.
 std::string format_advice(const WidthAdvice& advice);
 
 }  // namespace plimsoll

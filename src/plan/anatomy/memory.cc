@@ -175,7 +175,7 @@ const PeakPlace* MemoryAnatomy::peak_of(Phase phase) const {
   return it == peaks.end() ? nullptr : &*it;
 }
 
-// Returns the name of the mechanism through which the GPUs of a run exchange data.
+// Returns the name of the mechanism (such as NCCL) through which the GPUs of a run exchange data.
 static std::string_view describe_exchanges(const RankOptions& ranks) {
   const bool maps = ranks.maps_any_peers();
   const bool uses_nccl = (ranks.data_size() > 1 && !ranks.maps_peers) ||

@@ -44,9 +44,9 @@ TEST(OperationsAnatomy, SumsEqualThoseOfTheOps) {
 }
 
 TEST(OperationsAnatomy, ProductsOfBertAreThoseOfItsShapes) {
-  // Linear layers: 2 flops x tokens x weights, forward once and backward twice (the inputs of the first
-  // layer are embeddings, whose gradient is needed too). After the attention of the last layer, one row per
-  // sequence is computed: the one that the pooler reads.
+  // Expected FLOPs of linear layers: 2 x tokens x weights for the forward pass and twice that for the backward pass. The first layer also
+  // needs the gradient of its input, because this is the output of the embeddings. After the attention of the last layer, only one row
+  // per sequence is computed, which the pooler reads.
   const PlanRequest request = preset_request("bert-base-uncased", 8, 128);
   const Plan plan = build_plan(request);
   const double tokens = 8 * 128;

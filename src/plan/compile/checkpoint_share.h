@@ -1,4 +1,4 @@
-// The number of bytes of a checkpoint that each rank of a run writes. Pure; thread-safe.
+// Computes how many bytes of a checkpoint each rank of a run writes. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -54,9 +54,9 @@ ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<Weigh
 // their norms. Requires: `begun` is from begin_graphs() of a request that share_begun_graphs() accepts together
 // with `request`. Errors: as build_plan().
 PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun);
-// Returns true if begin_graphs() makes the same training program of both requests, and the same evaluation program
-// if their evaluation buckets are equal. It may return false for requests with equal graphs. It always returns
-// false if passes are dumped, because each request is expected to dump its own.
+// Returns true if begin_graphs() makes the same training program of both requests, and the same evaluation program if their evaluation
+// buckets are equal. It may return false for requests with equal graphs. It always returns false if graphs are written to files after
+// each pass (a debugging option), because then each request must run all passes itself.
 bool share_begun_graphs(const PlanRequest& a, const PlanRequest& b);
 // share_gradients() returns true only if begin_gradients() returns equal graphs for both requests, and share_evaluation() only if
 // build_evaluation() does. Both may return false although the graphs would be equal.

@@ -26,8 +26,8 @@ class KernelChoice {
  public:
   explicit KernelChoice(const Graph& graph);
 
-  // Writes the kernels, refusals and scratch bytes of program.ops, and program.library_bytes, for program.bucket.
-  // Requires: the graph is the one that the constructor received; only this function has written to program.ops.
+  // Chooses the kernels for program.bucket. Sets the kernel, the refusals and the scratch bytes of each element of program.ops, and
+  // program.library_bytes. Requires: the graph is the one that the constructor received; only this function has written to program.ops.
   // Errors: kUsage if no kernel computes an op.
   void choose(ProgramPlan& program, const PlanRequest& request);
 

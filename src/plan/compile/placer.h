@@ -34,7 +34,7 @@ class Placer {
   Plan take() && { return std::move(plan_); }
 
  private:
-  // Calls work(program, placer) for each program of the plan.
+  // Calls work(program, placer) for each program of the plan with its ProgramPlacer.
   template <typename Work>
   void for_each_program(const Work& work);
   void name_parts_of_weights();
@@ -44,7 +44,7 @@ class Placer {
   void add_constants();
 
   Plan plan_;
-  std::vector<ProgramPlacer> placers_;  // one per program, in the order of plan_.programs
+  std::vector<ProgramPlacer> placers_;  // one element per program, in the order of plan_.programs
 };
 
 }  // namespace plimsoll

@@ -52,7 +52,7 @@ struct ModelOptions {
 struct PrecisionOptions {
   // Data type of the weights, and of the activations unless `activation_dtype` is set.
   DType dtype = DType::kF32;
-  // kBF16 and kF16 are mixed precision with fp32 master weights; kF16 also scales the loss.
+  // kBF16 and kF16 select mixed precision with fp32 master weights; with kF16 the loss is also scaled.
   std::optional<DType> activation_dtype = {};
   // Computes the matrix products of training from 8-bit floating-point codes. Requires: 16-bit activations.
   bool fp8 = false;
@@ -90,13 +90,13 @@ struct UpdateOptions {
   friend bool operator==(const UpdateOptions&, const UpdateOptions&) = default;
 };
 
-// The device, as far as it determines which kernels exist.
+// The properties of the device that determine which kernels exist.
 struct DeviceOptions {
   KernelDevice kind = KernelDevice::kCpu;
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
   GpuTarget gpu = {};              // used if `kind` is kCuda
-  bool reference_kernels = false;  // selects the plain reference kernels only
+  bool reference_kernels = false;  // true if only the plain reference kernels are used
   // Implementations in the kernel catalog that the user forces. Each is the only candidate for its kernel. At most one per kernel.
   std::vector<std::string> forced_kernels = {};
 
@@ -143,9 +143,10 @@ enum class ZeroStage : uint8_t {
 
 // The order in which a stage of a pipeline runs the forward and backward passes of the micro-batches of a step.
 enum class PipelineSchedule : uint8_t {
-  kGpipe,                  // all forward passes, then all backward passes (Huang et al., arXiv 1811.06965)
+  kGpipe,  // all forward passes first, then all backward passes (Huang et al., arXiv 1811.06965)
   kOneForwardOneBackward,  // forward and backward passes alternate, each as early as possible: "1F1B" (Narayanan et al., arXiv 1806.03377)
-  kInterleaved,  // as kOneForwardOneBackward, with several chunks of layers per stage (Narayanan et al., arXiv 2104.04473)
+  // like kOneForwardOneBackward, with several chunks of layers per stage (Narayanan et al., arXiv 2104.04473)
+  kInterleaved,
 };
 
 // The ranks of a run and how they exchange gradients. All ranks of the same pipeline stage have the same plan.
@@ -178,8 +179,8 @@ struct RankOptions {
   // ZeRO stage 3 keeps gathered weights from the forward to the backward pass instead of gathering them twice, like PyTorch's
   // reshard_after_forward=False.
   bool keeps_gathered = false;
-  // The smallest number of bytes of gradients that one collective operation sums over the ranks; the last operation may sum fewer.
-  // PyTorch's DDP has the same default (bucket_cap_mb).
+  // Gradients are summed over the ranks in groups: one collective operation sums at least this number of bytes, except that the last one
+  // may sum fewer. PyTorch's DDP has the same default (bucket_cap_mb).
   int64_t bucket_bytes = int64_t{25} << 20;
   // True for an axis of the mesh (data, tensor, pipeline) if the GPUs along it access each other's memory directly instead of using NCCL.
   bool maps_peers = false;
@@ -199,8 +200,8 @@ struct RankOptions {
 };
 
 struct GraphRequest {
-  bool train = true;     // the plan has a program for training
-  bool evaluate = true;  // the plan has a program for evaluation and prediction
+  bool train = true;     // true if the plan has a program for training
+  bool evaluate = true;  // true if the plan has a program for evaluation and prediction
   ModelOptions model = {};
   PrecisionOptions precision = {};
   UpdateOptions update = {};
@@ -259,7 +260,7 @@ struct CapturedBuckets {
   int train = kMaxCapturedBuckets;  // forward and backward segments, which run once per micro-batch
   // optimizer segment, which runs once per step; at most `train` of these count
   int update = kMaxCapturedBuckets;
-  int evaluate = kMaxCapturedBuckets;  // the evaluation program
+  int evaluate = kMaxCapturedBuckets;  // segment of the evaluation program, which runs once per batch
   friend bool operator==(const CapturedBuckets&, const CapturedBuckets&) = default;
 };
 

@@ -38,13 +38,14 @@ class ProgramBuffers {
   std::vector<Buffer> buffers_;
 };
 
-// Assigns offsets from the start of the space's transient region to its buffers. The cut is the moment
-// before the op at `cut_at`. Buffers that are live across the cut are placed from the top of the region
-// downwards, like a stack; all others are placed from the bottom. If a run leaves gradients for the next
-// run, the cut is after the forward pass, and the values that are saved for the backward pass are at the
-// top. Otherwise the cut is between two runs, and the values that one run leaves for the next are at the
-// top. A buffer that is live across the end of a run (first > last) becomes two: one for the end of the run, and one for the start of the
-// next run, which is appended to the list. The search ends at the first layout of at most `enough_bytes`. The returned layout contains the
+// Assigns offsets to the buffers in one memory space, counted from the start of its transient region. Positions are a cycle, because a
+// program runs again and again; the layout starts at the cut, the moment before the op at `cut_at`. Buffers that are live across the cut
+// are placed from the top of the region downwards, like a stack; all others are placed from the bottom. If one run leaves gradients for
+// the next run, the cut is after the forward pass, and the values that are saved for the backward pass are at the top. Otherwise the cut
+// is between two runs, and the values that one run leaves for the next are at the top.
+//
+// A buffer that is live across the end of a run (first > last) becomes two: one for the end of the run, and one for the start of the next
+// run, which is appended to the list. The search ends at the first layout of at most `enough_bytes`. The returned layout contains the
 // offsets of the buffers that are placed from the bottom.
 Layout place_buffers(std::vector<TransientBuffer>& buffers, uint32_t num_positions,
                      const PlanRequest& request, uint32_t cut_at, int64_t enough_bytes = 0);

@@ -33,7 +33,7 @@ constexpr int64_t bytes_in_space(int64_t bytes, Space space, KernelDevice device
   return space == Space::kDisk ? rounded_up_to_blocks(bytes) : bytes_in_arena(bytes, device);
 }
 
-// How one op runs.
+// The plan of one op: its kernel, its scratch memory, and the queue on which it runs.
 struct OpPlan {
   const KernelRow* kernel = nullptr;
   std::vector<Refusal> refused = {};  // faster implementations that do not support the op, and why
@@ -71,7 +71,7 @@ struct TransientBuffer {
   int64_t bytes = 0;
   uint32_t first = 0;  // position of the first op that uses the buffer
   uint32_t last = 0;   // position of the last op that uses the buffer
-  int64_t slot = 0;    // the slot that contains the buffer; see ProgramPlan::num_slots
+  int64_t slot = 0;    // number of the slot that contains the buffer; see ProgramPlan::num_slots
 };
 
 // The decision where updates run if optimizer states are on the host: in the forward pass of the next step or in the optimizer segment.
@@ -175,7 +175,7 @@ class Programs {
   const ProgramPlan& at(std::string_view name) const;
   ProgramPlan& at(std::string_view name);
 
-  // Returns the program that was added first: training, if the run trains. Requires: there is a program.
+  // Returns the program that was added first, which is the training program if the run trains. Requires: there is a program.
   const ProgramPlan& first() const { return list_.front(); }
   ProgramPlan& first() { return list_.front(); }
 

@@ -84,7 +84,7 @@ TEST(RankExchange, TheSlowerLinkLimitsRanksOfSeveralMachines) {
                    0.045 + 6 * kNetworkHopMs + 1 / kGpuShareOfPeerLink);
   EXPECT_DOUBLE_EQ(rank_exchange_ms(request, Collective::kAllGather, 100e6),
                    0.025 + 7 * kNetworkHopMs + 1 / kGpuShareOfPeerLink);
-  // Eight adapters of 50 GB/s would be faster than the copy engines, which therefore limit the rate.
+  // Eight network adapters of 50 GB/s together would be faster than the copy engines of the GPUs, which therefore limit the rate.
   EXPECT_EQ(rank_link(request_with_links(64, 8, {.between = "ib400"})).gb_per_s, kGpuGroupGbPerS);
   EXPECT_EQ(rank_link(request_with_links(64, 8, {.inside = "pcie4", .between = "ib400"})).gb_per_s,
             kGpuShareOfPeerLink * 32);

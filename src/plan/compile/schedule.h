@@ -16,7 +16,7 @@
 
 namespace plimsoll {
 
-// How often an entry of a schedule runs.
+// States how often an entry of a schedule runs.
 enum class Repeat : uint8_t {
   kPerMicroBatch,  // once for every micro-batch
   kOnce,           // once, after all micro-batches

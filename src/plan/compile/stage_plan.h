@@ -1,5 +1,5 @@
-// The stages of a pipeline: which layers each of them has, what they send to one another, and how long a step takes. Every rank plans all
-// stages, so that it knows which stage stores which weight, and so that planning detects stages that would wait for each other forever.
+// Plans the stages of a pipeline: which layers each stage has, what the stages send to one another, and how long a step takes. Every rank
+// plans all stages. Thus it knows which stage stores which weight, and planning detects stages that would wait for each other forever.
 // Pure functions; thread-safe.
 #pragma once
 
@@ -17,10 +17,10 @@ namespace plimsoll {
 std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, double before, double after,
                                           int64_t num_stages);
 
-// Builds the plan of the request's stage; Plan::stages describes all of them. Unless the request states the layers of each stage,
-// they are divided by the estimated times of their ops. Errors: as build_plan(); kUsage if the model has fewer layers than
-// the request has stages; kInternal if two stages would wait for each other. Cost: that of build_plan() once per
-// stage, and once that of building the graphs of the whole model.
+// Builds the plan of the pipeline stage that the request names; its member Plan::stages describes all stages. Unless the request states
+// the layers of each stage, they are divided by the estimated times of their ops. Errors: as build_plan(); kUsage if the model has fewer
+// layers than the request has stages; kInternal if two stages would wait for each other. Cost: that of build_plan() for each stage, and
+// that of building the graphs of the whole model once.
 Plan build_stage_plan(const PlanRequest& request);
 
 // Returns true for a collective operation between pipeline stages, which StagePlan::exchanges lists.

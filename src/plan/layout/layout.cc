@@ -164,7 +164,7 @@ class OffsetSearch {
     return order;
   }
 
-  // Returns true if the best result is good enough to stop.
+  // Returns true if the best result so far is close enough to the lower bound to stop the search.
   bool keep_if_better(const Placement& placement) {
     if (placement.bytes < best_.bytes) best_ = placement;
     return best_.bytes <= good_enough();

@@ -1,5 +1,5 @@
-// Assigns an offset to every buffer: offline dynamic storage allocation. A pure function; thread-safe. It
-// knows no graph: a buffer is a size and the positions between which it is live.
+// Assigns an offset to every buffer (the problem of offline dynamic storage allocation). It uses no graph: a buffer is described by its
+// size and the positions between which it is live. A pure function; thread-safe.
 #pragma once
 
 #include <cstdint>

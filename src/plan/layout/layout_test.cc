@@ -98,9 +98,9 @@ std::vector<LiveBuffer> random_program(uint32_t seed) {
   return buffers;
 }
 
-// Returns the buffers of a random graph and its backward pass. Every op reads one to three earlier outputs,
-// mostly near ones; half of the backward ops read what the forward op wrote; each writes gradients that the
-// next op reads, and some that stay to the end, as those of parameters do.
+// Returns the buffers of a random graph and its backward pass. Every op reads one to three earlier outputs, most of them recent. Half of
+// the backward ops read what the forward op wrote. Each backward op writes gradients that the next op reads, and some write gradients
+// that stay live to the end, like those of parameters.
 std::vector<LiveBuffer> random_training_graph(uint32_t seed) {
   Draw draw(seed, 10);
   const uint32_t ops = 10 + draw(150);

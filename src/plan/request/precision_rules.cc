@@ -56,7 +56,8 @@ void require_fp8(const DeviceOptions& device) {
               kOldestSmOfFp8 % 10, device.has_bf16() ? "--bf16" : "--fp16");
 }
 
-// With --fp8, everything except the matrix products of training is computed as with --bf16, evaluations included.
+// With --fp8, only the matrix products of training are computed in fp8. Everything else, including evaluations, is computed as with
+// --bf16.
 void set_fp8(const Arguments& arguments, const DeviceOptions& device, bool trains,
              PrecisionOptions& precision, RequestRemarks& remarks) {
   if (!arguments.fp8) return;
@@ -130,7 +131,8 @@ void set_weight_copies(const Arguments& arguments, const DeviceOptions& device, 
   }
 }
 
-// --bf16_full_eval and --fp16_full_eval do not apply to evaluations during training, which read the trained weights, as in Trainer.
+// --bf16_full_eval and --fp16_full_eval have no effect on evaluations during training, which use the weights in the type in which they
+// are trained, as in Trainer.
 void set_full_evaluation(const Arguments& arguments, const DeviceOptions& device, bool trains,
                          PrecisionOptions& precision, RequestRemarks& remarks) {
   if (!arguments.bf16_full_eval && !arguments.fp16_full_eval) return;

@@ -93,7 +93,7 @@ PlanRequest request_of(const RunSpec& run);
 enum class RecomputeChosen : uint8_t { kByPolicy, kSelective, kByBudget };
 RecomputeChosen recompute_chosen(const RunSpec& run);
 
-// Returns the bytes that a plan may need: --memory_limit or the memory of the GPU, whichever is less.
+// Returns the memory limit of a plan: --memory_limit or the memory of the GPU, whichever is less.
 std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceOptions& device);
 
 // Return the run with other batch sizes, in its arguments and its facts. Cost: a copy of the run.

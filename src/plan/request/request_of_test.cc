@@ -230,7 +230,7 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   EXPECT_NE(refusal(pure, facts).find("rounded randomly"), std::string::npos);
 }
 
-// The stages of a pipeline on GPUs exchange values in memory that they map from each other, or through NCCL.
+// Tests that pipeline stages on GPUs exchange values through mapped memory, or through NCCL if it is requested.
 TEST(RequestOf, StagesOfOneMachineMapEachOthersMemory) {
   RunFacts facts = gpu_facts("h100");
   facts.model.num_hidden_layers = 12;

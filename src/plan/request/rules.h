@@ -26,7 +26,7 @@ PrecisionOptions precision_of(const Arguments& arguments, const DeviceOptions& d
 // if the results would differ from those of one rank. Settings that exclude each other for every model are checked in exclusions.cc.
 void check_tensor_parallelism(const PlanRequest& request);
 
-// Checks the pipeline of a request. Errors: kUsage if the model cannot be divided into its stages.
+// Checks pipeline parallelism. Errors: kUsage if the model cannot be divided into the requested number of stages.
 void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& request);
 
 struct AdapterFacts {

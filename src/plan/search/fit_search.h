@@ -96,11 +96,12 @@ void order_ties(std::span<Row> rows, const Value& value, const Extent& extent) {
   }
 }
 
-// Searches by branch and bound. A method that trades time for memory is added to a set only for batches that do not fit without the method,
-// and only if they would be at least a percent faster than the batches that fit. A set is planned only if a lower bound of its time is
-// below the times of the answers found so far. Lower bounds are the time of the ops alone, the time of the transfers alone, and the time of
-// the set without methods that trade time for memory, because these never make a step shorter. For a set that copies states or activations,
-// the split is chosen with plans whose copies are as late as possible. Requires: num_threads >= 1. Cost: a second or two for BERT-large.
+// Searches for the answers by branch and bound. A method that trades time for memory is added to a set only for batches that do not fit
+// without the method, and only if they would be at least a percent faster than the batches that fit. A set is planned only if a lower
+// bound of its time is below the times of the answers found so far. The lower bounds are the time of the ops alone, the time of the
+// transfers alone, and the time of the set without its methods that trade time for memory, because such methods never make a step
+// shorter. If a set copies states or activations, the micro-batch size is chosen with plans whose copies are as late as possible.
+// Requires: num_threads >= 1. Cost: a second or two for BERT-large.
 FitSearch search_fit(const MethodSpace& space, const FitQuestion& question);
 
 // The run with the fewest bytes among all sets of methods, with micro-batches of either one sequence or all sequences.

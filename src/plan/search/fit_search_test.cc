@@ -197,7 +197,8 @@ TEST(ShareBegunGraphs, EvaluationIsOfTheBucketThatIsFinished) {
   EXPECT_EQ(evaluation(finish_graphs(large, begin_graphs(small))), whole);
 }
 
-// Hugging Face's documentation recommends 4 micro-batches of 16 sequences instead of 64 micro-batches of 1 if they fit.
+// Tests an example of Hugging Face's documentation: if 4 micro-batches of 16 sequences fit, they should be preferred to 64 micro-batches
+// of 1.
 TEST(RedundantAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   PlanRequest request = preset_request("bert-large-uncased", 1, 512);
   request.device.kind = KernelDevice::kCuda;
@@ -219,7 +220,7 @@ TEST(RedundantAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   EXPECT_EQ(redundant_accumulation(build_plan(request), run_of(request)), "");
 }
 
-// Returns the space of a small model with these methods.
+// Returns the method space (the sets to search) of a small model with these methods.
 MethodSpace space_of(PlanRequest request, int64_t limit, const std::vector<std::string>& names = {},
                      Effect most = Effect::kOtherModel, int64_t effective_batch = 12) {
   request.evaluate = false;
@@ -328,7 +329,7 @@ struct PlannedSet {
   double ms = 0;      // estimated time if unused memory is used for early copies
 };
 
-// Plans every set of methods with every split of the batch, and skips none because of a bound.
+// Searches exhaustively: plans every set of methods with every split of the batch, and skips none because of a bound.
 std::vector<PlannedSet> all_planned(const MethodSpace& space, const FitQuestion& question) {
   std::vector<PlannedSet> planned;
   SharedGraphs shared;
@@ -385,7 +386,7 @@ struct TieRow {
   int tie = 0;
 };
 
-// Returns the rows in order, with their ties: "as is 1, bf16 1, lora 2".
+// Returns the names of the rows in order, each with the number of its tie: "as is 1, bf16 1, lora 2".
 std::string ordered(std::vector<TieRow> rows) {
   order_ties(std::span(rows), &TieRow::ms, &TieRow::extent);
   std::string text;
@@ -463,7 +464,8 @@ TEST(SearchFit, MissesNothingThatFits) {
   cases[1].names = {
       "bf16",       "pure_bf16",         "copies_at_use",       "checkpointing", "optimizer_in_backward",
       "adamw_8bit", "offload_optimizer", "offload_activations", "chunked_loss"};
-  cases[1].request.model.config.num_labels = 132000;  // the logits have 1 MiB
+  // With this vocabulary the logits have 1 MiB, so that chunked logits are worth trying.
+  cases[1].request.model.config.num_labels = 132000;
   cases[1].request.update.elements_at_once = 1 << 20;
   cases[2].request.precision.activation_dtype = DType::kBF16;
   cases[2].names = {"bf16_gradients", "copies_at_use", "checkpointing",     "optimizer_in_backward",

@@ -34,7 +34,8 @@ const MethodSettings& settings_of(const Method& method) {
   return kTable[static_cast<size_t>(&method - method_table().data())];
 }
 
-// Returns true for settings that a method may replace: each run has an optimizer and a limit for clipping.
+// Returns true for settings that a method may replace although the run already has them: the optimizer and the limit for gradient
+// clipping.
 bool is_replaceable(const Setting& setting) {
   return setting.info.name == "optim" || setting.info.name == "max_grad_norm";
 }

@@ -52,7 +52,7 @@ class MethodSet {
 // that the user gave. Errors: kUsage if the arguments are refused, or if a method sets an argument to which the user gave another value.
 // Requires: the run trains.
 RunSpec with_methods(const RunSpec& run, const MethodSet& set);
-// Returns the same run, or nothing if its arguments are refused.
+// Returns the result of the function above, or nothing if the arguments are refused.
 std::optional<RunSpec> try_methods(const RunSpec& run, const MethodSet& set);
 // Returns the plan request of the run with the methods. Returns nothing if it is refused, or if the methods change nothing.
 std::optional<PlanRequest> changed_request(const RunSpec& run, const MethodSet& set);
@@ -64,15 +64,15 @@ Effect effect_of(const MethodSet& set, const PlanRequest& own);
 // Returns the command-line arguments to be added to those of the run.
 std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run);
 
-// The extent to which methods change a run. If several runs are equally fast, the one that changes least is
-// preferred: first a run that computes the same numbers, then one that keeps fp32 master weights, then one that does not multiply in 8
-// bits, then the one with the fewest arguments.
+// States how much methods change a run. If several runs are equally fast, the one that changes least is preferred: first a run that
+// computes the same numbers, then one that keeps fp32 master weights, then one that does not multiply in 8 bits, then the one with the
+// fewest arguments.
 struct ExtentOfChange {
   Effect effect = Effect::kNone;
   bool drops_master_weights = false;
   bool multiplies_in_8_bits = false;
   int64_t num_arguments = 0;  // number of arguments to be added to the run
-  // clang-tidy mistakes the zero of a rewritten comparison for a null pointer.
+  // Suppresses a false warning of clang-tidy, which takes the zero in the generated comparison for a null pointer.
   auto operator<=>(const ExtentOfChange&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 ExtentOfChange extent_of(const MethodSet& set, const RunSpec& run, const PlanRequest& own);

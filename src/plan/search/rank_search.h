@@ -1,6 +1,6 @@
-// Searches for the fastest way to train with the ranks of a run: the size of tensor-parallel groups, the number of pipeline stages, the
-// ZeRO stage of the other ranks, the split of the batch, and the policy of recomputation. Every answer is the plan of a run that its
-// arguments request. Pure; thread-safe.
+// Searches for the fastest way to train with the ranks of a run. It decides the size of tensor-parallel groups, the number of pipeline
+// stages, the ZeRO stage for the data-parallel ranks, the micro-batch size, and the recomputation policy. Every answer is the plan of a
+// run that can be requested by arguments. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>

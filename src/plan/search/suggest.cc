@@ -162,7 +162,7 @@ class Search {
     if (best) found_.push_back(std::move(*best));
   }
 
-  // Tries fewer prompts at once, weights in 16 bits, fewer beams and fewer new tokens.
+  // For text generation, tries fewer prompts at once, weights in 16 bits, fewer beams and fewer new tokens.
   void try_generation() {
     const PlanRequest& request = plan_.request;
     if (request.generation.num_pages == 0) return;

@@ -1,4 +1,4 @@
-// Suggests what to change when a plan does not fit. Every suggestion was planned; none is a rule of thumb.
+// Suggests changes to the arguments if a plan does not fit into memory. Each suggestion has been planned, so its memory is known exactly.
 // Pure; thread-safe.
 #pragma once
 
