@@ -35,7 +35,7 @@ class SimulatedCache {
       const int32_t to = table.pages(sequence)[static_cast<size_t>(length / table.page_size())];
       copies.push_back({from, to, length % table.page_size()});
     }
-    // The GPU may run the copies at the same time, so each copy must see the contents before all of them.
+    // All copies of a step may run at the same time on a GPU, so each of them reads the contents before the step.
     const std::vector<uint64_t> before = slots_;
     for (const PageCopy& copy : copies) {
       for (int64_t i = 0; i < copy.tokens; ++i) slot(copy.to, i) = before[index(copy.from, i)];

@@ -30,10 +30,10 @@ StopStrings::StopStrings(const Tokenizer& tokenizer, std::vector<std::string> te
 std::optional<StopMatch> StopStrings::find(std::span<const int32_t> tokens) const {
   if (texts_.empty() || tokens.empty()) return std::nullopt;
   const DecodeOptions options{.skip_special_tokens = false, .clean_up_spaces = false};
-  // The window (the tokens that are decoded) has one token more than the longest stop string has bytes, so that no stop string begins
-  // with the first decoded token: decoders remove a space there. The window gets longer if it contains tokens without text. It also gets
-  // longer if it would begin within a character: a decoder with byte fallback would then mark all bytes up to the next token of another
-  // kind as invalid.
+  // The decoded window consists of the last token and, before it, one token more than the longest stop string has bytes. Hence no stop
+  // string begins with the first decoded token, where decoders remove a space. The window gets longer if it contains tokens without text.
+  // It also gets longer if it would begin within a character: a decoder with byte fallback would then mark all bytes up to the next token
+  // of another kind as invalid.
   size_t size = std::min(tokens.size(), longest_ + 2);
   std::string text;
   std::string before;

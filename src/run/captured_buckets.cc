@@ -98,7 +98,8 @@ void count_set(const std::vector<int32_t>& lengths, int64_t batch_size, int64_t 
   }
 }
 
-// Returns the number of evaluations during training, plus one for the final evaluation.
+// Returns the number of evaluations during training, plus one if --do_eval adds an evaluation at the end. For a run that does not train,
+// returns 1 if it evaluates and 0 otherwise.
 int64_t times_evaluated(const CountedRun& run) {
   if (run.purpose != RunPurpose::kTrain) return run.purpose == RunPurpose::kEvaluate ? 1 : 0;
   const Sampler sampler(run.sampler, run.train_lengths);

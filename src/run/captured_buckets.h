@@ -31,17 +31,19 @@ struct CountedRun {
 // Makes the input for captured_buckets() from a setup. Requires: the data has been read and the steps have been counted.
 CountedRun counted_run(const RunSetup& setup);
 
-// Counts the captured buckets of a run from its start, or from its checkpoint, to its end. The count is exact except in these cases. It
-// is an upper bound for:  - Runs with more batches than count_batches() examines: every bucket counts.  - Steps that defer work to the
-// next one (ProgramPlan::deferred_after): a forward pass after an evaluation or a save
-//    counts, although it does not run the whole segment.
-//  - Runs that stop early: the remaining steps count as well. It does not include:  - Additional work of a callback, or of a training
-// loop in the calling program.  - The forward pass that searches for the first value that is not finite.  - Steps that are repeated
-// because a checkpoint turns out to be damaged when its hashes are verified, so that the run
-//    resumes from an earlier one.
+// Counts the captured buckets of a run from its start, or from its checkpoint, to its end. The count is exact except in these cases.
+// It is an upper bound for:
+//   - Runs with more batches than count_batches() examines: every bucket counts.
+//   - Steps that defer work to the next one (ProgramPlan::deferred_after): a forward pass after an evaluation or a save
+//     counts, although it does not run the whole segment.
+//   - Runs that stop early: the remaining steps count as well.
+// It does not include:
+//   - Additional work of a callback, or of a training loop in the calling program.
+//   - The forward pass that searches for the first value that is not finite.
+//   - Steps that are repeated because a checkpoint turns out to be damaged when its hashes are verified, so that the run
+//     resumes from an earlier one.
 //
-// Requires: `train` and `evaluate` are the largest buckets of the run. Cost: that of the sampler, for the
-// rows that are trained on.
+// Requires: `train` and `evaluate` are the largest buckets of the run. Cost: that of the sampler, for the rows that are trained on.
 CapturedBuckets captured_buckets(const CountedRun& run, const Bucket& train, const Bucket& evaluate,
                                  int64_t max_walked_rows = kMaxWalkedRows);
 

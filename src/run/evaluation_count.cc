@@ -10,7 +10,7 @@ int64_t rounded_up(int64_t n, int64_t by) {
   return (n + by - 1) / by;
 }
 
-// Returns the first step or epoch, from 1 to `most`, at which --eval_delay allows an evaluation. Returns `most` + 1 if there is none.
+// Returns the first step or epoch at which --eval_delay allows an evaluation, or `most` + 1 if this is after `most`.
 int64_t first_after_delay(double delay, int64_t most) {
   return delay > static_cast<double>(most) ? most + 1 : static_cast<int64_t>(std::ceil(delay));
 }

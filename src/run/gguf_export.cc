@@ -33,7 +33,7 @@ constexpr OutType kOutTypes[] = {{"f32", GgufType::kF32, 0},
                                  {"f16", GgufType::kF16, 1},
                                  {"q8_0", GgufType::kQ8_0, 7},
                                  {"bf16", GgufType::kBF16, 32}};
-// Version of the GGUF block formats, which every file with quantized tensors states.
+// Version of the GGUF block formats for quantized tensors, which is written to every file.
 constexpr uint32_t kQuantizationVersion = 2;
 
 const OutType& out_type_named(std::string_view name) {

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// Size limit for the file of a tuning table, which has dozens to thousands of entries of about 400 bytes.
+// Size limit for a file with a tuning table. A table has dozens to thousands of entries of about 400 bytes.
 constexpr int64_t kMaxTuningBytes = int64_t{16} << 20;
 
 std::string bucket_text(const Bucket& bucket) {

@@ -40,7 +40,8 @@ class TrainLoop : private StepEngine::Client {
   // kDevice, kBadData; saved checkpoints stay.
   TrainOutput run(const OnBegin& on_begin = {});
 
-  // Returns true if the run resumes from the checkpoint of its end, so that run() has nothing to train. Valid after on_begin was called.
+  // Returns true if the checkpoint from which the run resumes is that of its last step, so that run() has nothing to train. Valid after
+  // on_begin was called.
   bool is_complete() const { return state_.step >= state_.max_steps && !state_.evaluation_is_due; }
 
   // Returns the number of steps of the run whose update was enqueued on the device. If an error prevented the last of them from being
@@ -60,17 +61,17 @@ class TrainLoop : private StepEngine::Client {
  private:
   enum class Outcome : uint8_t { kCompleted, kInterrupted, kLacksMetric };
 
-  // Functions of StepEngine::Client.
+  // Implements StepEngine::Client.
   double learning_rate(int64_t num_updates) override;
   bool is_followed_by_other_work(const StepInfo& info, const DataPosition& next) override;
   StepEngine::AfterStep on_step(const FinishedStep& step) override;
 
-  // Functions for the beginning of a run.
+  // Functions that run at the beginning of training.
   std::vector<std::string> begin();
   void resume_from(const OpenCheckpoint& checkpoint, std::vector<std::string>& lines);
   void restore(const OpenCheckpoint& checkpoint);
 
-  // Functions for the steps of a run.
+  // Functions that run during and between steps.
   void run_steps();
   void run_step();
   StepEngine::AfterStep finish_step(const StepInfo& info);
@@ -84,7 +85,7 @@ class TrainLoop : private StepEngine::Client {
   void explain_failure(const Work& work);
   int64_t last_epoch() const;
 
-  // Functions for the end of a run.
+  // Functions that run at the end of training.
   TrainOutput finish_completed_run();
   void choose_final_weights();
   void complete_output(TrainOutput& output) const;

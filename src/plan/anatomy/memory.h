@@ -3,8 +3,9 @@
 //
 // Computed from the plan alone, without allocating any memory of the run. Thread-safe: pure functions.
 //
-// A run allocates its whole arena at the start. For each phase of a run, the table shows how much of the arena the phase uses, and for
-// what. These equations hold:  1. by_purpose (all but kConstant) + gaps_bytes = arena_bytes, and
+// A run allocates its whole arena at the start. PhaseMemory states how much of the arena a phase of the run uses, and for what. These
+// equations hold:
+//  1. by_purpose (all but kConstant) + gaps_bytes = arena_bytes, and
 //     arena_bytes + unused_bytes = Plan::arena_bytes.
 //  2. by_purpose[kConstant] = constant_bytes = Plan::constant_bytes(), and
 //     arena_bytes + constant_bytes = total_bytes.

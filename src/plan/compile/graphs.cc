@@ -55,8 +55,8 @@ QuantizedFormat quantized_format(const LoraConfig& lora) {
 }
 
 // Returns the matrices of the base model that are quantized. Embedding tables are included, although the quantization pass skips them
-// later. A fused weight (such as query, key and value in one matrix) consists of several modules of the checkpoint, each of which has the
-// same number of rows and is quantized separately.
+// later. A fused weight (such as query, key and value in one matrix) is quantized in units with an equal number of rows, such that each
+// module of the checkpoint consists of whole units.
 std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   std::vector<QuantizedWeight> list;
   for (const WeightSpec& spec : run_weights(request)) {

@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// The fields in which requests may differ that use the same graphs.
+// Requests that use the same graphs may differ in these fields only.
 struct PlanSizes {
   Bucket train_bucket = {};
   Bucket evaluate_bucket = {};

@@ -106,8 +106,8 @@ void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
                    "the input '{}' must be filled from the same source in all programs, but is not",
                    value.name);
     if (buffer.space == value.space) continue;
-    // The programs may disagree about where a persistent buffer is: another program may declare a buffer on the host or on a disk, if
-    // nothing in this program reads it there.
+    // The programs may disagree about the memory space of a persistent buffer only in one case: another program has declared it on the
+    // host or on a disk, and this program does not read it.
     PLIMSOLL_CHECK(
         buffer.space != Space::kDevice && !is_read(graph, ValueId{i}),
         "'{}' must be in one memory space in all programs, but is in '{}' in one and in '{}' in another",

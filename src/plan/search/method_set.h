@@ -52,7 +52,7 @@ class MethodSet {
 // that the user gave. Errors: kUsage if the arguments are refused, or if a method sets an argument to which the user gave another value.
 // Requires: the run trains.
 RunSpec with_methods(const RunSpec& run, const MethodSet& set);
-// Returns the result of the function above, or nothing if the arguments are refused.
+// Returns the result of with_methods(), or nothing if the arguments are refused.
 std::optional<RunSpec> try_methods(const RunSpec& run, const MethodSet& set);
 // Returns the plan request of the run with the methods. Returns nothing if it is refused, or if the methods change nothing.
 std::optional<PlanRequest> changed_request(const RunSpec& run, const MethodSet& set);
