@@ -130,7 +130,7 @@ class Session {
   bool is_true_on_any_rank(bool flag);
   // Replaces the values by those of the first rank. Requires: the keys are the same on every rank.
   void take_values_of_first_rank(MetricMap& metrics);
-  // Compares the facts of all ranks. Errors: as require_equal_facts().
+  // Compares facts, which are hashes of things that must be equal on all ranks, between the ranks. Errors: as require_equal_facts().
   void require_equal_on_ranks(std::span<const RankFact> facts);
   // Gathers one text per rank and returns them in the order of the ranks.
   std::vector<std::string> gather_texts(const std::string& own);

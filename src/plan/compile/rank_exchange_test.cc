@@ -143,8 +143,8 @@ TEST(RankExchange, TheExchangesOfAPlanTakeTheMeasuredTimes) {
   EXPECT_EQ(waited_ms(plan), 100 * num_exchanges) << "multiples of 100 are exact";
 }
 
-// The pass shard_states replaces each all_reduce by a reduce_scatter and an all_gather. The time of each is interpolated between the
-// measured times of its own operation.
+// The pass shard_states replaces each all_reduce by a reduce_scatter and an all_gather. The time of each of these is interpolated between
+// the measured times of the same operation for smaller and larger data.
 TEST(RankExchange, DividedStatesUseTheCurvesOfTheirOperations) {
   PlanRequest request = request_of_ranks();
   request.ranks.zero_stage = ZeroStage::kStates;

@@ -13,15 +13,16 @@ namespace plimsoll {
 namespace {
 
 // Early transfers of states may raise the peak of the transient bytes by a twentieth. Otherwise the first layers of the backward pass
-// would have no unused memory for states, and would wait for the copies of each of their updates. For BERT-large, 4 x 512 in fp32 on an
-// H200, these waits are 13 of the 122 ms of a step, and both directions of the link are idle for two thirds of that time.
+// would have no unused memory for states, and would wait for the copies of each of their updates. For BERT-large (4 sequences of 512
+// tokens, fp32, H200), these waits are 13 of the 122 ms of a step, and both directions of the link are idle for two thirds of that time.
 constexpr int64_t kShareForSpeed = 20;
 // Shares of the unused memory below the peak that are not used for early transfers, in the order in which they are tried. Usually the
 // layout can use either nearly all of that memory or only a much smaller part.
 constexpr double kSharesLeftFree[] = {0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3};
 // Shares of the unused memory that are not used for early transfers if updates run in the forward pass. Here copies to the host limit the
-// step time, so transferring states long before their update gains nothing. BERT-large, 4 x 512 in fp32 on an H200, is estimated at 117.6
-// ms if all of the memory is used and at 117.2 ms with half of it, which is the first share with which the layout succeeds.
+// step time, so transferring states long before their update gains nothing. A step of BERT-large (4 sequences of 512 tokens, fp32, H200)
+// is estimated at 117.6 ms if all of the memory is used and at 117.2 ms with half of it, which is the first share with which the layout
+// succeeds.
 constexpr double kSharesLeftFreeByLateUpdates[] = {0.35, 0.5, 0.65};
 
 // Returns the first position of the program at which states may be transferred: the start of the backward pass. If the backward pass runs
@@ -178,9 +179,9 @@ Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
 }
 
 // Updates in the next step's forward pass are chosen only if the step is estimated to be shorter by at least this share. This makes up
-// for errors of the estimates. On an H200, steps with such updates take 6 % longer than estimated: 124.2 ms instead of 117.2 with
-// BERT-large, 4 x 512 in fp32, and 115.8 instead of 109.0 with 32 x 512 in bf16. With updates in their own segment the same steps took
-// 145.4 instead of 140.2, and 110.6 instead of 112.1.
+// for errors of the estimates. On an H200, steps with such updates take 6 % longer than estimated: 124.2 ms instead of 117.2 ms for
+// BERT-large with 4 sequences of 512 tokens in fp32, and 115.8 instead of 109.0 ms with 32 sequences in bf16. With updates in the
+// optimizer segment the same steps took 145.4 instead of 140.2 ms, and 110.6 instead of 112.1 ms.
 constexpr double kLeastGain = 0.06;
 
 // Returns the schedule for updates in the next step's forward pass, or an empty one if none is fast enough.

@@ -64,9 +64,9 @@ bool offloads_states(const Arguments& arguments, const OptimizerConfig& optimize
 }
 
 // An update of offloaded states needs about 20 bytes of device memory per element, and twice that while the states of another update are
-// transferred. With a smaller workspace for matrix products, such updates would determine the peak, so their size is reduced in proportion
-// to the workspace. BERT-large, 1 x 512 in bf16 with every setting that saves memory, is planned at 1327, 1310, 1302 and 1298 MiB with
-// workspaces of 32, 16, 8 and 4 MiB.
+// transferred. With a smaller workspace for matrix products, such updates would determine the peak, so their size is reduced in
+// proportion to the workspace. For BERT-large with one sequence of 512 tokens in bf16 and every setting that saves memory, the plan needs
+// 1327, 1310, 1302 and 1298 MiB with workspaces of 32, 16, 8 and 4 MiB.
 constexpr int64_t kWorkspacePerElementAtOnce = 16;
 constexpr int64_t kLeastElementsAtOnce = int64_t{512} << 10;
 

@@ -54,7 +54,8 @@ class Change {
   void use_zero_stage(ZeroStage stage);
   // Turns on sequence parallelism. Requires: the run uses tensor parallelism.
   void use_sequence_parallel();
-  // Applies training methods of the table in plimsoll/methods.h, except recompute_budget. Requires: the run accepts them (try_methods()).
+  // Applies training methods of the table in plimsoll/methods.h, such as checkpointing or offloading; all except recompute_budget are
+  // supported. Requires: the run accepts them (try_methods()).
   void use_methods(const MethodSet& all);
   // Recomputes as little as the memory limit allows, as found by choose_recompute(). If no choice fits, uses RecomputePolicy::kFull.
   void use_recompute_budget(int64_t limit_bytes);
