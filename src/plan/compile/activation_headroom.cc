@@ -16,9 +16,9 @@ namespace {
 constexpr double kSavedSharesLeftFree[] = {0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5};
 // The largest number of values that may be in transfer at the same time; the planner tries both numbers. Values in transfer are placed
 // between values that stay on the device, which makes the layout harder. If transfers between GPU and host limit the step time, a few
-// values at a time keep the link busy: BERT-large, 32 x 512 in bf16 on an H200, is estimated at 273 ms with 4 and at 282 with
-// 16. If computation limits the step time, more values may wait for the link in the forward pass, because it catches up later: 4
-// x 512 in fp32 takes 100.5 ms with 4 and 98.4 with 16.
+// values at a time keep the link busy: a step of BERT-large (32 sequences of 512 tokens, bf16, H200) is estimated at 273 ms with 4 values
+// and at 282 ms with 16. If computation limits the step time, more values may wait for the link in the forward pass, because it catches
+// up later: with 4 sequences in fp32, a step is estimated at 100.5 ms with 4 values and at 98.4 ms with 16.
 constexpr size_t kMostAhead[] = {4, 16};
 
 // Plans a program with offloaded activations, some of which stay on the device if they fit into the given headroom (memory that the
